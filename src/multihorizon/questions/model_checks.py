@@ -15,15 +15,8 @@ by the number of cases looked at (Bonferroni). How widely the model fails is gra
 its size: the share of decisions that would have to be others, `½ Σ|N − E|` in those cases. Of many decisions, tiny differences
 are more than chance.
 
-*Within episodes.* Under the model a choice depends on nothing but the state. If something else changes from episode to episode,
-such as a goal that the state column does not show, the choices of one episode lean the same way. `r_t` is the score of a choice,
-the slope of log π(a|s) in the reward, less the mean of the same expert's scores in the same state. So states that the model gets
-wrong say nothing here, nor do transitions that are known roughly. `C = Σ_episodes Σ_{t≠u} r_t r_uᵀ` has mean 0 if choices do not
-go together. It is measured by `(I + τ⁻²)^{-1/2} C (I + τ⁻²)^{-1/2}`, with I the mean information of an episode and τ a spread of
-rewards of ten temperatures, for the largest value of each feature. Its trace is large where episodes differ in many ways, its
-largest eigenvalue where they differ in one, such as which of two goals pays. For p-values the sign of each r_t is drawn anew:
-given what came before, its mean is 0 whatever its sign (a martingale), and only products of different choices change. Both
-numbers are measured in their standard deviations over the draws, and the larger counts.
+*Within episodes.* Under the model a choice depends on nothing but the state. Whether the choices of one episode go together more
+than that is tested in `estimate.clusters`.
 
 *Predicted by group.* A population predicts each decision of a person from the person's other decisions. What is known of a person
 is a normal distribution of η = (logit γ, log λ), here nine nodes, three in each direction (Gauss and Hermite's). To first order,
@@ -44,10 +37,10 @@ import pandas as pd
 from scipy.special import expit, ndtri
 
 from multihorizon.checks import TINY, Bools, Floats, Ints, as_count
-from multihorizon.choice.model import DENSE_REWARDS
 from multihorizon.choice.tabular import ListedModel, Point
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.estimate.ascent import climb
+from multihorizon.estimate.clusters import WithinEpisodes, within_episodes
 from multihorizon.estimate.maximum_likelihood import resume, smoothed_policy
 from multihorizon.mdp import MDP
 from multihorizon.numerics.chance import chi2_sf
@@ -67,18 +60,6 @@ FEWEST_DECISIONS = 10
 ODD, WORST = 0.05, 10
 
 Model = TypeVar("Model", bound=ListedModel)
-
-
-class WithinEpisodes(NamedTuple):
-    """Whether choices of one episode go together more than the states explain.
-
-    `statistic` is by how many standard deviations they do; the smallest `p_value` that can be is 0.001. Both are NaN where there
-    is a `reason` why it was not tested.
-    """
-
-    statistic: float
-    p_value: float
-    reason: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -472,84 +453,3 @@ def compared_choices(problem: Problem, policies: Sequence[Floats]) -> list[Compa
         taken, expected = (0.0, 0.0) if before is None else (before.taken, before.expected)
         together[id(one.mdp)] = ComparedChoices("all", one.mdp, taken + one.taken, expected + one.expected)
     return list(together.values())
-
-
-# Within episodes.
-
-
-def within_episodes(point: Point, tables: Sequence[Demonstrations], seed: int = 0, max_decisions: int = 20_000) -> WithinEpisodes:
-    """Test that choices of one episode do not go together; of more decisions, in episodes drawn at random."""
-    model = point.likelihood
-    if model.is_large:
-        return WithinEpisodes(np.nan, np.nan, f"that needs at most {DENSE_REWARDS} rewards, and there are {model.n_reward:,}")
-    parts = _centred_scores(point, tables, seed, max_decisions)
-    if not any((scores**2).sum() for scores, starts in parts if len(starts) < len(scores)):
-        return WithinEpisodes(np.nan, np.nan, "no two choices of one episode can be compared")
-    # Experts draw in the order of their scores, so that it does not matter how they are listed.
-    order = np.argsort([np.round((scores**2).sum(), 6) for scores, _ in parts], kind="stable")
-    streams = np.random.SeedSequence(seed).spawn(len(parts))
-    draws = [np.random.default_rng(streams[rank]) for rank in np.argsort(order)]
-    found = [_together(parts)]
-    for number in (199, 999):  # more draws only where the first make the model doubtful
-        while len(found) <= number:
-            pairs = zip(draws, parts, strict=True)
-            found.append(_together([(x * rng.choice([-1.0, 1.0], len(x))[:, None], starts) for rng, (x, starts) in pairs]))
-        drawn = np.array(found[1:])
-        largest = ((np.array(found) - drawn.mean(axis=0)) / np.maximum(drawn.std(axis=0), TINY)).max(axis=1)
-        p_value = (1 + int((largest[1:] >= largest[0] - 1e-9).sum())) / (1 + number)
-        if p_value > ODD:
-            break
-    return WithinEpisodes(float(largest[0]), p_value)
-
-
-def _together(parts: Sequence[tuple[Floats, Ints]]) -> tuple[float, float]:
-    """Trace and largest eigenvalue of C, from the scores `(N,m)` of each expert and the rows that begin an episode."""
-    total = np.zeros((parts[0][0].shape[1],) * 2)
-    for scores, starts in parts:
-        sums = np.add.reduceat(scores, starts)
-        total += sums.T @ sums - scores.T @ scores
-    return float(np.trace(total)), float(np.linalg.eigvalsh(total)[-1])
-
-
-def _centred_scores(point: Point, tables: Sequence[Demonstrations], seed: int, max_decisions: int) -> list[tuple[Floats, Ints]]:
-    """The scores `(N,m)` of each expert's choices, weighted and centred in each state, and the rows that begin an episode.
-
-    They are taken in the 20 directions of the reward of which the choices say most.
-    """
-    model = point.likelihood
-    share = min(1.0, max_decisions / model.decisions)
-    choices: list[tuple[Demonstrations, Ints, Ints, Ints]] = []
-    for table in tables:
-        expert, length = table.by_episode.expert, table.by_episode.length
-        kept = np.concatenate([np.random.default_rng(seed).random(int(n)) < share for n in table.episode_counts])
-        state, action = table.choices_of(kept)
-        owner = np.repeat(expert[kept], length[kept])
-        for k in range(len(table.experts)):
-            choices.append((table, state[owner == k], action[owner == k], length[kept & (expert == k)]))
-    # The reward, or where it is known the discounts and temperatures.
-    places, last = np.arange(model.size), model.transition_slice.start
-    free = places < model.n_reward if model.settings.reward is None else (places >= model.n_reward) & (places < last)
-    unit = np.where(free, 1.0, 0.0)
-    unit[: model.n_reward] *= model.known_temperature / model.feature_sizes
-    unit[model.discount_slice] *= point.x[model.discount_slice] * (1 - point.x[model.discount_slice])
-    episodes = sum(int(table.episode_counts.sum()) for table in tables)
-    values, vectors = np.linalg.eigh((point.information * unit[:, None] * unit)[np.ix_(free, free)] / episodes)
-    directions = np.zeros((model.size, min(20, values.size)))
-    directions[free] = (vectors / np.sqrt(np.maximum(values, 0.0) + 10.0**-2))[:, -20:]  # the spread τ is 10 temperatures
-    directions *= unit[:, None]
-    found = []
-    for b, batch in enumerate(model.batches):
-        rows, columns, slopes = point.scores(b)
-        place = np.zeros(batch.mdp.n_actions * batch.mdp.n_states, dtype=np.int64)
-        place[rows] = np.arange(rows.size)
-        for i, (position, own) in enumerate(zip(batch.positions, columns, strict=True)):
-            table, state, action, lengths = choices[position]
-            states, actions = table.match(batch.mdp)
-            state, action = states[state], actions[action]
-            scores = (slopes[:, i] @ directions[own])[place[action * batch.mdp.n_states + state]]
-            visits = np.maximum(np.bincount(state), 1)
-            means = np.stack([np.bincount(state, column) for column in scores.T], axis=1) / visits[:, None]
-            centred = (scores - means[state]) * np.sqrt(visits / np.maximum(visits - 1, 1))[state, None]
-            if state.size:
-                found.append((centred, np.cumsum(lengths) - lengths))
-    return found
