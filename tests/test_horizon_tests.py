@@ -16,7 +16,7 @@ from multihorizon.estimate.intervals import holm
 from multihorizon.estimate.maximum_likelihood import resume
 from multihorizon.numerics.newton import Ascent
 from multihorizon.questions import shared_discount as horizon_tests
-from multihorizon.questions.model_checks import MODELS, calibration_bins, misfits, within_episodes
+from multihorizon.questions.model_checks import MODELS, calibration_bins, compared_choices, misfits, within_episodes
 
 DISCOUNTS = (0.4, 0.4, 0.8)
 
@@ -85,7 +85,7 @@ def test_states_that_the_model_cannot_fit_are_named(solution):
     state = int(np.argmax(counts.sum(axis=1)))
     counts[state] = np.roll(counts[state], 2)
     odd = solution.problem.with_experts([first, replace(second, counts=counts), third])
-    worst = misfits(odd, solution.policies())[0]
+    worst = misfits(compared_choices(odd, solution.policies()))[0]
     assert (worst.expert, worst.state) == ("b", str(state))
     assert worst.p_value < 1e-6
 

@@ -77,15 +77,22 @@ from multihorizon.questions.goal_comparison import GoalComparison, compare_goals
 from multihorizon.questions.goals import Goals, best_fit, group_experts
 from multihorizon.questions.lookahead_comparison import LookaheadComparison, check_comparable, compare_from
 from multihorizon.questions.model_checks import (
+    MODELS,
     WORST,
+    Compared,
     Extent,
-    GroupPrediction,
     Misfit,
     ModelChecks,
     check_model,
-    choices_repeat,
+    compared_choices,
     extent,
     misfits,
+)
+from multihorizon.questions.population_choices import (
+    ALONE,
+    GroupPrediction,
+    check_population,
+    expected_choices,
     predicted_by_group,
 )
 from multihorizon.questions.shared_discount import SharedDiscountTest, each_pair, shared_discount_test, with_holm
@@ -390,15 +397,26 @@ class Analysis(Result):
         gamma = float(self.solution.discounts[k])
         return "largest" if gamma >= self.largest_discount else "smallest" if gamma <= 0 else None
 
+    @property
+    def reported_population(self) -> Solution | None:
+        """The population, where there is one with an answer: then it is the model that is reported, and that is checked."""
+        return self.population if self.population is not None and self.population.status == Status.CONVERGED else None
+
+    @cached_property
+    def compared(self) -> Compared | None:
+        """Choices beside those that the reported model expects; None where it has no predictions of single choices."""
+        population = self.reported_population
+        return compared_choices(self.problem, self.policies) if population is None else expected_choices(population)
+
     @cached_property
     def misfits(self) -> list[Misfit]:
         """Every state with enough decisions to be compared with the model, from the worst fit to the best."""
-        return misfits(self.problem, self.policies)
+        return [] if self.compared is None else misfits(self.compared)
 
-    @cached_property
+    @property
     def choices_repeat(self) -> bool:
         """Whether most decisions can be compared with the model for each expert alone."""
-        return choices_repeat(self.problem)
+        return self.compared is not None and self.compared.repeat
 
     @cached_property
     def predicted(self) -> list[GroupPrediction]:
@@ -800,7 +818,8 @@ def analyse(
     found = replace(_fit_to_lists(solution, tables), remarks=remarks, quick=quick)
     if goal_test is not None:
         allowed = LikelihoodEvidence.of(solution).deviations
-        apart = extent(misfits(problem, _own_policies(solution))) if goal_test.rejected else None
+        own = compared_choices(problem, _own_policies(solution)) if goal_test.rejected else None
+        apart = None if own is None else extent(misfits(own))
         nothing = GoalComparison(problem.names, goal_test, allowed, np.zeros(0, dtype=np.int64), {})
         found = replace(found, goals=GoalCheck(goal_test, apart=apart, comparison=nothing))
     keep(found)
@@ -822,7 +841,11 @@ def analyse(
         ends = np.clip(solution.discounts[:, None] + half[:, None] * [-1, 1], 0.0, found.largest_discount)
         return replace(found, intervals=ends, finished=True)
     try:
-        checks = check_model(solution, tables, seed=seed, progress=part_of(progress, 0.35, 0.5))
+        part, reported = part_of(progress, 0.35, 0.5), found.reported_population
+        if population is None or reported is None:
+            checks = check_model(solution, tables, seed=seed, progress=part)
+        else:
+            checks = check_population(asked, reported, solution, tables, seed=seed, progress=part)
         worse = found.withheld or predicts_worse(checks, found.chance, found.estimated_rewards)
         found = replace(found, checks=checks, withheld=worse)
     except ValueError as error:
@@ -1099,20 +1122,21 @@ def identify_fitted(solution: Solution, within: float | None = None) -> Identifi
     return replace(found, within=discounts_within(exact, within, lam, starts=starts))
 
 
-def predicts_worse(checks: ModelChecks, chance: Floats, parameters: int) -> str:
-    """The simpler model that predicts held-out decisions clearly better than the fitted one, in words; empty if there is none."""
+def predicts_worse(checks: ModelChecks, chance: Floats, parameters: int, model: str = MODELS[0]) -> str:
+    """The simpler model that predicts held-out decisions clearly better than `model`, in words; empty if there is none."""
     K = len(checks.experts)
-    ours = float(checks.held_out["this model"] @ checks.decisions)
+    ours = float(checks.held_out[model] @ checks.decisions)
     rivals = {
         "chance": (float(chance @ checks.decisions), K + parameters),
         "a model in which nobody looks ahead": (float(checks.held_out["discount 0"] @ checks.decisions), K),
         "a model with one discount for all": (float(checks.held_out["one shared discount"] @ checks.decisions), K - 1),
     }
+    who = "The model predicts" if model == MODELS[0] else "Fitted one by one, experts predict"
     for name, (value, extra) in rivals.items():
         if extra and value - ours > extra + 3 * np.sqrt(2 * extra):
             return (
-                f"The model predicts held-out decisions worse than {name}: their log-likelihood is lower by {value - ours:,.1f} "
-                f"in all ({checks.decisions.sum():,.0f} decisions)."
+                f"{who} held-out decisions worse than {name}: their log-likelihood is lower by {value - ours:,.1f} in all "
+                f"({checks.decisions.sum():,.0f} decisions)."
             )
     return ""
 
@@ -1250,6 +1274,9 @@ def _notes(found: Analysis) -> Iterable[str]:
     evidence = found.evidence
     if found.goals is not None and found.goals.test.reason:
         yield f"Whether the experts share one reward was not tested: {found.goals.test.reason}."
+    if found.checks is not None and ALONE in found.checks.held_out:
+        alone = predicts_worse(found.checks, found.chance, found.estimated_rewards, ALONE)
+        yield alone and f"{alone} So do not use the discounts of single experts that were fitted alone, but the shrunken ones."
     yield "" if found.penalty is None else _penalty(found, found.penalty)
     yield held_rewards(evidence.ridge_reason) if isinstance(evidence, LikelihoodEvidence) else ""
 
@@ -1508,6 +1535,11 @@ def _widths(found: Analysis, useful: list[int]) -> str:
 def _fit_of_lists(found: Analysis) -> Answer:
     """Whether the model predicts decisions it has not seen, better than simpler models and as well as the experts' own habits."""
     question, checks = "Does the model fit?", found.checks
+    if found.compared is None:
+        reasons = (
+            "Persons have rewards of their own in this population, or conditions that are not known: there is no check of it."
+        )
+        return Answer(question, "Not tested", reasons, "caution")
     if checks is None:
         return Answer(question, "Not checked", "Whether the model predicts new decisions was not checked.", "caution")
     total = {name: float(values @ checks.decisions) for name, values in checks.held_out.items()}

@@ -32,7 +32,7 @@ from multihorizon.horizon import Horizon
 from multihorizon.numerics.chance import chi2_ppf
 from multihorizon.problem import Crowd
 from multihorizon.questions.differences import difference_words, population_answer, population_words
-from multihorizon.questions.model_checks import GroupPrediction, predicted_by_group
+from multihorizon.questions.population_choices import GroupPrediction, predicted_by_group
 from multihorizon.questions.study import Recovery
 from multihorizon.result import Result, draw_rows, package_version
 from multihorizon.solution import CELL_NUMBERS, PopulationEvidence, PopulationFindings, Solution, Status

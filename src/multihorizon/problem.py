@@ -79,6 +79,12 @@ def tell_apart(owner: Ints, conditions: pd.DataFrame) -> tuple[Ints, Ints]:
     return cell, order[new]
 
 
+def cells_of_episodes(table: Demonstrations, conditions: Sequence[str]) -> Ints:
+    """The cell of each episode `(E,)`, numbered: its person, and these conditions if there are any."""
+    owner = table.by_episode.expert
+    return owner if table.conditions is None or not conditions else tell_apart(owner, table.conditions[[*conditions]])[0]
+
+
 @dataclass(frozen=True, eq=False)
 class Expert:
     """One expert in one task: a name, the MDP acted in, and the data.
@@ -596,15 +602,17 @@ def _stacked(frames: Sequence[pd.DataFrame | None], sizes: Sequence[int]) -> pd.
     return pd.concat(whole, ignore_index=True)
 
 
-def _by_condition(mdp: MDP, table: Demonstrations, conditions: pd.DataFrame) -> tuple[Sparse, Ints, pd.DataFrame]:
+def _by_condition(
+    mdp: MDP, table: Demonstrations, conditions: pd.DataFrame, kept: Bools | None = None
+) -> tuple[Sparse, Ints, pd.DataFrame]:
     """The counts of each person under each combination of conditions, whose they are, and the conditions.
 
-    A combination without decisions that count has no row.
+    A combination without decisions that count has no row. Where only the episodes `kept` `(E,)` count, it has an empty one.
     """
     owner = table.by_episode.expert
     cell, first = tell_apart(owner, conditions)
-    counts = table.choices_by(mdp, cell, first.size)
-    seen = np.flatnonzero(np.diff(counts.indptr))
+    counts = table.choices_by(mdp, cell if kept is None else np.where(kept, cell, -1), first.size)
+    seen = np.flatnonzero(np.diff(counts.indptr)) if kept is None else np.arange(first.size)
     return counts[seen], owner[first[seen]], conditions.iloc[first[seen]].reset_index(drop=True)
 
 
@@ -802,6 +810,26 @@ class Crowd(AnyProblem):
         """
         tasks = tuple(replace(task, counts=_gathered(task.counts, cell, size)) for task in self.tasks)
         return replace(self, tasks=tasks, owner=owner, conditions=conditions)
+
+    def of_episodes(self, tables: Sequence[Demonstrations], chosen: Sequence[Bools]) -> Crowd:
+        """The same cells with the decisions of some episodes, `chosen` `(E,)` of each task's table.
+
+        Raises:
+            ValueError: where the tables are not one for each task.
+        """
+        if len(tables) != len(self.tasks):
+            raise ValueError(f"there must be one table for each of {len(self.tasks)} tasks, received {len(tables)}")
+        place, parts = {name: i for i, name in enumerate(self.names)}, []
+        for task, table, kept in zip(self.tasks, tables, chosen, strict=True):
+            under = pd.DataFrame(index=range(kept.size)) if table.conditions is None else table.conditions
+            counts, owner, frame = _by_condition(task.mdp, table, under, kept)
+            owner = np.array([place.get(name, -1) for name in table.experts], dtype=np.int64)[owner]
+            known = owner >= 0
+            frame = frame[known].reset_index(drop=True)
+            parts.append(_Rows(counts[known], owner[known], None if self.conditions is None else frame))
+        found, cells, conditions = _aligned(self.n_experts, parts)
+        moved = (replace(task, counts=counts) for task, counts in zip(self.tasks, found, strict=True))
+        return replace(self, tasks=tuple(moved), owner=cells, conditions=conditions)
 
     def problem(self, who: Ints) -> Problem:
         """Some of the persons, by their places `(k,)`, as a problem of experts without conditions."""

@@ -7,7 +7,8 @@ episodes), what follows needs no more than that clusters are independent.
 
 *Within episodes.* The test that choices of one episode do not go together. `r_t` is the score of a choice, the slope of log
 π(a|s) in the reward, less the mean of the same expert's scores in the same state. So states that the model gets wrong say
-nothing here, nor do transitions that are known roughly. `C = Σ_episodes Σ_{t≠u} r_t r_uᵀ` has mean 0 if choices do not go
+nothing here, nor do transitions that are known roughly. Where experts may choose otherwise under other conditions, the mean is
+that of scores under the same ones. `C = Σ_episodes Σ_{t≠u} r_t r_uᵀ` has mean 0 if choices do not go
 together. It is measured by `(I + τ⁻²)^{-1/2} C (I + τ⁻²)^{-1/2}`, with I the mean information of an episode and τ a spread of
 rewards of ten temperatures, for the largest value of each feature. Its trace is large where episodes differ in many ways, its
 largest eigenvalue where they differ in one, such as which of two goals pays. For p-values the sign of each r_t is drawn anew:
@@ -50,6 +51,7 @@ from multihorizon.choice.clusters import sources
 from multihorizon.choice.model import DENSE_REWARDS
 from multihorizon.choice.tabular import Point
 from multihorizon.data.demonstrations import Demonstrations
+from multihorizon.problem import cells_of_episodes
 
 #: A p-value below this counts as dependence.
 DEPENDENT = 0.05
@@ -71,11 +73,16 @@ class WithinEpisodes(NamedTuple):
 
 
 def within_episodes(
-    point: Point, tables: Sequence[Demonstrations] | None = None, seed: int = 0, max_decisions: int = 20_000
+    point: Point,
+    tables: Sequence[Demonstrations] | None = None,
+    seed: int = 0,
+    max_decisions: int = 20_000,
+    conditions: Sequence[str] = (),
 ) -> WithinEpisodes:
     """Test that choices of one episode do not go together; of more decisions, in episodes drawn at random.
 
-    The tables are those of the decisions, one for each task in order; by default those the problem was made of.
+    The tables are those of the decisions, one for each task in order; by default those the problem was made of. Under other
+    `conditions` experts may choose otherwise.
     """
     model = point.likelihood
     listed = sources(model.problem, tables)
@@ -83,9 +90,10 @@ def within_episodes(
         return WithinEpisodes(np.nan, np.nan, listed)
     if model.is_large:
         return WithinEpisodes(np.nan, np.nan, f"that needs at most {DENSE_REWARDS} rewards, and there are {model.n_reward:,}")
-    parts = _centred_scores(point, listed, seed, max_decisions)
+    parts = _centred_scores(point, listed, seed, max_decisions, conditions)
     if not any((scores**2).sum() for scores, starts in parts if len(starts) < len(scores)):
-        return WithinEpisodes(np.nan, np.nan, "no two choices of one episode can be compared")
+        under = " under the same conditions" if conditions else ""
+        return WithinEpisodes(np.nan, np.nan, f"no two choices of one episode can be compared{under}")
     # Experts draw in the order of their scores, so that it does not matter how they are listed.
     order = np.argsort([np.round((scores**2).sum(), 6) for scores, _ in parts], kind="stable")
     streams = np.random.SeedSequence(seed).spawn(len(parts))
@@ -113,7 +121,7 @@ def _together(parts: Sequence[tuple[Floats, Ints]]) -> tuple[float, float]:
 
 
 def _centred_scores(
-    point: Point, listed: Sequence[tuple[Demonstrations, int]], seed: int, max_decisions: int
+    point: Point, listed: Sequence[tuple[Demonstrations, int]], seed: int, max_decisions: int, conditions: Sequence[str]
 ) -> list[tuple[Floats, Ints]]:
     """The scores `(N,m)` of each expert's choices, weighted and centred in each state, and the rows that begin an episode.
 
@@ -121,17 +129,18 @@ def _centred_scores(
     """
     model = point.likelihood
     share = min(1.0, max_decisions / model.decisions)
-    choices: list[tuple[Demonstrations, Ints, Ints, Ints]] = []
-    read: dict[int, tuple[Ints, Ints, Ints, Ints, Bools]] = {}
+    choices: list[tuple[Demonstrations, Ints, Ints, Ints, Ints]] = []
+    read: dict[int, tuple[Ints, Ints, Ints, Ints, Bools, Ints]] = {}
     episodes = 0
     for table, k in listed:
         if id(table) not in read:
             expert, length = table.by_episode.expert, table.by_episode.length
             kept = np.concatenate([np.random.default_rng(seed).random(int(n)) < share for n in table.episode_counts])
-            read[id(table)] = *table.choices_of(kept), expert, length, kept
-        state, action, expert, length, kept = read[id(table)]
+            cell = np.repeat(cells_of_episodes(table, conditions)[kept], length[kept])
+            read[id(table)] = *table.choices_of(kept), expert, length, kept, cell
+        state, action, expert, length, kept, cell = read[id(table)]
         own = np.repeat(expert[kept], length[kept]) == k
-        choices.append((table, state[own], action[own], length[kept & (expert == k)]))
+        choices.append((table, state[own], action[own], cell[own], length[kept & (expert == k)]))
         episodes += int((expert == k).sum())
     # The reward, or where it is known the discounts and temperatures.
     places, last = np.arange(model.size), model.transition_slice.start
@@ -149,13 +158,14 @@ def _centred_scores(
         place = np.zeros(batch.mdp.n_actions * batch.mdp.n_states, dtype=np.int64)
         place[rows] = np.arange(rows.size)
         for i, (position, own) in enumerate(zip(batch.positions, columns, strict=True)):
-            table, state, action, lengths = choices[position]
+            table, state, action, cell, lengths = choices[position]
             states, actions = table.match(batch.mdp)
             state, action = states[state], actions[action]
             scores = (slopes[:, i] @ directions[own])[place[action * batch.mdp.n_states + state]]
-            visits = np.maximum(np.bincount(state), 1)
-            means = np.stack([np.bincount(state, column) for column in scores.T], axis=1) / visits[:, None]
-            centred = (scores - means[state]) * np.sqrt(visits / np.maximum(visits - 1, 1))[state, None]
+            here = np.unique(cell * batch.mdp.n_states + state, return_inverse=True)[1]
+            visits = np.maximum(np.bincount(here), 1)
+            means = np.stack([np.bincount(here, column) for column in scores.T], axis=1) / visits[:, None]
+            centred = (scores - means[here]) * np.sqrt(visits / np.maximum(visits - 1, 1))[here, None]
             if state.size:
                 found.append((centred, np.cumsum(lengths) - lengths))
     return found

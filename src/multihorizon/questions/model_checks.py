@@ -17,24 +17,16 @@ are more than chance.
 
 *Within episodes.* Under the model a choice depends on nothing but the state. Whether the choices of one episode go together more
 than that is tested in `estimate.clusters`.
-
-*Predicted by group.* A population predicts each decision of a person from the person's other decisions. What is known of a person
-is a normal distribution of η = (logit γ, log λ), here nine nodes, three in each direction (Gauss and Hermite's). To first order,
-what is expected of π(·|s) without the decision a is `E π(·|s) − Cov(π(·|s), log π(a|s))`. To divide weights by π(a|s) would be
-exact, but the tails of a normal distribution are not those of the person. Actions are put in ten bins of these, and in
-each bin the share that was taken is set beside their mean. Strokes are those of independent decisions. Errors of prediction
-partly cancel, because persons are fitted, so strokes are rather too wide than too narrow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
-from scipy.special import expit, ndtri
 
 from multihorizon.checks import TINY, Bools, Floats, Ints, as_count
 from multihorizon.choice.tabular import ListedModel, Point
@@ -45,11 +37,10 @@ from multihorizon.estimate.maximum_likelihood import resume, smoothed_policy
 from multihorizon.mdp import MDP
 from multihorizon.numerics.chance import chi2_sf
 from multihorizon.parallel import Progress, silent
-from multihorizon.planning.plan import soft_plan
-from multihorizon.problem import Crowd, Problem, require_counts
+from multihorizon.problem import Problem, cells_of_episodes, require_counts
 from multihorizon.questions.bootstrap import tables_of
 from multihorizon.result import COLOURS, Result
-from multihorizon.solution import PopulationEvidence, Solution, Status
+from multihorizon.solution import Solution
 from multihorizon.tables import ShownTable
 from multihorizon.words import p_text
 
@@ -131,107 +122,12 @@ class ModelChecks(Result):
         return {"experts": self.experts, **self.to_dict()}
 
 
-class PredictedShare(NamedTuple):
-    """A bin of action probabilities: their mean, the ends of where at least 95 % of shares lie, the share taken, of how many."""
-
-    predicted: float
-    low: float
-    high: float
-    taken: float
-    choices: float
-
-
-@dataclass(frozen=True)
-class GroupPrediction:
-    """What a population predicts of a group, beside what was taken; `persons` of the group were looked at."""
-
-    name: str
-    persons: int
-    rows: list[PredictedShare]
-
-
-def predicted_by_group(solution: Solution) -> list[GroupPrediction]:
-    """For each of the four largest groups of a solution of `Population`, shares of choices as predicted and as taken.
-
-    Under conditions, a group is one combination of them. Of many persons some are looked at, evenly over the group. Nothing where
-    even a few of them would take long, or for types.
-    """
-    population = PopulationEvidence.of(solution).population
-    problem = solution.problem
-    if not isinstance(problem, Problem | Crowd) or population.types is not None or solution.status != Status.CONVERGED:
-        return []
-    crowd = Crowd.of(problem) if isinstance(problem, Problem) else problem
-    if population.cells is None:
-        crowd, known, groups = crowd.by_person(), population.individuals, population.groups
-        rows = [np.array([i]) for i in range(len(groups))]
-    elif crowd.owner is None or crowd.conditions is None:  # a solution that was read from a file has no conditions
-        return []
-    else:
-        known, groups, names = population.cells, population.cells["pattern"], np.array(crowd.names, dtype=object)[crowd.owner]
-        places: dict[tuple[str, ...], list[int]] = {}
-        for i, key in enumerate(zip(names, *(crowd.conditions[name] for name in population.conditions), strict=True)):
-            places.setdefault(tuple(map(str, key)), []).append(i)
-        keys = zip(known["expert"], *(known[name] for name in population.conditions), strict=True)
-        rows = [np.array(places.get(tuple(map(str, key)), []), dtype=np.int64) for key in keys]
-    size, largest_groups = pd.Series(groups).value_counts(), 4
-    # Nine plans of each person: a second or two in all.
-    each = int(3e6 / (9 * largest_groups * max(sum(task.mdp.stacked.nnz for task in crowd.tasks), 1)))
-    if each < min(10, int(size.max())):
-        return []
-    found = []
-    for name in [name for name in population.predictions if name in set(size.index[:largest_groups])]:
-        members = np.flatnonzero(groups == name)
-        members = members[np.linspace(0, members.size - 1, min(members.size, each, 100)).astype(np.int64)]
-        total, expected, taken, variance = np.zeros((4, 10))
-        for i in members.tolist():
-            points, weights = _nodes(known, i, population.largest_discount)
-            for task in crowd.tasks:
-                counts = np.asarray(task.counts[rows[i]].sum(axis=0)).reshape(task.mdp.n_actions, task.mdp.n_states).T
-                seen = np.flatnonzero(counts.sum(axis=1) * ~task.mdp.terminal)
-                if not seen.size:
-                    continue
-                planned = []
-                for gamma, lam in points:
-                    everybody = task.pooled.at(gamma)
-                    planned.append(soft_plan(everybody.mdp, everybody.expected_reward(solution.reward), gamma, lam).policy[seen])
-                policies = np.stack(planned)
-                for a in np.flatnonzero(counts[seen].sum(axis=0)).tolist():
-                    here = np.flatnonzero(counts[seen, a])
-                    number, score = counts[seen[here], a], np.log(np.maximum(policies[:, here, a], TINY))
-                    moved = weights[:, None] * (score - weights @ score)
-                    share = np.tensordot(weights, policies[:, here], 1) - np.einsum("qs,qsa->sa", moved, policies[:, here])
-                    share = np.clip(share, 0.0, 1.0)
-                    bins = np.where(task.mdp.available[seen[here]], np.minimum((10 * share).astype(np.int64), 9), -1)
-                    for k in np.unique(bins[bins >= 0]).tolist():
-                        inside = (share * (bins == k)).sum(axis=1)
-                        total[k] += float((bins == k).sum(axis=1) @ number)
-                        expected[k] += float(inside @ number)
-                        variance[k] += float((inside * (1 - inside)) @ number)
-                        taken[k] += float((bins[:, a] == k) @ number)
-        half, all_choices = ndtri(0.975) * np.sqrt(variance), np.maximum(total, 1.0)
-        low, high = np.maximum(expected - half, 0.0), np.minimum(expected + half, total)
-        shares = np.stack([expected, low, high, taken, total * all_choices]) / all_choices
-        listed = [PredictedShare._make(shares[:, k].tolist()) for k in np.flatnonzero(total >= FEWEST_DECISIONS)]
-        found.append(GroupPrediction(name, int(members.size), listed))
-    return found
-
-
-def _nodes(known: Mapping[str, Any], i: int, largest: float) -> tuple[list[tuple[float, float]], Floats]:
-    """Discount and temperature at nine nodes of what is known of a person, and their weights."""
-    names = "logit_discount", "log_temperature", "logit_discount_error", "log_temperature_error"
-    x, y, a, b = (float(known[name][i]) for name in names)
-    rho = float(known["correlation"][i]) if "correlation" in known else 0.0
-    z, one = np.sqrt(3) * np.array([-1.0, 0.0, 1.0]), np.array([1.0, 4.0, 1.0]) / 6
-    u, v = (each.ravel() for each in np.meshgrid(z, z, indexing="ij"))
-    discounts, temperatures = largest * expit(x + a * u), np.exp(y + b * (rho * u + np.sqrt(1 - rho**2) * v))
-    return list(zip(discounts.tolist(), temperatures.tolist(), strict=True)), np.outer(one, one).ravel()
-
-
 def check_model(
     solution: Solution,
     demonstrations: Demonstrations | Sequence[Demonstrations],
     folds: int = 2,
     *,
+    conditions: Sequence[str] = (),
     seed: int = 0,
     progress: Progress = silent,
 ) -> ModelChecks:
@@ -241,6 +137,8 @@ def check_model(
         solution: of `MaximumLikelihood`, with its problem.
         demonstrations: the table, or one for each task in the order they were joined.
         folds: how many parts the episodes are dealt into; every expert needs at least as many episodes.
+        conditions: those of the table under which each expert may choose otherwise; episodes under each are dealt evenly, and
+            only choices under the same conditions are compared within episodes.
         seed: deals the episodes.
         progress: called after each fit.
 
@@ -250,7 +148,7 @@ def check_model(
     point = resume(solution)
     problem = point.likelihood.problem
     tables = tables_of(problem, demonstrations)
-    parts = deal(problem, tables, as_count(folds, "folds", least=2), np.random.default_rng(seed))
+    parts = deal(problem, tables, as_count(folds, "folds", least=2), np.random.default_rng(seed), conditions)
     owner = np.array(problem.owner)
     totals = {name: np.zeros(len(solution.experts)) for name in MODELS}
     decisions = np.zeros(len(solution.experts))
@@ -268,35 +166,37 @@ def check_model(
             progress((fold * len(MODELS) + number + 1) / (len(parts) * len(MODELS)), f"fold {fold + 1}: {name}")
         np.add.at(decisions, owner, [float(test.sum()) for test in held])
     held_out = {name: total / np.maximum(decisions, 1.0) for name, total in totals.items()}
-    worst = [found._asdict() for found in misfits(problem, point.policies())[:WORST]]
-    return ModelChecks(
-        solution.experts, decisions, held_out, calibration_bins(pairs), worst, within_episodes(point, tables, seed)
-    )
+    worst = [found._asdict() for found in misfits(compared_choices(problem, point.policies()))[:WORST]]
+    within = within_episodes(point, tables, seed, conditions=conditions)
+    return ModelChecks(solution.experts, decisions, held_out, calibration_bins(pairs), worst, within)
 
 
 # Held out.
 
 
-def deal(problem: Problem, tables: Sequence[Demonstrations], folds: int, rng: np.random.Generator) -> list[list[Floats]]:
+def deal(
+    problem: Problem, tables: Sequence[Demonstrations], folds: int, rng: np.random.Generator, conditions: Sequence[str] = ()
+) -> list[list[Floats]]:
     """Counts of each expert and task in each fold, into which each expert's episodes are dealt."""
     parts: list[list[Floats]] = [[] for _ in range(folds)]
     for table in tables:
-        fold = fold_of_episodes(table, folds, rng)
+        fold = fold_of_episodes(table, folds, rng, conditions)
         mdp = problem.experts[len(parts[0])].mdp
         for number, part in enumerate(parts):
             part += list(table.counts_of_episodes(mdp, fold == number))
     return parts
 
 
-def fold_of_episodes(table: Demonstrations, folds: int, rng: np.random.Generator) -> Ints:
-    """The fold `(E,)` into which each episode is dealt, those of each expert evenly."""
-    owners = table.by_episode.expert
+def fold_of_episodes(table: Demonstrations, folds: int, rng: np.random.Generator, conditions: Sequence[str] = ()) -> Ints:
+    """The fold `(E,)` into which each episode is dealt, those of each expert, and of each expert's conditions, evenly."""
+    owners, cell = table.by_episode.expert, cells_of_episodes(table, conditions)
     fold = np.zeros(owners.size, dtype=np.int64)
     for expert, name in enumerate(table.experts):
         own = rng.permutation(np.flatnonzero(owners == expert))
         if own.size < folds:
             raise ValueError(f"expert {name} must have at least {folds} episodes to hold some out, received {own.size}")
-        fold[own] = np.arange(own.size) % folds
+        first = int(rng.integers(folds)) if conditions else 0  # else episodes under one condition would all be in one fold
+        fold[own[np.argsort(cell[own], kind="stable")]] = (first + np.arange(own.size)) % folds
     return fold
 
 
@@ -405,12 +305,18 @@ class ComparedChoices:
         return mask
 
 
-def misfits(problem: Problem, policies: Sequence[Floats]) -> list[Misfit]:
-    """Every case with enough decisions to be compared with policies `(S,A)` of the problem's experts, the worst first."""
-    compared = compared_choices(problem, policies)
-    number = sum(int(choices.cases.sum()) for choices in compared)
+class Compared(NamedTuple):
+    """Choices beside those that are expected: of each expert where choices `repeat`, else of all experts of a task together."""
+
+    choices: list[ComparedChoices]
+    repeat: bool
+
+
+def misfits(compared: Compared) -> list[Misfit]:
+    """Every case with enough decisions to be compared with what is expected, the worst first."""
+    number = sum(int(choices.cases.sum()) for choices in compared.choices)
     found = []
-    for choices in compared:
+    for choices in compared.choices:
         taken, expected, mdp = choices.taken, choices.expected, choices.mdp
         ratio = np.where(taken > 0, taken / np.maximum(expected, TINY), 1.0)
         deviance = np.maximum(2 * (taken * np.log(ratio)).sum(axis=1), 0.0)
@@ -432,24 +338,23 @@ def extent(found: Sequence[Misfit]) -> Extent:
     return Extent(len(found), len(odd), missed / there, missed / everywhere)
 
 
-def choices_repeat(problem: Problem) -> bool:
-    """Whether most decisions were made in states that the same expert met often enough to be compared with the model."""
+def compared_choices(problem: Problem, policies: Sequence[Floats]) -> Compared:
+    """The choices of the problem's experts beside those that policies `(S,A)` make them expect.
+
+    Choices repeat where most decisions were made in states that the same expert met often enough to be compared with the model.
+    """
     visits = [require_counts(expert).sum(axis=1) for expert in problem.experts]
     often = sum(float(v[v >= FEWEST_DECISIONS].sum()) for v in visits)
-    return often > 0.5 * sum(float(v.sum()) for v in visits)
-
-
-def compared_choices(problem: Problem, policies: Sequence[Floats]) -> list[ComparedChoices]:
-    """The choices of each expert where they repeat, else of all experts of a task together."""
+    repeat = often > 0.5 * sum(float(v.sum()) for v in visits)
     each = []
     for expert, policy in zip(problem.experts, policies, strict=True):
         counts = require_counts(expert)
         each.append(ComparedChoices(expert.name, expert.mdp, counts, counts.sum(axis=1, keepdims=True) * policy))
-    if choices_repeat(problem):
-        return each
+    if repeat:
+        return Compared(each, True)
     together: dict[int, ComparedChoices] = {}
     for one in each:
         before = together.get(id(one.mdp))
         taken, expected = (0.0, 0.0) if before is None else (before.taken, before.expected)
         together[id(one.mdp)] = ComparedChoices("all", one.mdp, taken + one.taken, expected + one.expected)
-    return list(together.values())
+    return Compared(list(together.values()), False)

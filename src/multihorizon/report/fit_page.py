@@ -33,7 +33,7 @@ from multihorizon.mdp import MDP
 from multihorizon.problem import Expert
 from multihorizon.questions.differences import population_answer
 from multihorizon.questions.goal_comparison import deviation_words
-from multihorizon.questions.model_checks import FEWEST_DECISIONS, MODELS, ODD, WORST, compared_choices
+from multihorizon.questions.model_checks import FEWEST_DECISIONS, ODD, WORST
 from multihorizon.report.charts import (
     DIAGONAL,
     UNITS,
@@ -435,7 +435,7 @@ def _fit(found: Analysis) -> Section:
         figures.append(Chart(f"{caption}Strokes are two standard errors.", [Panel(*axes, marks, [DIAGONAL])]))
     blocks.append(Beside([drawn for drawn in figures if drawn is not None]))
     if checks is not None:
-        models = [model for model in MODELS if found.choices_repeat or model != "own frequencies"]
+        models = [model for model in checks.held_out if found.choices_repeat or model != "own frequencies"]
         rows = [
             [checks.experts[k], *(decimals(checks.held_out[m][k], 3) for m in models), decimals(found.chance[k], 3)]
             for k in found.order
@@ -452,7 +452,7 @@ def _choices_figure(found: Analysis) -> Chart | None:
     """The share of each action in a state against the fitted probability; None where no state has enough decisions."""
     number = {name: k for k, name in enumerate(found.solution.experts)}
     each, dots, most = found.choices_repeat, [], 1500  # more dots would make the page slow
-    for choices in compared_choices(found.problem, found.policies):
+    for choices in [] if found.compared is None else found.compared.choices:
         cells = np.argwhere(choices.cases[:, None] & choices.mdp.available)
         dots += [(float(choices.visits[s]), choices, s, a) for s, a in cells]
     if not dots:
@@ -464,7 +464,8 @@ def _choices_figure(found: Analysis) -> Chart | None:
             f"{choices.expert if each else 'all experts'}\n{choices.mdp.state_names[s]}: {choices.mdp.action_names[a]}\n"
             f"fitted {fitted:.2f}, taken {taken:.2f} of {visits:,.0f} decisions"
         )
-        marks.append(Mark(fitted, taken, tip, [number[choices.expert]] if each else [], min(max(0.6 * visits**0.25, 1.5), 5.0)))
+        whose = [number[choices.expert]] if choices.expert in number else []
+        marks.append(Mark(fitted, taken, tip, whose, min(max(0.6 * visits**0.25, 1.5), 5.0)))
     one = "one dot per expert, state and action" if each else "one dot per state and action, all experts together"
     few = f" Shown are the {most:,} dots with the most decisions, of {len(dots):,}." if len(dots) > most else ""
     caption = f"Fitted against observed choices: {one}; larger dots stand for more decisions.{few}"
