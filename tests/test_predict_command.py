@@ -187,6 +187,89 @@ def test_a_folder_that_is_no_whole_fit_is_refused(folder, tmp_path, spoil, words
     assert len(said.strip().splitlines()) == 1
 
 
+#: What somebody changed in the arrays of a saved task; of matrices, what crashes SciPy.
+EDITED_ARRAYS = {
+    "pointers of counts decrease": ("counts_indptr", lambda a: a[::-1]),
+    "pointers of counts beyond the data": ("counts_indptr", lambda a: np.append(a[:-1], 10**9)),
+    "pointers of counts below zero": ("counts_indptr", lambda a: np.concatenate([a[:1], [-(10**9)], a[2:]])),
+    "pointers of counts too few": ("counts_indptr", lambda a: a[:2]),
+    "columns of counts outside": ("counts_indices", lambda a: np.append(a[:-1], 10**12)),
+    "columns of counts below zero": ("counts_indices", lambda a: np.append(a[:-1], -(10**12))),
+    "columns of counts are decimals": ("counts_indices", lambda a: a + 0.5),
+    "counts are text": ("counts_data", lambda a: a.astype(str)),
+    "counts without end": ("counts_data", lambda a: a * np.inf),
+    "counts below zero": ("counts_data", lambda a: -a),
+    "nobody decided": ("counts_data", lambda a: a * 0),
+    "one expert more": ("experts", lambda a: np.append(a, "Di")),
+    "one expert twice": ("experts", lambda a: a[[0, 0, 1]]),
+    "experts are numbers": ("experts", lambda a: np.arange(a.size)),
+    "parameters of another task": ("parameters", lambda a: a[::-1]),
+    "the kind of problem is text": ("crowd", lambda a: np.array("no")),
+    "the schema is a list": ("schema", lambda a: np.array([1, 1])),
+    "the pointers of moves beyond the data": ("indptr", lambda a: a + 1),
+    "sample sizes of text": ("sample_sizes", lambda a: np.array(["many"])),
+    "a known reward of another length": ("known_reward", lambda a: np.zeros(3)),
+    "features without their pointers": ("features_data", lambda a: np.zeros(3)),
+}
+
+
+@pytest.mark.parametrize("case", EDITED_ARRAYS)
+def test_edited_arrays_are_refused_before_they_are_used(case, folder, tmp_path):
+    shutil.copytree(folder / "result", tmp_path / "edited")
+    name, change = EDITED_ARRAYS[case]
+    with np.load(tmp_path / "edited" / "task.npz") as file:
+        arrays = dict(file)
+    np.savez(tmp_path / "edited" / "task.npz", **arrays | {name: np.asarray(change(arrays.get(name)))})
+    with pytest.raises(ValueError, match=r"task\.npz") as error:
+        read_fit(tmp_path / "edited")
+    assert "\n" not in str(error.value)
+
+
+#: What somebody changed in the JSON of a saved fit: the file, the place, and what stands there.
+EDITED_JSON = {
+    "options are null": ("solution.json", ("options",), None),
+    "options of another solver": ("solution.json", ("options",), {"colour": "red"}),
+    "groups are true": ("solution.json", ("options", "ridge"), True),
+    "deviations are a number": ("solution.json", ("evidence", "deviations"), 3),
+    "deviations lack an entry": ("solution.json", ("evidence", "deviations"), {"spread": 0.0}),
+    "another solver": ("solution.json", ("solver",), "Population"),
+    "a solver of nobody": ("solution.json", ("solver",), "Oracle"),
+    "evidence is a list": ("solution.json", ("evidence",), []),
+    "evidence is lost": ("solution.json", ("evidence",), {}),
+    "one parameter too few": ("solution.json", ("reward",), [0.0]),
+    "no parameters": ("solution.json", ("reward",), []),
+    "identified is null": ("solution.json", ("evidence", "identified"), None),
+    "identified of one": ("solution.json", ("evidence", "identified"), [True]),
+    "penalties of one": ("solution.json", ("evidence", "ridge_weights"), [0.0]),
+    "look-ahead is text": ("solution.json", ("evidence", "lookahead"), "far"),
+    "transitions are text": ("solution.json", ("evidence", "transitions"), ["x"]),
+    "a seed in words": ("solution.json", ("seed",), "zero"),
+    "a discount of 400 digits": ("solution.json", ("discounts",), [10**400, 0, 0]),
+    "a reward of 1e308": ("solution.json", ("objective",), 1e308),
+    "a discount that is not a number": ("solution.json", ("discounts",), [float("nan")] * 3),
+    "intervals of one": ("solution.json", ("confidence_intervals",), {"0.95": [[0, 1]]}),
+    "intervals at no level": ("solution.json", ("confidence_intervals",), {"much": [[0, 1]] * 3}),
+    "an endless episode of no steps": ("solution.json", ("horizon",), {"longest": -1, "unit": None}),
+    "warnings are a number": ("result.json", ("warnings",), 5),
+    "the options of the fit are null": ("result.json", ("options",), None),
+}
+
+
+@pytest.mark.parametrize("case", EDITED_JSON)
+def test_edited_json_is_refused_before_it_is_used(case, folder, tmp_path):
+    shutil.copytree(folder / "result", tmp_path / "edited")
+    name, place, value = EDITED_JSON[case]
+    content = json.loads((tmp_path / "edited" / name).read_text())
+    within = content
+    for key in place[:-1]:
+        within = within[key]
+    within[place[-1]] = value
+    (tmp_path / "edited" / name).write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=name.replace(".", r"\.")) as error:
+        read_fit(tmp_path / "edited")
+    assert "\n" not in str(error.value)
+
+
 def test_a_fit_without_an_answer_is_not_gone_on_from(folder, tmp_path):
     place = tmp_path / "withheld"
     shutil.copytree(folder / "result", place)

@@ -221,7 +221,8 @@ def test_deviations_are_saved_and_make_personal_rewards(tmp_path) -> None:
         if_shared={"discounts": told.discounts, "standard_errors": np.full(3, np.nan), "log_likelihood": -3.0},
         given=True,
     )
-    old = LikelihoodEvidence.read(OLD["likelihood"]["evidence"])
+    blank = dict.fromkeys(("reward_standard_errors", "ridge_weights"), [0.0] * DOMAIN.reward.size)
+    old = LikelihoodEvidence.read(OLD["likelihood"]["evidence"] | blank)
     assert old.deviations is None
     assert "deviations" not in old
     solution = replace(told, solver="MaximumLikelihood", evidence=replace(old, deviations=deviations))

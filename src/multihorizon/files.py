@@ -22,15 +22,18 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import is_dataclass
 from difflib import get_close_matches
+from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from multihorizon.checks import Floats
+from multihorizon.checks import Floats, Sparse
 
 #: What unpacking a damaged file raises.
 DAMAGED = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, struct.error, NotImplementedError, RuntimeError)
@@ -112,12 +115,27 @@ def read_json(path: str | Path, what: str) -> dict[str, Any]:
     """The object in a JSON file; `what` names the kind of file in messages."""
     file = existing_file(path, what)
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
+        content = json.loads(file.read_text(encoding="utf-8"), parse_int=_whole, parse_float=_finite, parse_constant=_finite)
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"{path} is not {what}: it is no JSON, or cut short") from error
+    except ValueError as error:
+        raise ValueError(f"{path} is not {what}: {error}") from error
     if not isinstance(content, dict):
         raise ValueError(f"{path} is not {what}: it holds no JSON object")
     return content
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not abs(number) < 1e150:  # larger ones have no finite square
+        raise ValueError(f"it holds the number {text[:40]}, which is too large or not a number")
+    return number
+
+
+def _whole(text: str) -> int:
+    if len(text) > len(str(np.iinfo(np.int64).min)):
+        raise ValueError(f"it holds a number of {len(text)} digits")
+    return int(text)
 
 
 def write_json(path: str | Path, content: dict[str, Any]) -> None:
@@ -162,6 +180,119 @@ def for_json(value: Any) -> Any:
 def read_numbers(value: Any) -> Floats:
     """The numbers, in lists of any depth, that `for_json` wrote: null is NaN, "infinity" and "-infinity" are infinite."""
     return np.array(value, dtype=np.float64)
+
+
+def as_declared(value: Any, declared: Any, what: str) -> None:
+    """Raise unless a value, as a file holds it, is what a type hint declares; `what` names it in the message.
+
+    A number may be null or "infinity", and an array a list of lists of equal length. A `TypedDict` must have all its entries.
+
+    Example:
+        >>> as_declared({"a": [1.5, None]}, dict[str, list[float]], "sizes")
+        >>> as_declared({"a": 3}, dict[str, list[float]], "sizes")
+        Traceback (most recent call last):
+        ValueError: sizes["a"] must be a list, received 3
+    """
+    origin, inner = get_origin(declared), get_args(declared)
+
+    def refuse(expected: str) -> ValueError:
+        return ValueError(f"{what} must be {expected}, received {_short(value)}")
+
+    if origin in (Union, UnionType):
+        errors = []
+        for kind in () if value is None and NoneType in inner else [kind for kind in inner if kind is not NoneType]:
+            try:
+                as_declared(value, kind, what)
+                break
+            except ValueError as error:
+                errors.append(error)
+        else:
+            if errors:
+                raise errors[0]
+    elif is_typeddict(declared):
+        if not isinstance(value, Mapping):
+            raise refuse("an object")
+        for name, kind in get_type_hints(declared, include_extras=True).items():
+            optional = get_origin(kind) is NotRequired
+            if name in value:
+                as_declared(value[name], get_args(kind)[0] if optional else kind, f'{what}["{name}"]')
+            elif not optional:
+                raise ValueError(f'{what} must have "{name}", received none')
+    elif origin in (dict, Mapping) or declared is dict:
+        if not isinstance(value, Mapping):
+            raise refuse("an object")
+        for name, part in value.items():
+            as_declared(part, inner[1] if inner else Any, f'{what}["{name}"]')
+    elif origin in (list, tuple):
+        if not isinstance(value, list | tuple | np.ndarray):
+            raise refuse("a list")
+        fixed = origin is tuple and Ellipsis not in inner
+        if fixed and len(value) != len(inner):
+            raise refuse(f"a list of {len(inner)}")
+        for i, part in enumerate(value):
+            as_declared(part, inner[i] if fixed else inner[0], f"{what}[{i}]")
+    elif origin is np.ndarray:
+        if not isinstance(value, list | tuple | np.ndarray):
+            raise refuse("a list")
+        if np.dtype[np.float64] in inner:
+            try:
+                read_numbers(value)
+            except (TypeError, ValueError):
+                raise refuse("numbers in lists of equal length") from None
+    elif origin is Literal:
+        if value not in inner:
+            raise refuse(f"one of {', '.join(map(repr, inner))}")
+    elif declared in (bool, int, float, str):
+        truth = isinstance(value, bool | np.bool_)
+        fits, expected = {
+            bool: (truth, "true or false"),
+            int: (isinstance(value, Integral) and not truth, "a whole number"),
+            float: (
+                value is None
+                or (isinstance(value, str) and value.lstrip("-") == "infinity")
+                or (isinstance(value, Real) and not truth),
+                "a number",
+            ),
+            str: (isinstance(value, str), "text"),
+        }[declared]
+        if not fits:
+            raise refuse(expected)
+
+
+def _short(value: Any) -> str:
+    """A value of a file in a message, cut short."""
+    text = json.dumps(for_json(value), ensure_ascii=False, default=str) if not isinstance(value, str) else repr(value)
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
+def read_matrix(arrays: Mapping[str, NDArray[Any]], shape: tuple[int, int], prefix: str = "") -> Sparse | None:
+    """The sparse matrix `(data, indices, indptr)` of an archive, whose names may begin with a prefix; None where it has none.
+
+    Raises:
+        ValueError: unless pointers and indices fit the shape, because SciPy reads and writes beyond its arrays where they do not.
+    """
+    names = [f"{prefix}{part}" for part in ("data", "indices", "indptr")]
+    if not set(names) & set(arrays):
+        return None
+    if not set(names) <= set(arrays):
+        raise ValueError(f"it lacks {', '.join(sorted(set(names) - set(arrays)))}")
+    data, indices, indptr = (arrays[name] for name in names)
+    kinds = [array.dtype.kind if array.size else "i" for array in (data, indices, indptr)]
+    sound = (
+        all(array.ndim == 1 for array in (data, indices, indptr))
+        and kinds[0] in "fiu"
+        and kinds[1] in "iu"
+        and kinds[2] in "iu"
+        and indptr.size == shape[0] + 1
+        and indptr[0] == 0
+        and indptr[-1] == indices.size == data.size
+        and (np.diff(indptr.astype(np.int64)) >= 0).all()
+        and (not indices.size or (indices.min() >= 0 and indices.max() < shape[1]))
+        and np.isfinite(data).all()
+    )
+    if not sound:
+        raise ValueError(f"its matrix of {prefix.rstrip('_') or 'transitions'} is damaged")
+    return sp.csr_array((data.astype(np.float64), indices.astype(np.int64), indptr.astype(np.int64)), shape=shape)
 
 
 def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:

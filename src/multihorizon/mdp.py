@@ -51,7 +51,7 @@ from multihorizon.checks import (
     as_shape,
     read_only,
 )
-from multihorizon.files import read_arrays
+from multihorizon.files import read_arrays, read_matrix
 
 
 def read_transitions(transitions: ArrayLike | Sequence[Sparse]) -> tuple[Sparse, int]:
@@ -342,9 +342,6 @@ def read_mdp(path: str | Path) -> dict[str, Any]:
     arrays = read_arrays(path, what)
     # What every file holds: the number of axes of each array and the kinds of numbers (NumPy's letters) it may be made of.
     needed = {
-        "data": (1, "fiu"),
-        "indices": (1, "iu"),
-        "indptr": (1, "iu"),
         "initial": (1, "fiu"),
         "terminal": (1, "b"),
         "available": (2, "b"),
@@ -352,27 +349,20 @@ def read_mdp(path: str | Path) -> dict[str, Any]:
         "action_names": (1, "U"),
         "grid_shape": (1, "iu"),
     }
-    missing = sorted(set(needed) - set(arrays))
+    missing = sorted({"data", "indices", "indptr", *needed} - set(arrays))
     if missing:
         raise ValueError(f"{path} is not {what}: it lacks {', '.join(missing)}")
     for name, (axes, kinds) in needed.items():
         if arrays[name].ndim != axes or (arrays[name].dtype.kind not in kinds and arrays[name].size):
             raise ValueError(f"{path} is not {what}: {name} has {arrays[name].dtype} of shape {arrays[name].shape}")
     n_states, n_actions = arrays["available"].shape
-    data, indices, indptr = (arrays[name] for name in ("data", "indices", "indptr"))
     rows = n_states * n_actions
-    sound = (
-        rows > 0
-        and indptr.size == rows + 1
-        and indptr[0] == 0
-        and indptr[-1] == indices.size == data.size
-        and (np.diff(indptr.astype(np.int64)) >= 0).all()
-        and (not indices.size or (indices.min() >= 0 and indices.max() < n_states))
-    )
-    if not sound:
+    try:
+        stacked = read_matrix(arrays, (rows, n_states))
+    except ValueError as error:
+        raise ValueError(f"{path} is not {what}: {error}") from error
+    if stacked is None or not rows:
         raise ValueError(f"{path} is not {what}: its matrix of transitions is damaged")
-    entries = data.astype(np.float64), indices.astype(np.int64), indptr.astype(np.int64)
-    stacked = sp.csr_array(entries, shape=(rows, n_states))
     return {
         "transitions": [stacked[a * n_states : (a + 1) * n_states] for a in range(n_actions)],
         **{name: arrays[name] for name in ("initial", "terminal", "available")},
@@ -689,7 +679,7 @@ class MDP:
         arguments = read_mdp(path)
         try:
             return cls(**arguments)
-        except ValueError as error:
+        except (ValueError, TypeError, OverflowError) as error:
             raise ValueError(f"{path}: {error}") from error
 
     def __repr__(self) -> str:

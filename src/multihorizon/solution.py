@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, ClassVar, NotRequired, Protocol, Self, TypedDict, get_args, get_type_hints
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from multihorizon.checks import Floats, as_shape, first_few, read_only
-from multihorizon.files import read_json, read_numbers, write_json
+from multihorizon.checks import Floats, as_level, as_shape, first_few, read_only
+from multihorizon.files import as_declared, read_json, read_numbers, write_json
 from multihorizon.horizon import Horizon
 from multihorizon.lookahead import step_discounts_of
 from multihorizon.mdp import steps_left
@@ -80,6 +80,10 @@ class Evidence(Mapping[str, Any]):
     """
 
     other: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    #: Of fields that are declared loosely, what a file must hold.
+    _schema: ClassVar[dict[str, Any]] = {}
+    #: The lengths of lists: "experts", "reward", or the name of another field.
+    _lengths: ClassVar[dict[str, str]] = {}
 
     @classmethod
     def of(cls, solution: Solution) -> Self:
@@ -90,16 +94,38 @@ class Evidence(Mapping[str, Any]):
 
     @classmethod
     def read(cls, content: Mapping[str, Any]) -> Self:
-        """Evidence from a dict. A field that it lacks is None, and what has no field goes to `other`."""
-        names = [f.name for f in fields(cls) if f.name != "other"]
-        known: dict[str, Any] = {name: content.get(name) for name in names}
-        if known.get("population") is not None:
-            known["population"] = PopulationFindings.read(known["population"])
-        if isinstance(found := known.get("deviations"), Mapping):
-            known["deviations"] = Deviations(**found)
-        if (found := known.get("lookahead")) is not None:
-            known["lookahead"] = (FittedLookahead if "weights" in found else FamilyParameters).read(found)
+        """Evidence from a dict. A field that it lacks is None, and what has no field goes to `other`.
+
+        Raises:
+            ValueError: where a field is not what it is declared to be.
+        """
+        known = {name: _declared(content.get(name), kind, name) for name, kind in cls._kinds().items()}
         return cls(**known, other={name: value for name, value in content.items() if name not in known})
+
+    @classmethod
+    def _kinds(cls) -> dict[str, Any]:
+        """What each field must be."""
+        hints = get_type_hints(cls)
+        return {f.name: cls._schema.get(f.name, hints[f.name]) for f in fields(cls) if f.name != "other"}
+
+    def lacking(self) -> list[str]:
+        """The fields that are None and may not be, as in a file of another version."""
+        hints = get_type_hints(type(self))
+        return [
+            f.name for f in fields(self) if f.name != "other" and getattr(self, f.name) is None and not _may_lack(hints[f.name])
+        ]
+
+    def require_lengths(self, sizes: Mapping[str, int]) -> None:
+        """Raise unless lists are as long as there are experts and parameters of the reward (`sizes`), or as other fields."""
+        for name, of in self._lengths.items():
+            value, other = getattr(self, name), sizes.get(of, getattr(self, of, None))
+            size = other if isinstance(other, int) else 0 if other is None else len(other)
+            for part in value.values() if isinstance(value, Mapping) else () if value is None else (value,):
+                if len(part) != size:
+                    raise ValueError(f"{name} of the solution must have {size} entries, received {len(part)}")
+        for part in vars(self).values():
+            if isinstance(part, Evidence):
+                part.require_lengths(sizes)
 
     def __getitem__(self, name: str) -> Any:
         return getattr(self, name) if name != "other" and name in self.__dataclass_fields__ else self.other[name]
@@ -119,6 +145,25 @@ class Evidence(Mapping[str, Any]):
     def get(self, name: str, default: Any = None) -> Any:
         """The value of that name, or the default where it is not there."""
         return self[name] if name in self else default  # noqa: SIM401
+
+
+def _may_lack(kind: Any) -> bool:
+    return kind is Any or type(None) in get_args(kind)
+
+
+def _declared(value: Any, kind: Any, name: str) -> Any:
+    """A value from a dict as its field declares it: evidence of its own class, or checked as it is."""
+    if value is None:
+        return None
+    inner = next((k for k in (kind, *get_args(kind)) if isinstance(k, type) and issubclass(k, Evidence | Deviations)), None)
+    if inner is None:
+        as_declared(value, kind, name)
+        return value
+    if isinstance(value, inner):
+        return value
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{name} must be an object, received {value!r}"[:160])
+    return inner.read(value)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -223,6 +268,8 @@ class DiscountEvidence(DecisionEvidence):
     steps: int
     starts: list[dict[str, Any]]
 
+    _lengths: ClassVar[dict[str, str]] = {"identified": "experts"}
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FamilyParameters(Evidence):
@@ -230,6 +277,8 @@ class FamilyParameters(Evidence):
 
     family: str
     parameters: dict[str, list[float]]
+
+    _lengths: ClassVar[dict[str, str]] = {"parameters": "experts"}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -250,6 +299,16 @@ class FittedLookahead(FamilyParameters):
     steps: list[int]
     depth_profile: list[Any] | None
     parameter_count: int
+
+    _lengths: ClassVar[dict[str, str]] = {"parameters": "experts", "weights": "experts", "steps": "experts"}
+
+
+class IfShared(TypedDict):
+    """What one reward for all would give."""
+
+    discounts: Floats
+    standard_errors: Floats
+    log_likelihood: float
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -279,6 +338,16 @@ class Deviations:
     if_shared: dict[str, Any]
     given: bool
 
+    @classmethod
+    def read(cls, content: Mapping[str, Any]) -> Self:
+        """Deviations from a dict, as files have them; raises ValueError where they are something else."""
+        kinds = {**get_type_hints(cls), "if_shared": IfShared}
+        if content.keys() != kinds.keys():
+            raise ValueError(f"deviations must have the entries {', '.join(kinds)}, received {', '.join(map(str, content))}")
+        for name, kind in kinds.items():
+            as_declared(content[name], kind, f"deviations: {name}")
+        return cls(**content)
+
     def __post_init__(self) -> None:
         """Lists and null, as files have them, become arrays and NaN."""
         for name in ("interval", "share_of_range", "choices_moved", "values", "errors"):
@@ -287,6 +356,23 @@ class Deviations:
             object.__setattr__(self, name, float(read_numbers(getattr(self, name))))
         shared = {name: read_numbers(value) for name, value in self.if_shared.items()}
         object.__setattr__(self, "if_shared", shared | {"log_likelihood": float(shared["log_likelihood"])})
+
+
+class KnownBefore(TypedDict):
+    """What was known and not estimated."""
+
+    discounts: list[bool]
+    temperatures: list[bool]
+    reward: str | None
+
+
+class OtherEnd(TypedDict):
+    """Where another climb of the search ended."""
+
+    log_likelihood: float
+    discounts: list[float]
+    steps: int
+    finished: bool
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -319,6 +405,17 @@ class LikelihoodEvidence(DiscountEvidence):
     lookahead: FamilyParameters
     equally_likely: list[dict[str, Any]]
     deviations: Deviations | None = None
+
+    _schema: ClassVar[dict[str, Any]] = {
+        "known": KnownBefore,
+        "transitions": list[Floats],
+        "equally_likely": list[OtherEnd],
+        "starts": list[OtherEnd],
+    }
+    _lengths: ClassVar[dict[str, str]] = {
+        **dict.fromkeys(("identified", "lost_temperatures", "log_temperature_errors", "transition_widening"), "experts"),
+        **dict.fromkeys(("reward_standard_errors", "ridge_weights"), "reward"),
+    }
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -386,6 +483,34 @@ CELL_NUMBERS = (
     *("decisions", "discount", "low", "high", "logit_discount", "logit_discount_error"),
     *("log_temperature", "log_temperature_error", "discount_reliability"),
 )
+
+
+class Effect(TypedDict):
+    """The effect of one term."""
+
+    estimate: float
+    standard_error: float
+    interval: tuple[float, float]
+    p: float
+
+
+class Spread(TypedDict):
+    """A standard deviation between persons, or another number with its interval."""
+
+    estimate: float
+    interval: tuple[float, float]
+
+
+class TypicalPerson(TypedDict):
+    """What is typical of a group; version 0.2 kept no covariances."""
+
+    typical_discount: float
+    typical_interval: tuple[float, float]
+    new_person_interval: tuple[float, float]
+    typical_temperature: float
+    covariance: NotRequired[Floats]
+    between: NotRequired[Floats]
+    reward_covariance: NotRequired[Floats]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -465,6 +590,29 @@ class PopulationFindings(Evidence):
     reward_covariance: Floats | None = None
     open_reward: Floats | None = None
     person_reward_covariance: Floats | None = None
+
+    _schema: ClassVar[dict[str, Any]] = {
+        "left_out": dict[str, str],
+        "discount": dict[str, Effect],
+        "temperature": dict[str, Effect],
+        "spread": dict[str, Spread],
+        "predictions": dict[str, TypicalPerson],
+        "slopes": dict[str, dict[str, Spread]],
+        "factors": dict[str, dict[str, dict[str, Any]]],
+        "contrasts": dict[str, list[dict[str, Any]]],
+        "covariates": dict[str, list[Any]],
+        "individuals": dict[str, Floats],
+        "discount_covariance": Floats,
+        "temperature_covariance": Floats,
+        "person_covariance": Floats,
+        "cells": dict[str, list[Any]],
+    }
+    _lengths: ClassVar[dict[str, str]] = {
+        **dict.fromkeys(("groups", "covariates", "individuals", "person_reward_covariance"), "experts"),
+        "discount_covariance": "discount",
+        "temperature_covariance": "temperature",
+        "open_reward": "reward_covariance",
+    }
 
     def __post_init__(self) -> None:
         """Lists, as files have them, become arrays: there may be a million persons."""
@@ -571,11 +719,14 @@ class PopulationEvidence(DecisionEvidence):
     ridge_reason: str
     deviations: Deviations | None = None
 
+    _lengths: ClassVar[dict[str, str]] = {"reward_standard_errors": "reward"}
+
 
 def read_evidence(solver: str, content: Mapping[str, Any]) -> Evidence:
     """The evidence of that solver from a dict, as files and solvers of your own have it."""
     if solver == "MaximumLikelihood":
-        return (LookaheadEvidence if "weights" in content.get("lookahead", {}) else LikelihoodEvidence).read(content)
+        ahead = content.get("lookahead")
+        return (LookaheadEvidence if isinstance(ahead, Mapping) and "weights" in ahead else LikelihoodEvidence).read(content)
     kinds: dict[str, type[Evidence]] = dict.fromkeys(("LPIRL", "NaiveLP", "MPLP"), ProgramEvidence)
     kinds |= dict.fromkeys(("MCE", "MPML", "MPMCE"), EntropyEvidence)
     kinds |= {"ClosedForm": ClosedFormEvidence, "SieveLikelihood": SieveEvidence, "Population": PopulationEvidence}
@@ -659,8 +810,11 @@ class Solution(Result):
             raise ValueError(
                 f"problem must be that of the experts {first_few(self.experts)}, received {first_few(self.problem.names)}"
             )
+        if self.problem is not None and self.problem.n_parameters not in (0, self.reward.size):
+            raise ValueError(f"reward of the solution must have {self.problem.n_parameters} entries, received {self.reward.size}")
         if not isinstance(self.evidence, Evidence):
             object.__setattr__(self, "evidence", read_evidence(self.solver, self.evidence))
+        self.evidence.require_lengths({"experts": len(self.experts), "reward": self.reward.size})
         if isinstance(found := self.evidence.get("deviations"), Deviations):
             as_shape(found.values, (len(self.experts), self.reward.size), "deviations of the solution")
         for name in ("discounts", "reward", "temperature", "standard_errors"):
@@ -878,25 +1032,62 @@ class Solution(Result):
             raise ValueError(f"{path} is not a saved solution: it lacks {', '.join(sorted(missing))}")
         try:
             found = _fields_from(content)
-            fitted = found["evidence"].get("transitions")
+            fitted = found["evidence"].transitions if isinstance(found["evidence"], LikelihoodEvidence) else None
             if problem is not None and fitted:
                 problem = require_finite(problem).with_transitions([read_numbers(data) for data in fitted])
             return cls(**found, problem=problem)
-        except (TypeError, ValueError, AttributeError) as error:
+        except ValueError as error:
             raise ValueError(f"{path} is not a saved solution: {error}") from error
 
 
+class _SavedTrace(TypedDict):
+    discounts: Floats
+    values: Floats
+    seconds: Floats
+
+
+class _SavedHorizon(TypedDict):
+    longest: float
+    unit: str | None
+
+
+#: What a saved solution holds, besides its evidence. Version 0.2 saved no horizon.
+_SAVED = {
+    **dict.fromkeys(("solver", "status", "message", "version"), str),
+    **dict.fromkeys(("objective", "residual", "seconds"), float),
+    **dict.fromkeys(("discounts", "reward"), Floats),
+    **dict.fromkeys(("temperature", "standard_errors"), Floats | None),
+    "experts": list[str],
+    "options": dict[str, Any],
+    "evidence": dict[str, Any],
+    "seed": int,
+    "trace": _SavedTrace | None,
+    "confidence_intervals": dict[str, Floats] | None,
+    "horizon": _SavedHorizon | None,
+}
+
+
 def _fields_from(content: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a solution from what a file holds."""
+    """The fields of a solution from what a file holds; ValueError where that is something else."""
+    for name, value in content.items():
+        if name not in _SAVED:
+            raise ValueError(f"it has an entry {name!r}, which no solution has")
+        as_declared(value, _SAVED[name], name)
     known = {key: value for key, value in content.items() if key not in ("version", "confidence_intervals", "horizon")}
     for name in ("discounts", "reward", "temperature", "standard_errors"):
         known[name] = None if known[name] is None else read_numbers(known[name])
     for name in ("objective", "residual", "seconds"):
         known[name] = float(read_numbers(known[name]))
     if known["trace"] is not None:
-        known["trace"] = Trace(**{name: read_numbers(column) for name, column in known["trace"].items()})
-    saved, task = content.get("confidence_intervals"), content.get("horizon")
-    intervals = None if saved is None else SavedIntervals({float(k): read_numbers(v) for k, v in saved.items()})
+        known["trace"] = Trace(**{name: read_numbers(known["trace"][name]) for name in ("discounts", "values", "seconds")})
+    saved, task, experts = content.get("confidence_intervals"), content.get("horizon"), tuple(content["experts"])
+    intervals = None if saved is None else SavedIntervals({as_level(float(k)): read_numbers(v) for k, v in saved.items()})
+    for level, ends in () if intervals is None else intervals.computed.items():
+        as_shape(ends, (len(experts), 2), f"confidence intervals at the level {level:g}")
     if task is not None:
-        known["task_horizon"] = Horizon(float(read_numbers(task["longest"])), task["unit"])
-    return known | {"interval_source": intervals, "status": Status(known["status"]), "experts": tuple(known["experts"])}
+        longest = float(read_numbers(task["longest"]))
+        if not longest > 0:
+            raise ValueError(f"horizon must have a longest episode above 0, received {longest:g}")
+        known["task_horizon"] = Horizon(longest, task["unit"])
+    evidence = read_evidence(content["solver"], content["evidence"])
+    return known | {"interval_source": intervals, "status": Status(known["status"]), "experts": experts, "evidence": evidence}

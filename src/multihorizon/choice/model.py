@@ -488,6 +488,8 @@ def _read_groups(problem: AnyProblem, groups: Mapping[str, Any] | None, known: F
     """The number of each expert's group; members of one cannot have different known discounts."""
     if groups is None:
         return None
+    if not isinstance(groups, Mapping):
+        raise ValueError(f"groups must be a mapping of experts to the names of their groups, received {type(groups).__name__}")
     members = {label(name, "the name of an expert in groups"): str(group) for name, group in groups.items()}
     everybody = set(problem.names)
     unknown = [name for name in members if name not in everybody]

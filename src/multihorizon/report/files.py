@@ -16,19 +16,20 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 
 from multihorizon.analysis import Analysis
-from multihorizon.checks import Sparse
+from multihorizon.checks import Floats, as_floats, as_names, as_shape, first_few
 from multihorizon.crowd import CONDITIONS, PEOPLE, CrowdAnalysis
 from multihorizon.data.reading import connect, text
-from multihorizon.files import for_json, read_arrays, read_json, write_all, write_csv, write_json
+from multihorizon.files import as_declared, for_json, read_arrays, read_json, read_matrix, write_all, write_csv, write_json
 from multihorizon.mdp import MDP
 from multihorizon.problem import Crowd, CrowdTask, Problem, require_counts
+from multihorizon.questions.study import solver_of
 from multihorizon.report.charts import Block, Listing, Page, Section
 from multihorizon.report.crowd_page import crowd_page
 from multihorizon.report.fit_page import fit_page
@@ -179,13 +180,21 @@ def _write_solution(draft: Path, found: Analysis | CrowdAnalysis) -> None:
     for name in ("counts", "features", "arrival"):
         matrix = getattr(task, name)
         if matrix is not None:
-            parts = {part: getattr(sp.csr_array(matrix), part) for part in ("data", "indices", "indptr", "shape")}
+            parts = {part: getattr(sp.csr_array(matrix), part) for part in ("data", "indices", "indptr")}
             content |= {f"{name}_{part}": np.asarray(value) for part, value in parts.items()}
     for name in ("known_reward", "known_arrival"):
         if getattr(task, name) is not None:
             content[name] = getattr(task, name)
     with (draft / TASK).open("wb") as file:
         np.savez_compressed(file, **content)
+
+
+class _Result(TypedDict):
+    """What `result.json` must hold to be gone on from."""
+
+    warnings: list[str]
+    options: dict[str, Any]
+    withheld: NotRequired[str | None]
 
 
 def read_fit(directory: Path) -> tuple[Solution, dict[str, Any]]:
@@ -200,18 +209,40 @@ def read_fit(directory: Path) -> tuple[Solution, dict[str, Any]]:
         )
         raise ValueError(f"the result must be the folder that multihorizon fit --out wrote, received {directory}, {state}")
     content = read_json(directory / "result.json", "the result of a fit")
+    try:
+        as_declared(content, _Result, "the result")
+    except ValueError as error:
+        raise ValueError(f"{directory / 'result.json'} is not the result of a fit: {error}") from error
     lacking = next((name for name in (SOLUTION, TASK) if not (directory / name).is_file()), None)
     if lacking is not None:
         raise ValueError(f"{directory} has no {lacking} to go on from: {_why_not(content)}")
-    arrays = read_arrays(directory / TASK, "the task of a fit")
-    if int(arrays.get("schema", np.array(0))) != 1:
-        raise ValueError(f"{directory / TASK} was not written by a fit of this version: run multihorizon fit again")
+    solution = Solution.from_json(directory / SOLUTION, _read_task(directory / TASK))
+    if missing := solution.evidence.lacking():
+        raise ValueError(f"{directory / SOLUTION} lacks {', '.join(missing)} of {solution.solver}: run multihorizon fit again")
     try:
-        crowd = _crowd_from(MDP.from_npz(directory / TASK), arrays)
-        problem = crowd if bool(arrays["crowd"]) else crowd.problem(np.arange(crowd.n_experts))
-    except (KeyError, IndexError, TypeError) as error:
-        raise ValueError(f"{directory / TASK} is not the task of a fit: it is damaged; run multihorizon fit again") from error
-    return Solution.from_json(directory / SOLUTION, problem), content
+        solver_of(solution)
+    except ValueError as error:
+        raise ValueError(f"{directory / SOLUTION} is not the solution of a fit: {error}") from error
+    return solution, content
+
+
+def _read_task(path: Path) -> Problem | Crowd:
+    """The persons of a fit and their task; ValueError, naming the file, where it holds something else."""
+    arrays, wrong = read_arrays(path, "the task of a fit"), f"{path} is not the task of a fit"
+    schema = arrays.get("schema", np.array(0))
+    if schema.shape or schema.dtype.kind not in "iu" or schema != 1:
+        raise ValueError(f"{path} was not written by a fit of this version: run multihorizon fit again")
+    mdp = MDP.from_npz(path)
+    # The axes of each array and the kinds of values (NumPy's letters) it may hold.
+    needed = {"crowd": (0, "b"), "experts": (1, "U"), "parameters": (1, "U")}
+    for name, (axes, kinds) in needed.items():
+        if name not in arrays or arrays[name].ndim != axes or arrays[name].dtype.kind not in kinds:
+            raise ValueError(f"{wrong}: its entry {name} is missing or damaged; run multihorizon fit again")
+    try:
+        crowd = _crowd_from(mdp, arrays)
+        return crowd if bool(arrays["crowd"]) else crowd.problem(np.arange(crowd.n_experts))
+    except ValueError as error:
+        raise ValueError(f"{wrong}: {error}; run multihorizon fit again") from error
 
 
 def _why_not(content: dict[str, Any]) -> str:
@@ -229,16 +260,21 @@ def _why_not(content: dict[str, Any]) -> str:
 
 
 def _crowd_from(mdp: MDP, arrays: dict[str, Any]) -> Crowd:
-    """The persons of a saved task."""
-
-    def matrix(name: str) -> Sparse | None:
-        if f"{name}_data" not in arrays:
-            return None
-        parts = tuple(arrays[f"{name}_{part}"] for part in ("data", "indices", "indptr"))
-        return sp.csr_array(parts, shape=tuple(arrays[f"{name}_shape"].tolist()))
-
-    counts = matrix("counts")
-    if counts is None:
-        raise KeyError("counts")
-    task = CrowdTask(mdp, counts, matrix("features"), matrix("arrival"), arrays.get("known_reward"), arrays.get("known_arrival"))
-    return Crowd(tuple(arrays["experts"].tolist()), tuple(arrays["parameters"].tolist()), (task,))
+    """The persons of a saved task; ValueError where its arrays do not fit the task."""
+    rows, names, parameters = mdp.n_states * mdp.n_actions, arrays["experts"].tolist(), arrays["parameters"].tolist()
+    experts, parameters = (as_names(of, len(of), what) for of, what in ((names, "experts"), (parameters, "parameters")))
+    counts = read_matrix(arrays, (len(experts), rows), "counts_")
+    features = read_matrix(arrays, (rows, len(parameters)), "features_")
+    arrival = read_matrix(arrays, (mdp.n_states, len(parameters)), "arrival_")
+    paid: dict[str, Floats] = {}
+    for name, size in (("known_reward", rows), ("known_arrival", mdp.n_states)):
+        if name in arrays:
+            paid[name] = as_floats(arrays[name], name)
+            as_shape(paid[name], (size,), name)
+    if features is None and parameters != mdp.state_names:
+        raise ValueError(f"parameters must be the states where there are no features, received {first_few(parameters)}")
+    if counts is None or (counts.data < 0).any() or not (counts.sum(axis=1) > 0).all():
+        raise ValueError("counts must not be negative, and those of each expert must have one above 0")
+    task = CrowdTask(mdp, counts, features, arrival, paid.get("known_reward"), paid.get("known_arrival"))
+    _ = task.pooled  # checks that what was counted can be done
+    return Crowd(experts, parameters, (task,))
