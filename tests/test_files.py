@@ -378,6 +378,26 @@ def test_output_is_checked_before_the_work(tmp_path):
     assert not (tmp_path / "new").exists()
 
 
+def test_paths_are_followed_as_a_shell_does(tmp_path, monkeypatch):
+    """`--out=~/x` and `--out a/../b` reach the program as they were typed."""
+    home, here = tmp_path / "home", tmp_path / "here"
+    home.mkdir()
+    here.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(here)
+    (home / "d.csv").write_text(GOOD)
+    for arguments in (["--out=~/x", "--write=~/mended.csv"], ["--out", "nn/../mm"]):
+        result = CliRunner().invoke(app, ["check", "~/d.csv", *arguments])
+        assert result.exit_code == 0, result.output
+    assert sorted(path.name for path in home.iterdir()) == ["d.csv", "mended.csv", "x"]
+    assert [path.name for path in here.iterdir()] == ["mm"]
+    assert "is the home of nobody" in CliRunner().invoke(app, ["check", "~/d.csv", "--out=~nobody-at-all/x"]).output
+    mdp().to_npz("~/m.npz")
+    assert mh.MDP.from_npz("~/m.npz").n_states == 3
+    assert len(mh.Demonstrations.from_csv("~/d.csv")) == 3
+    assert sorted(path.name for path in here.iterdir()) == ["mm"]
+
+
 def test_output_never_replaces_an_input(tmp_path):
     (tmp_path / "reward.csv").write_text(GOOD)
     (tmp_path / "link").symlink_to(tmp_path)

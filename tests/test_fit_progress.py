@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from fitting import fit
 
-from multihorizon.files import write_all
+from multihorizon.files import _machine, finish_exchange, write_all
 from multihorizon.questions.shared_discount import each_pair
 
 
@@ -98,14 +98,15 @@ def test_a_full_disk_is_named_and_leaves_the_old_files(grid_folder, tmp_path, mo
 
 
 def test_files_of_two_runs_never_stand_side_by_side(tmp_path):
-    """The program is killed after 0, 1, … moves: what is left of the files that belong together is all old or all new."""
+    """The program is killed after 0, 1, … moves: what is left of the files that belong together is all old or all new, and the
+    next run makes it whole."""
     script = """
 import os, signal
 from pathlib import Path
 from multihorizon.files import write_all
 
 replace = os.replace
-for moves in range(6):
+for moves in range(7):
     folder = Path(str(moves))
     folder.mkdir()
     for name in ("result.json", "report.html", "people.csv", "mine.txt"):
@@ -125,12 +126,59 @@ for moves in range(6):
         os.replace = replace_or_die
         write_all(folder, ["result.json", "report.html", "people.csv", "reward.csv"], write)
         os._exit(0)
-    assert (os.wait()[1] == 0) == (moves >= 5)
+    assert (os.wait()[1] == 0) == (moves >= 6)
 """
     subprocess.run([sys.executable, "-c", script], check=True, cwd=tmp_path)
-    for moves in range(6):
-        found = {path.name: path.read_text() for path in (tmp_path / str(moves)).iterdir() if path.is_file()}
-        assert found.pop("mine.txt") == "old"
-        assert len(set(found.values())) <= 1, moves
-    assert found == {"result.json": "new", "people.csv": "new"}
-    assert len(list((tmp_path / "5").iterdir())) == 3
+    old, new = (
+        dict.fromkeys(("result.json", "report.html", "people.csv"), "old"),
+        dict.fromkeys(("result.json", "people.csv"), "new"),
+    )
+    for moves in range(7):
+        folder = tmp_path / str(moves)
+        texts = {path.name: path.read_text() for path in folder.iterdir() if path.is_file()}
+        assert texts.pop("mine.txt") == "old"
+        assert len(set(texts.values())) <= 1, moves
+        if moves < 6:  # the one that was not killed has nothing to make whole
+            with pytest.warns(UserWarning, match="an earlier run was stopped"):
+                finish_exchange(folder)
+        texts = {path.name: path.read_text() for path in folder.iterdir()}
+        assert texts.pop("mine.txt") == "old"
+        assert texts == (old if moves == 0 else new), moves
+
+
+def test_a_list_of_files_moves_nothing_from_elsewhere(tmp_path):
+    """Of a folder from elsewhere that says that a run was killed in it."""
+    (tmp_path / "secret").write_text("mine")
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    draft = tmp_path / "result" / f".unfinished-{_machine()}-{gone.pid}-x"
+    (draft / "new").mkdir(parents=True)
+    (draft / "new" / "result.json").write_text("new")
+    (draft / "replaces.json").write_text(json.dumps({"replaced": ["../secret", str(tmp_path / "secret")]}))
+    with pytest.warns(UserWarning, match="are now in place"):
+        finish_exchange(tmp_path / "result")
+    assert (tmp_path / "secret").read_text() == "mine"
+    assert [path.name for path in (tmp_path / "result").iterdir()] == ["result.json"]
+
+
+def test_sigterm_ends_the_program_and_leaves_nothing_behind(tmp_path):
+    """In the middle of writing: the older files are whole, and no draft is left."""
+    script = """
+import os, signal, time
+from pathlib import Path
+from multihorizon.cli.console import ending_with_its_work
+from multihorizon.files import write_all
+
+def write(draft):
+    (draft / "one").write_text("new")
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(1)
+
+Path("out").mkdir()
+Path("out/one").write_text("old")
+with ending_with_its_work():
+    write_all(Path("out"), ["one"], write)
+"""
+    ended = subprocess.run([sys.executable, "-c", script], cwd=tmp_path)
+    assert ended.returncode == 128 + 15
+    assert {path.name: path.read_text() for path in (tmp_path / "out").iterdir()} == {"one": "old"}

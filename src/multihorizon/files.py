@@ -12,11 +12,13 @@ import errno
 import json
 import lzma
 import os
+import platform
 import re
 import shutil
 import struct
 import tempfile
 import unicodedata
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Mapping
@@ -39,9 +41,14 @@ from multihorizon.checks import Floats, Sparse
 DAMAGED = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, struct.error, NotImplementedError, RuntimeError)
 
 
+def expanded(path: str | Path) -> Path:
+    """The path with the home folder in place of a ~ at its beginning."""
+    return Path(os.path.expanduser(path))  # unlike that of Path, it leaves a ~ of nobody as it is
+
+
 def existing_file(path: str | Path, what: str) -> Path:
     """The path, if it is a file; `what` names it in the message."""
-    file = Path(path)
+    file = expanded(path)
     try:
         found = file.is_file()
     except (OSError, ValueError) as error:
@@ -142,7 +149,7 @@ def write_json(path: str | Path, content: dict[str, Any]) -> None:
     """Write an object as JSON; what is not known is null."""
     text = _indented(for_json(content), "\n")
     text = re.sub("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]", lambda c: f"\\u{ord(c[0]):04x}", text)  # a terminal obeys these
-    Path(path).write_text(text, encoding="utf-8")
+    expanded(path).write_text(text, encoding="utf-8")
 
 
 def _indented(value: Any, line: str) -> str:
@@ -352,16 +359,22 @@ def write_all(directory: Path, files: Iterable[str], write: Callable[[Path], Non
         OSError: naming the directory, if its disk is full or fails. Then the old files are as they were.
 
     The hidden directory is inside, not beside, because `directory` may be a disk of its own and files move within one disk only.
+    Once it is complete, and before the first file moves, it gets a list of what it replaces. If the program is killed after that,
+    `finish_exchange` does the rest; if it is killed before, the old files are untouched.
     """
     fresh = not directory.exists()
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=directory, ignore_cleanup_errors=True) as draft:
+        finish_exchange(directory)
+        prefix = f"{_DRAFT}{_machine()}-{os.getpid()}-"
+        with tempfile.TemporaryDirectory(prefix=prefix, dir=directory, ignore_cleanup_errors=True) as draft:
             new, old = Path(draft, "new"), Path(draft, "old")
             new.mkdir()
             write(new)
             made = [str(file.relative_to(new)) for file in sorted(new.rglob("*")) if file.is_file()]
             replaced = [name for name in dict.fromkeys((*files, *made)) if (directory / name).is_file()]
+            write_json(Path(draft, "list"), {"replaced": replaced})
+            os.replace(Path(draft, "list"), Path(draft, _LIST))
             try:
                 _move(replaced, directory, old)
                 _move(made, new, directory)
@@ -375,6 +388,55 @@ def write_all(directory: Path, files: Iterable[str], write: Callable[[Path], Non
         if isinstance(error, OSError):
             error.filename = str(directory)  # a full disk names no file
         raise
+
+
+#: How the names of hidden directories begin, and the list in one whose files are complete.
+_DRAFT, _LIST = ".unfinished-", "replaces.json"
+
+
+def _machine() -> str:
+    """A name for this computer, of letters and digits: other computers may write to the same disk."""
+    return re.sub(r"\W", "", platform.node())[:40] or "here"
+
+
+def finish_exchange(directory: Path) -> None:
+    """Finish what a run that was killed has left in a directory of results, and warn of it.
+
+    Where its files were complete, they take the place of the older ones; where they were not, they are deleted. What belongs to a
+    run that still works, or to another computer, stays.
+    """
+    for draft in sorted(directory.glob(f"{_DRAFT}*")) if directory.is_dir() else ():
+        machine, _, number = draft.name.removeprefix(_DRAFT).rpartition("-")[0].rpartition("-")
+        if not draft.is_dir() or not number.isdecimal() or machine != _machine() or _works(int(number)):
+            continue
+        complete, new = (draft / _LIST).is_file(), draft / "new"
+        if complete:
+            made = [str(file.relative_to(new)) for file in sorted(new.rglob("*")) if file.is_file()]
+            moved = {str(file.relative_to(draft / "old")) for file in (draft / "old").rglob("*") if file.is_file()}
+            content = read_json(draft / _LIST, "the list of an unfinished exchange")
+            as_declared(content.get("replaced"), list[str], f"{draft / _LIST}: replaced")
+            inside = [name for name in content["replaced"] if not Path(name).is_absolute() and ".." not in Path(name).parts]
+            # What was not moved away is old: new files come in only when all old ones are away.
+            _move([name for name in inside if name not in moved and (directory / name).is_file()], directory, draft / "old")
+            _move(made, new, directory)
+        shutil.rmtree(draft, ignore_errors=True)
+        what = (
+            "was stopped while it exchanged the files here: its results, which were complete, are now in place"
+            if complete
+            else "was stopped before its files were complete: what it had written was deleted, and the older files are untouched"
+        )
+        warnings.warn(f"{directory}: an earlier run {what}", stacklevel=2)
+
+
+def _works(process: int) -> bool:
+    """Whether a process of this computer is at work; this one has just begun to write, so it left nothing."""
+    if process == os.getpid() or os.name == "nt":  # on Windows the signal below would end it
+        return True
+    try:
+        os.kill(process, 0)
+    except (OSError, OverflowError) as error:
+        return isinstance(error, PermissionError)
+    return True
 
 
 def _move(names: Iterable[str], source: Path, target: Path) -> None:
@@ -397,4 +459,4 @@ def write_csv(frame: pd.DataFrame, path: str | Path, read_again: bool = False) -
         changed = {v: written(v) for v in frame[column].unique() if isinstance(v, str) and written(v) != v}
         if changed:
             frame[column] = frame[column].replace(changed)
-    frame.to_csv(path, index=False)
+    frame.to_csv(expanded(path), index=False)

@@ -51,7 +51,7 @@ from multihorizon.checks import (
     as_shape,
     read_only,
 )
-from multihorizon.files import read_arrays, read_matrix
+from multihorizon.files import expanded, read_arrays, read_matrix
 
 
 def read_transitions(transitions: ArrayLike | Sequence[Sparse]) -> tuple[Sparse, int]:
@@ -666,7 +666,7 @@ class MDP:
         if self.durations is not None:
             arrays |= {f"duration_{name}": getattr(self.durations, name) for name in ("rows", "columns", "times", "shares")}
             arrays["duration_unit"] = np.array(self.durations.unit)
-        with Path(path).open("wb") as file:
+        with expanded(path).open("wb") as file:
             np.savez_compressed(file, **arrays)
 
     @classmethod

@@ -6,6 +6,7 @@ All that was typed is checked before any work; texts become numbers and names, a
 from __future__ import annotations
 
 import shlex
+import signal
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import Any, Literal
 
 import scipy.sparse as sp
@@ -68,6 +70,23 @@ def plain_errors() -> Iterator[None]:
         except (ValueError, OSError, ImportError, MemoryError, EOFError) as error:
             _say(_sentence(error), "red")
             raise typer.Exit(2) from None
+
+
+@contextmanager
+def ending_with_its_work() -> Iterator[None]:
+    """Let SIGTERM end the program as it ends by itself: with its processes, and without files that are half written."""
+
+    def end(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    if current_thread() is not main_thread():  # of a program that calls this one
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
@@ -179,7 +198,7 @@ def checked(options: Any, files: Sequence[str]) -> Iterator[None]:
         "difference": as_positive,
         "draws": as_count,
     }
-    with plain_errors():
+    with plain_errors(), ending_with_its_work():
         inputs = []
         for name, value in vars(options).items():
             option = "--episodes" if name == "most_episodes" else f"--{name.replace('_', '-')}"

@@ -6,6 +6,7 @@ command's own module gets them when the command is called.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,10 +15,18 @@ import typer
 
 
 def path(text: str | Path) -> Path:
-    """A path as it was typed. An empty one, such as an unset variable of the shell gives, must not mean the current folder."""
+    """A path as it was typed, with ~ and .. followed, as a shell does for some options and not for others (`--out=~/x`).
+
+    An empty one, such as an unset variable of the shell gives, must not mean the current folder.
+    """
     if not str(text).strip():
         raise typer.BadParameter("received an empty name: type that of a file or folder")
-    return Path(text)
+    typed = Path(os.path.expanduser(text))
+    if typed.parts[0].startswith("~") and not typed.exists():
+        raise typer.BadParameter(
+            f"received {text}, where {typed.parts[0]} is the home of nobody: write ./{text} for a name with ~"
+        )
+    return Path(os.path.relpath(os.path.realpath(typed))) if ".." in typed.parts else typed
 
 
 def file(option: str, text: str) -> Any:

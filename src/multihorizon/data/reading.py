@@ -45,7 +45,7 @@ import numpy as np
 import pandas as pd
 
 from multihorizon.checks import Floats, Ints, label
-from multihorizon.files import DAMAGED, FORMULA, existing_file, is_other_trouble
+from multihorizon.files import DAMAGED, FORMULA, existing_file, expanded, is_other_trouble
 from multihorizon.frames import LARGEST_WHOLE, as_frame
 
 #: How many bytes are looked through at a time. A line that fills such a block is refused: the database drops it in silence if it
@@ -81,8 +81,8 @@ def files_of(path: str | Path, what: str) -> list[Path]:
     Raises:
         ValueError: where a folder has no tables, or CSV and Parquet files side by side.
     """
-    folder = Path(path)
-    if not os.path.isdir(path):  # unlike that of Path, it takes any text
+    folder = expanded(path)
+    if not os.path.isdir(folder):  # unlike that of Path, it takes any text
         return [_one_file(path, what)]
     files = sorted(
         file for file in folder.iterdir() if file.is_file() and not file.name.startswith((".", "_")) and file_kind(file)

@@ -26,7 +26,18 @@ from multihorizon.analysis import Analysis
 from multihorizon.checks import Floats, as_floats, as_names, as_shape, first_few
 from multihorizon.crowd import CONDITIONS, PEOPLE, CrowdAnalysis
 from multihorizon.data.reading import connect, text
-from multihorizon.files import as_declared, for_json, read_arrays, read_json, read_matrix, write_all, write_csv, write_json
+from multihorizon.files import (
+    as_declared,
+    expanded,
+    finish_exchange,
+    for_json,
+    read_arrays,
+    read_json,
+    read_matrix,
+    write_all,
+    write_csv,
+    write_json,
+)
 from multihorizon.mdp import MDP
 from multihorizon.problem import Crowd, CrowdTask, Problem, require_counts
 from multihorizon.questions.study import solver_of
@@ -203,6 +214,8 @@ def read_fit(directory: Path) -> tuple[Solution, dict[str, Any]]:
     Raises:
         ValueError: in one sentence, where the folder holds no fit, or one that cannot be gone on from.
     """
+    directory = expanded(directory)
+    finish_exchange(directory)
     if not (directory / "result.json").is_file():
         state = (
             "a folder without result.json" if directory.is_dir() else "a file" if directory.exists() else "which does not exist"
