@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 from fitting import NAMES, fit, one_sentence
@@ -125,22 +126,36 @@ def test_a_known_reward_of_a_state_that_does_not_exist(told, tmp_path):
     one_sentence(result, "state 'moon' must be one of")
 
 
-@pytest.mark.parametrize(
-    ("factor", "unit"), [(0.0, "too large: divide them by 100"), (1000.0, "too large: divide"), (1e-4, "too small: multiply")]
-)
-def test_a_known_reward_that_does_not_set_the_temperature_is_not_passed_over(factor, unit, told, tmp_path):
-    """A constant reward says nothing about choices, and one in another unit sends the temperature to the end of what is tried."""
-    reward = 1.0 + 0 * mh.domains.big_small().reward if factor == 0 else factor * mh.domains.big_small().reward
-    pd.DataFrame({"state": range(18), "pay": reward}).to_csv(tmp_path / "pay.csv", index=False)
+def test_a_known_reward_that_says_nothing_is_not_passed_over(told, tmp_path):
+    """A constant reward says nothing about choices."""
+    pd.DataFrame({"state": range(18), "pay": 1.0}).to_csv(tmp_path / "pay.csv", index=False)
     arguments = [told / "demos.csv", "--transitions", told / "mdp.npz", "--known-reward", tmp_path / "pay.csv", "--discount", 0.9]
     result = fit(*arguments, "--quick", "--out", tmp_path / "out")
     assert result.exit_code == 0, result.output
     assert "The temperature of" in result.output
-    assert unit in result.output
+    assert "without regard to the known reward" in result.output
     content = json.loads((tmp_path / "out" / "result.json").read_text())
     assert content["status"] == "not identified"
     assert content["temperatures"] == [None] * 3
     assert pd.read_csv(tmp_path / "out" / "people.csv")["temperature"].isna().all()
+
+
+@pytest.mark.parametrize("temperature", ["pooled", "per-expert"])
+def test_the_unit_of_a_known_reward_does_not_matter(temperature, told, tmp_path):
+    """The same discounts, and temperatures in the unit of the points, with points times 0.001, 1 and 1,000."""
+    found = []
+    for factor in (1.0, 1e-3, 1e3):
+        pay = factor * mh.domains.big_small().reward
+        pd.DataFrame({"state": range(18), "pay": pay}).to_csv(tmp_path / "pay.csv", index=False)
+        arguments = [told / "demos.csv", "--transitions", told / "mdp.npz", "--known-reward", tmp_path / "pay.csv"]
+        result = fit(*arguments, "--temperature", temperature, "--quick", "--out", tmp_path / "out")
+        assert result.exit_code == 0, result.output
+        people = pd.read_csv(tmp_path / "out" / "people.csv").set_index("expert").sort_index()
+        found.append(people.assign(temperature=people["temperature"] / factor))
+    numbers = ["discount", "standard_error", "temperature"]
+    assert np.isfinite(found[0][numbers]).all(axis=None)
+    for other in found[1:]:
+        assert np.allclose(other[numbers], found[0][numbers], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("largest", "option"), [(1e99, "--known-reward"), (1e99, "--features"), (1e-300, "--features")])

@@ -190,3 +190,113 @@ def test_whoever_always_takes_the_best_action_has_no_temperature():
     assert apart.evidence["identified"] == [False] + 9 * [True]
     assert "unconverged" not in apart.message
     assert np.isfinite(apart.confidence_intervals()[1:]).all()
+
+
+def corridor(length: int = 9) -> tuple[mh.MDP, np.ndarray]:
+    """A slippery corridor between a near, small and a far, large end, and what arriving in each state pays."""
+    moves = np.zeros((3, length, length))
+    for place in range(1, length - 1):
+        for action, step in enumerate((-1, 1, 0)):
+            moves[action, place, place + step] += 0.8
+            moves[action, place, place - 1] += 0.1
+            moves[action, place, place + 1] += 0.1
+    initial = np.zeros(length)
+    initial[2:5] = 1 / 3
+    reward = np.full(length, -0.1)
+    reward[[0, -1]] = 2.0, 6.0
+    return mh.MDP(moves, initial=initial, terminal=[0, length - 1]), reward
+
+
+@pytest.fixture(scope="module")
+def wide() -> tuple[mh.Problem, np.ndarray]:
+    """Forty people of whom some hardly ever err and some nearly choose by lot; the first always takes the best action."""
+    mdp, reward = corridor()
+    rng = np.random.default_rng(3)
+    persons = np.stack([1 / (1 + np.exp(-rng.normal(1.2, 1.0, 40))), np.exp(rng.normal(-0.7, 1.2, 40))], axis=1)
+    policies = [mh.soft_plan(mdp, reward, *person).policy for person in persons.tolist()]
+    policies[0] = mh.plan(mdp, reward, 0.8).policy
+    policies[1] = mdp.available / mdp.available.sum(axis=1, keepdims=True)
+    return mh.Problem(mdp, mh.Demonstrations.simulate(mdp, policies, 6, max_steps=40, seed=1)), reward
+
+
+def test_the_unit_of_the_points_does_not_matter(wide):
+    problem, reward = wide
+    usual, *others = (mh.solve(problem, mh.MaximumLikelihood("per_expert", known_reward=f * reward)) for f in (1.0, 0.01, 100.0))
+    assert sum(usual.evidence["identified"]) > 25
+    for factor, found in zip((0.01, 100.0), others, strict=True):
+        assert found.evidence["reasons"] == usual.evidence["reasons"]
+        given = np.array(usual.evidence["identified"])
+        assert np.allclose(found.discounts[given], usual.discounts[given], atol=1e-5)
+        assert np.allclose(found.temperature[given], factor * usual.temperature[given], rtol=1e-4)
+        assert np.allclose(found.confidence_intervals(), usual.confidence_intervals(), atol=1e-4, equal_nan=True)
+
+
+def test_whoever_always_takes_the_best_action_has_a_range_of_discounts(wide):
+    problem, reward = wide
+    found = mh.solve(problem, mh.MaximumLikelihood("per_expert", known_reward=reward))
+    assert found.evidence["reasons"][0] == "always the best action"
+    assert found.evidence["lost_temperatures"][0]
+    assert np.isnan(found.standard_errors[0])
+    low, high = found.confidence_intervals()[0]
+    assert low < 0.8 < high
+    # inside, the actions taken are the best ones; a little outside they are not
+    taken = np.asarray(problem.experts[0].counts)
+    mdp = problem.experts[0].mdp
+
+    def all_best(gamma: float) -> bool:
+        return bool((taken <= 1e9 * mh.plan(mdp, reward, gamma).optimal_actions).all())
+
+    assert all_best(0.5 * (low + high))
+    assert low < 0.01 or not all_best(low - 0.02)
+    assert high > 0.99 or not all_best(high + 0.02)
+
+
+def test_whoever_chooses_by_lot_is_named_and_takes_no_one_along(wide):
+    problem, reward = wide
+    found = mh.solve(problem, mh.MaximumLikelihood("per_expert", known_reward=reward))
+    assert found.evidence["lost_temperatures"][1] or found.standard_errors[1] > 0.1
+    others = mh.solve(problem.with_experts(problem.experts[2:]), mh.MaximumLikelihood("per_expert", known_reward=reward))
+    assert np.array_equal(found.evidence["reasons"][2:], others.evidence["reasons"])
+    assert np.allclose(found.confidence_intervals()[2:], others.confidence_intervals(), atol=1e-6, equal_nan=True)
+
+
+def test_a_climb_that_breaks_takes_nobody_along(wide, monkeypatch):
+    problem, reward = wide
+    options = mh.MaximumLikelihood("per_expert", known_reward=reward)
+    whole = mh.solve(problem, options)
+    real = PersonsApart.fit
+
+    def broken(self, *how):
+        fit = real(self, *how)
+        fit.finished[[4, 7]] = False
+        return fit
+
+    monkeypatch.setattr(PersonsApart, "fit", broken)
+    found = mh.solve(problem, options)
+    assert [found.evidence["reasons"][k] for k in (4, 7)] == ["the search did not end"] * 2
+    assert np.isnan(found.standard_errors[[4, 7]]).all()
+    assert np.isnan(found.confidence_intervals()[[4, 7]]).all()
+    assert found.status != mh.Status.NOT_CONVERGED
+    rest = np.setdiff1d(np.arange(40), [4, 7])
+    assert np.array_equal(found.standard_errors[rest], whole.standard_errors[rest], equal_nan=True)
+    assert np.array_equal(found.confidence_intervals()[rest], whole.confidence_intervals()[rest], equal_nan=True)
+
+
+def test_an_interval_reaches_across_places_that_are_less_likely():
+    """Every end is where the likelihood, maximised over the temperature on a fine grid, leaves the interval for good."""
+    mdp, reward = corridor()
+    rng = np.random.default_rng(5)
+    persons = np.stack([rng.uniform(0.3, 0.98, 40), np.exp(rng.normal(-0.5, 1.2, 40))], axis=1)
+    policies = [mh.soft_plan(mdp, reward, *person).policy for person in persons.tolist()]
+    problem = mh.Problem(mdp, mh.Demonstrations.simulate(mdp, policies, 3, max_steps=40, seed=2))
+    found = mh.solve(problem, mh.MaximumLikelihood("per_expert", known_reward=reward))
+    source, ends = found.interval_source, found.confidence_intervals()
+    whole = np.isfinite(ends).all(axis=1)
+    assert whole.sum() > 25
+    grid = np.linspace(0.02, 0.98, 25)
+    logs = np.linspace(source.lower[0, 1], source.upper[0, 1], 113)
+    likely = source.tables.exact(np.array([(np.log(g / (1 - g)), v) for g in grid for v in logs]))
+    profile = (source.counts @ likely).reshape(40, 25, 113).max(axis=2)
+    inside = source.here.value[:, None] - profile <= 0.5 * chi2.ppf(0.95, 1) - 0.02
+    for k in np.flatnonzero(whole):
+        assert (np.clip(grid[inside[k]], *ends[k]) == grid[inside[k]]).all(), k

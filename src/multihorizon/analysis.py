@@ -63,6 +63,7 @@ from multihorizon.driver import solve
 from multihorizon.estimate.ascent import climb
 from multihorizon.estimate.intervals import Contrasts, ProfileIntervals, ProfilesApart, reward_contrasts
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood, resume
+from multihorizon.estimate.persons import COLDEST, RANDOM, SEPARATED, UNFINISHED
 from multihorizon.estimate.population.solver import Population
 from multihorizon.exact.identify import Identification, identify
 from multihorizon.exact.nearly import discounts_within
@@ -131,6 +132,7 @@ NAMED_EXPERTS = 5
 #: With more rewards than this, deviations from them are estimated only where they are asked for by number.
 MOST_DEVIATIONS = 100
 QUESTION = "Do they share a goal?"
+UNPREDICTED = "predicts worse than chance"
 
 
 @dataclass(frozen=True, eq=False)
@@ -348,8 +350,37 @@ class Analysis(Result):
         if self.solution.status == Status.NOT_CONVERGED:  # where all choose at random, the likelihood is too flat to be climbed
             return ["no better than chance" if nobody else "the fit did not end"] * gain.size
         idle = ((gain < chi2_ppf(LEVEL, 2)) | nobody) & ~np.array(self.known)
-        cases = zip(self.identified, idle, strict=True)
-        return ["not identified" if not known else "no better than chance" if lost else "" for known, lost in cases]
+        said = {UNFINISHED: "the fit did not end", SEPARATED: SEPARATED, COLDEST: COLDEST, RANDOM: "no better than chance"}
+        cases = zip(self.identified, self._open, idle, strict=True)
+        reasons = [
+            said.get(why, "not identified") if not known else "no better than chance" if lost else ""
+            for known, why, lost in cases
+        ]
+        return [reason or UNPREDICTED * failed for reason, failed in zip(reasons, self.unpredicted, strict=True)]
+
+    @cached_property
+    def unpredicted(self) -> list[bool]:
+        """Of experts who share nothing, of whom the halves of the decisions predict each other worse than chance.
+
+        Nobody where these are more than half, which is a failure of the model.
+        """
+        alone = isinstance(self.solution.interval_source, ProfilesApart) and self.checks is not None
+        if self.checks is None or not alone or self.reported_population is not None:
+            return [False] * len(self.known)
+        lost = (self.chance - self.checks.held_out["this model"]) * self.checks.decisions
+        failed = lost > 2 + 3 * np.sqrt(2 * 2)  # a discount and a temperature
+        return [bool(one) and 2 * int(failed.sum()) <= failed.size for one in failed]
+
+    @cached_property
+    def _open(self) -> list[str]:
+        """Why each discount has no number, as the solver has it."""
+        said = self.evidence.reasons if isinstance(self.evidence, LikelihoodEvidence) else None
+        return list(said or [""] * len(self.identified))
+
+    @cached_property
+    def ranged(self) -> list[bool]:
+        """Whether each discount is known to a range and not to a number: those who choose too regularly for a temperature."""
+        return [reason in (SEPARATED, COLDEST) for reason in self.reasons]
 
     @cached_property
     def given(self) -> list[bool]:
@@ -846,8 +877,9 @@ def analyse(
             checks = check_model(solution, tables, seed=seed, progress=part)
         else:
             checks = check_population(asked, reported, solution, tables, seed=seed, progress=part)
-        worse = found.withheld or predicts_worse(checks, found.chance, found.estimated_rewards)
-        found = replace(found, checks=checks, withheld=worse)
+        found = replace(found, checks=checks)
+        worse = found.withheld or predicts_worse(checks, found.chance, found.estimated_rewards, failed=found.unpredicted)
+        found = replace(found, withheld=worse)
     except ValueError as error:
         found = replace(found, remarks=[*found.remarks, f"The model was not checked on held-out episodes: {error}."])
     keep(found)
@@ -1122,21 +1154,27 @@ def identify_fitted(solution: Solution, within: float | None = None) -> Identifi
     return replace(found, within=discounts_within(exact, within, lam, starts=starts))
 
 
-def predicts_worse(checks: ModelChecks, chance: Floats, parameters: int, model: str = MODELS[0]) -> str:
-    """The simpler model that predicts held-out decisions clearly better than `model`, in words; empty if there is none."""
-    K = len(checks.experts)
-    ours = float(checks.held_out[model] @ checks.decisions)
+def predicts_worse(
+    checks: ModelChecks, chance: Floats, parameters: int, model: str = MODELS[0], failed: Sequence[bool] = ()
+) -> str:
+    """The simpler model that predicts held-out decisions clearly better than `model`, in words; empty if there is none.
+
+    Those who `failed` alone have no answer, and are not judged with the others.
+    """
+    judged = np.where(failed, 0.0, checks.decisions) if failed else checks.decisions
+    K = int((judged > 0).sum())
+    ours = float(checks.held_out[model] @ judged)
     rivals = {
-        "chance": (float(chance @ checks.decisions), K + parameters),
-        "a model in which nobody looks ahead": (float(checks.held_out["discount 0"] @ checks.decisions), K),
-        "a model with one discount for all": (float(checks.held_out["one shared discount"] @ checks.decisions), K - 1),
+        "chance": (float(chance @ judged), K + parameters),
+        "a model in which nobody looks ahead": (float(checks.held_out["discount 0"] @ judged), K),
+        "a model with one discount for all": (float(checks.held_out["one shared discount"] @ judged), K - 1),
     }
     who = "The model predicts" if model == MODELS[0] else "Fitted one by one, experts predict"
     for name, (value, extra) in rivals.items():
         if extra and value - ours > extra + 3 * np.sqrt(2 * extra):
             return (
                 f"{who} held-out decisions worse than {name}: their log-likelihood is lower by {value - ours:,.1f} in all "
-                f"({checks.decisions.sum():,.0f} decisions)."
+                f"({judged.sum():,.0f} decisions)."
             )
     return ""
 
@@ -1145,7 +1183,7 @@ def _with_intervals(found: Analysis, jobs: int, progress: Progress, keep: Callab
     """The same with the solution's profile intervals, as they come."""
     source = found.solution.interval_source
     assert isinstance(source, ProfileIntervals | ProfilesApart)
-    given = np.array(found.given)[:, None]
+    given = (np.array(found.given) | found.ranged)[:, None]
     for intervals in source.by_blocks(LEVEL, jobs):
         found = replace(found, intervals=np.where(given, intervals, np.nan))
         done = int((given & ~np.isnan(intervals)).any(axis=1).sum())
@@ -1222,7 +1260,8 @@ def person_cells(found: Analysis, k: int) -> tuple[str, str, str, str]:
     """Discount, interval, steps and temperature of expert k as they are shown; the reason where there is no discount."""
     temperature = decimals(found.temperatures[k], 2) or "–"
     if not found.given[k]:
-        return "–", found.reasons[k], "–", temperature
+        ends = interval_text(found, k)
+        return "–", found.reasons[k] if ends == "–" else f"{ends}: {found.reasons[k]}", "–", temperature
     return own_discount_text(found, k), interval_text(found, k), own_steps_text(found, k), temperature
 
 
@@ -1289,18 +1328,25 @@ def _unequal_temperatures(found: Analysis) -> bool:
 
 def _lost_temperatures(found: Analysis) -> str:
     """What must be said where a known reward does not show how random the choices are."""
-    lost = [k for k in found.order if np.isnan(found.temperatures[k])]
-    if not lost:
-        return ""
-    names = [found.solution.experts[k] for k in lost]
-    whose = in_words(names) if len(names) <= NAMED_EXPERTS else count(len(names), "expert")
-    unit = (
-        "small: multiply them by 100" if (np.asarray(found.solution.temperature)[lost] < 1).all() else "large: divide them by 100"
-    )
-    return (
-        f"The temperature of {whose} cannot be estimated with this reward, and discounts cannot be estimated without it. Either "
-        f"the known reward says nothing about these choices, or its numbers are too {unit}, and fit again."
-    )
+    regular = [found.solution.experts[k] for k in found.order if found.ranged[k]]
+    lost = [found.solution.experts[k] for k in _without_temperature(found)]
+    text = []
+    if regular:
+        text.append(
+            f"{_named(found, regular)} chose so regularly that no temperature is too low for them: their discounts are known to "
+            "ranges at most, and not to numbers."
+        )
+    if lost:
+        text.append(
+            f"The temperature of {_named(found, lost)} cannot be estimated, and neither can the discount: they chose without "
+            "regard to the known reward, or it says nothing about their choices."
+        )
+    return " ".join(text)
+
+
+def _without_temperature(found: Analysis) -> list[int]:
+    """Whose choices do not follow the known reward."""
+    return [k for k in found.order if np.isnan(found.temperatures[k]) and not found.ranged[k] and found._open[k] != UNFINISHED]
 
 
 def _penalty(found: Analysis, penalty: Penalty) -> str:
@@ -1325,9 +1371,11 @@ def _advice(found: Analysis) -> list[str]:
         fewer = "A smaller basis: fewer functions of the state."
     if found.goals_differ:
         return ["First fit each group that shares a goal by itself: keep the rows of its experts. Then see what is missing."]
-    if _lost_temperatures(found):
-        return ["Nothing yet: first see whether the known reward is right, and in a unit that suits the choices."]
-    if found.solution.status == Status.NOT_IDENTIFIED:
+    if 2 * len(_without_temperature(found)) > len(found.given):
+        return ["Nothing yet: first see whether the known reward is what these experts act for."]
+    if found.solution.status == Status.NOT_IDENTIFIED and found.reward_given and not any(found.given):
+        return ["More decisions of the same experts, above all in states where near and far rewards lie in different directions."]
+    if found.solution.status == Status.NOT_IDENTIFIED and not found.reward_given:
         return [
             "The same experts in a variant of the task: other transitions, the same rewards; hand in both tables together.",
             "Another expert with a clearly different horizon in the same task.",
@@ -1427,7 +1475,8 @@ def _identifiability(found: Analysis) -> Answer:
     question, evidence = "Can the data tell?", found.evidence
     if all(found.known) and not found.withheld:
         return Answer(question, "Not asked", " ".join(["No discount was estimated.", *_open_directions(found)]), "good")
-    unknown = [found.solution.experts[k] for k in found.order if not found.identified[k]]
+    apart = ("the fit did not end", "no better than chance")
+    unknown = [found.solution.experts[k] for k in found.order if not found.identified[k] and found.reasons[k] not in apart]
     converged = found.solution.status != Status.NOT_CONVERGED
     if len(unknown) == len(found.given) and converged:
         return Answer(question, "No", _unknown(found, unknown), "bad")
@@ -1460,7 +1509,14 @@ def _how_narrowly(found: Analysis, unknown: list[str]) -> Answer:
     rest = [k for k in found.order if found.given[k] and not found.sure[k]]
     vague, missing = ([k for k in rest if np.isnan(found.intervals[k]).any() == lost] for lost in (False, True))
     idle = [names[k] for k in found.order if found.reasons[k] == "no better than chance"]
+    broken = [names[k] for k in found.order if found.reasons[k] == "the fit did not end"]
     parts = [_unknown(found, unknown)] if unknown else []
+    if failed := [names[k] for k in found.order if found.reasons[k] == UNPREDICTED]:
+        parts.append(
+            f"Of {_named(found, failed)}, half of the decisions predict the other half worse than chance, so no number is given."
+        )
+    if broken:
+        parts.append(f"The search for the discount of {_named(found, broken)} did not end, so no number is given.")
     if idle:
         parts.append(f"The decisions of {_named(found, idle)} are no likelier than by chance, so no discount is given.")
     if vague and number > NAMED_EXPERTS:
@@ -1497,6 +1553,14 @@ def _nobody_better_than_chance(found: Analysis) -> bool:
 
 def _unknown(found: Analysis, unknown: list[str]) -> str:
     """What to say of experts whose discounts are not identified."""
+    if found.reward_given:
+        ranged = [found.solution.experts[k] for k in found.order if found.ranged[k]]
+        rest, said = [name for name in unknown if name not in ranged], []
+        if rest:
+            said.append(f"Other discounts make the decisions of {_named(found, rest)} as likely, so no number is given.")
+        if ranged:
+            said.append(f"The decisions of {_named(found, ranged)} fit a range of discounts equally well, so no number is given.")
+        return " ".join(said)
     exact = found.identification
     how = "as likely, as far as can be computed" if exact is not None and exact.status == "unique" else "exactly as likely"
     text = f"Other discounts, with another reward, make the decisions of {_named(found, unknown)} {how}. So no number is given."
@@ -1542,15 +1606,16 @@ def _fit_of_lists(found: Analysis) -> Answer:
         return Answer(question, "Not tested", reasons, "caution")
     if checks is None:
         return Answer(question, "Not checked", "Whether the model predicts new decisions was not checked.", "caution")
-    total = {name: float(values @ checks.decisions) for name, values in checks.held_out.items()}
-    number = float(checks.decisions.sum())
+    judged = np.where(found.unpredicted, 0.0, checks.decisions)
+    total = {name: float(values @ judged) for name, values in checks.held_out.items()}
+    number = float(judged.sum())
 
     def per_decision(value: float) -> str:  # three decimals, and more where these would show nothing
         each = value / number
         return f"{each:.3f}" if abs(each) >= 0.01 else np.format_float_positional(each, precision=2, fractional=False, trim="-")
 
-    gain = total["this model"] - float(found.chance @ checks.decisions)
-    worse = predicts_worse(checks, found.chance, found.estimated_rewards)
+    gain = total["this model"] - float(found.chance @ judged)
+    worse = predicts_worse(checks, found.chance, found.estimated_rewards, failed=found.unpredicted)
     if gain <= 0:
         worse = worse or "The model predicts held-out decisions no better than chance."
     within = checks.within

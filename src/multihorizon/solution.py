@@ -390,6 +390,7 @@ class LikelihoodEvidence(DiscountEvidence):
         transitions: the transitions as the decisions changed them, where they are estimated with the rest.
         equally_likely: other ends of the search that are as likely with other discounts.
         deviations: how far persons deviate from the shared reward; None where that was not asked.
+        reasons: by expert, why there is no number for the discount; empty where there is one.
     """
 
     known: dict[str, Any]
@@ -405,6 +406,7 @@ class LikelihoodEvidence(DiscountEvidence):
     lookahead: FamilyParameters
     equally_likely: list[dict[str, Any]]
     deviations: Deviations | None = None
+    reasons: list[str] | None = None
 
     _schema: ClassVar[dict[str, Any]] = {
         "known": KnownBefore,

@@ -17,6 +17,7 @@ from multihorizon.checks import Floats, Ints, Sparse
 from multihorizon.choice.surfaces import Tables
 from multihorizon.choice.tabular import Plans
 from multihorizon.numerics.each import Local
+from multihorizon.planning.linear import SingularError
 
 
 def table_on(tables: Tables, gamma: Floats, log_temperatures: Floats) -> Floats:
@@ -53,19 +54,28 @@ class FromPlans:
         own = replace(planner, owners=np.arange(part.size)).at(float(gamma[0]))  # one by one where moves take time
         near = None if np.isnan(begin).any() else Plans(own, begin, begin, gamma, lam)
         plans = own.plan(self.tables.theta, gamma, lam, near)
-        if plans is None and part.size > 1:  # some of them have infinite values
+        scores = None if plans is None else _scores(plans)
+        if (plans is None or scores is None) and part.size > 1:  # some of them have infinite values
             for half in np.array_split(part, 2):
                 self._add(found, task, who, places, half)
             return
-        if plans is None:
+        if plans is None or scores is None:
             found.value[part] = -np.inf
             return
         self._values[task][:, persons] = plans.values
         first = sum(self.tables.sizes[:task])
         rows = slice(first, first + self.tables.sizes[task])
         counts = self.counts[persons][:, rows].toarray()
-        log, scores = plans.log.reshape(-1, part.size)[planner.visited_rows], plans.score_rows()
+        log = plans.log.reshape(-1, part.size)[planner.visited_rows]
         expected = (self.tables.same_state[rows, rows] @ counts.T) * np.exp(log)
         found.value[part] += (counts * log.T).sum(axis=1)
         found.gradient[part] += np.einsum("nr,rnk->nk", counts, scores)
         found.curvature[part] += np.einsum("rn,rnk,rnl->nkl", expected, scores, scores, optimize=True)
+
+
+def _scores(plans: Plans) -> Floats | None:
+    """`d log π` in the rows of visited states; None where somebody goes on forever, to the last digit, without discounting."""
+    try:
+        return plans.score_rows()
+    except (np.linalg.LinAlgError, SingularError):
+        return None

@@ -51,8 +51,9 @@ from multihorizon.problem import AnyProblem, Crowd, Problem
 Temperature = float | Literal["shared", "pooled", "per_expert"] | Mapping[str, float]
 #: Above this many rewards, or parameters in all, nothing of size p×p is formed: an information matrix costs the cube of them.
 DENSE_REWARDS, DENSE_PARAMETERS = 700, 3000
-#: Log-temperatures stay within ±5: beyond a factor of 148 a temperature is only a certain or a uniform policy.
-LOG_TEMPERATURE_BOUND = 5.0
+#: Log-temperatures stay within ±5 of that of the usual one: beyond a factor of 148 a temperature is only a certain or a uniform
+#: policy. Where a known reward sets the scale, what it pays far ahead may be worth much less than its range, or add up to more.
+LOG_TEMPERATURE_BOUND, LOG_TEMPERATURES_OF_KNOWN = 5.0, (-6.0, 8.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,6 +160,17 @@ class Choices:
         return total
 
 
+def usual_temperature(known_range: float) -> float:
+    """An eighth of the range of a known reward, at which choices follow it without being certain; 1 where that is 0."""
+    return known_range / 8 or 1.0
+
+
+def log_temperature_bounds(usual: float, known_range: float) -> tuple[float, float]:
+    """Between which log-temperatures the most likely one is looked for, in units of the usual temperature."""
+    low, high = LOG_TEMPERATURES_OF_KNOWN if known_range else (-LOG_TEMPERATURE_BOUND, LOG_TEMPERATURE_BOUND)
+    return float(np.log(usual)) + low, float(np.log(usual)) + high
+
+
 class ChoiceModel(ABC):
     """The log-likelihood of decisions as a function of x.
 
@@ -180,7 +192,8 @@ class ChoiceModel(ABC):
             and the numbers stand by which estimated transitions give way.
         lower, upper: bounds `(p,)` of the parameters.
         known: x with the values of what is known, NaN elsewhere; `fixed` `(p,)` marks it.
-        known_temperature: the geometric mean of the temperatures that are known, the unit of rewards; 1 where none is.
+        known_temperature: the unit of rewards and temperatures: the geometric mean of the temperatures that are known; where none
+            is, an eighth of the range of the known reward; 1 where nothing is known.
         scale_is_free: whether a common factor of reward and temperatures is open: no part of either is known.
     """
 
@@ -188,8 +201,8 @@ class ChoiceModel(ABC):
     feature_sizes: Floats
     #: How many numbers say how far ahead an expert looks.
     n_coordinates: int = 1
-    #: Whether some decisions have a known reward.
-    pays_known: bool = False
+    #: The range of what is known of the reward; 0 where nothing is.
+    known_range: float = 0.0
     #: How often each move of estimated transitions that gives way was counted.
     move_counts: Floats = np.zeros(0)
 
@@ -236,12 +249,13 @@ class ChoiceModel(ABC):
         self.known: Floats = np.concatenate([rewards, ahead, logs, np.full(self.n_transitions, np.nan)])
         self.fixed = ~np.isnan(self.known)
         given = logs[~np.isnan(logs)]
-        self.known_temperature = float(np.exp(given.mean())) if given.size else 1.0
-        self.scale_is_free = settings.reward is None and not self.pays_known and not given.size
+        self.known_temperature = float(np.exp(given.mean())) if given.size else usual_temperature(self.known_range)
+        self.scale_is_free = settings.reward is None and not self.known_range and not given.size
         low, high = self._look_ahead_bounds
         gives_way = 6.0  # an estimated probability may change by a factor of e^6, one way or the other
-        lower = np.repeat([-np.inf, low, -LOG_TEMPERATURE_BOUND, -gives_way], sizes)
-        upper = np.repeat([np.inf, high, LOG_TEMPERATURE_BOUND, gives_way], sizes)
+        coldest, hottest = log_temperature_bounds(self.known_temperature, self.known_range)
+        lower = np.repeat([-np.inf, low, coldest, -gives_way], sizes)
+        upper = np.repeat([np.inf, high, hottest, gives_way], sizes)
         self.lower: Floats = np.where(self.fixed, self.known, lower)
         self.upper: Floats = np.where(self.fixed, self.known, upper)
 
@@ -273,7 +287,8 @@ class ChoiceModel(ABC):
         Where the scale is free, temperatures are divided by their geometric mean, and the reward with them. Transitions are as
         they were counted unless it is given how far they give way.
         """
-        given = np.ones(self.n_temperatures) if temperatures is None else np.asarray(temperatures, dtype=np.float64)
+        usual = np.full(self.n_temperatures, self.known_temperature)
+        given = usual if temperatures is None else np.asarray(temperatures, dtype=np.float64)
         scale = float(np.exp(np.log(given).mean())) if self.scale_is_free else 1.0
         moves = np.zeros(self.n_transitions) if transitions is None else transitions
         x = np.concatenate([reward / scale, discounts, np.log(given / scale), moves])

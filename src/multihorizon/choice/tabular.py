@@ -140,7 +140,7 @@ class Episodic:
         for level, moves, closed in zip(self.levels, self.moves, self.closed, strict=True):
             later = (moves @ values).reshape(a, level.size, -1)
             values[level] = log_policies(rewards[:, level] + gamma * later + closed, lam)[1]
-        return values if np.abs(values).max(initial=0.0) < INFINITE else None
+        return values if (np.abs(values).max(axis=0, initial=0.0) < INFINITE * lam).all() else None
 
     def of(self, mdp: MDP) -> Episodic:
         """The same levels."""
@@ -193,9 +193,10 @@ class Small:
             log, backed = log_policies(now + later + self.closed, lam[active])
             defect = np.where(self.mdp.terminal[:, None], 0.0, backed) - moved
             found = np.abs(defect).max(axis=0)
-            scale = np.maximum(1.0, np.abs(moved).max(axis=0))
+            scale = np.maximum(lam[active], np.abs(moved).max(axis=0))
             better = found < residual[active]
-            stalled = ~better & (residual[active] <= STALLED_RESIDUAL * np.maximum(1.0, np.abs(values[:, active]).max(axis=0)))
+            size = np.maximum(lam[active], np.abs(values[:, active]).max(axis=0))
+            stalled = ~better & (residual[active] <= STALLED_RESIDUAL * size)
             keep = ~stalled
             values[:, active[keep]], residual[active[keep]] = moved[:, keep], found[keep]
             going = keep & (found > ROUNDED_RESIDUAL * scale)
@@ -207,7 +208,7 @@ class Small:
                 moved = moved[:, going] + np.linalg.solve(operator, defect[:, going].T[:, :, None])[:, :, 0].T
             except np.linalg.LinAlgError:
                 return None
-            if not np.abs(moved).max() < INFINITE:
+            if not (np.abs(moved).max(axis=0) < INFINITE * lam[active]).all():
                 return None
         return None
 
@@ -380,6 +381,15 @@ class Persons:
         else:
             total = self.known_reward[:, None] + self.features.matrix @ theta[self.owners].T
         return total
+
+    def range_of(self, theta: Floats) -> float:
+        """The range of what decisions pay at once under θ `(d,)`; with 0, which is what follows an end, where there is one."""
+        seen = self.at(0.5)  # where moves take time, what is paid meanwhile is discounted
+        paid = seen.reward(theta)[seen.mdp.live.T.ravel()]
+        low, high = float(paid.min(initial=np.inf)), float(paid.max(initial=-np.inf))
+        if self.mdp.terminal.any():
+            low, high = min(low, 0.0), max(high, 0.0)
+        return high - low if np.isfinite(high - low) else 0.0
 
     def on_arrival(self, theta: Floats) -> Floats:
         """What is paid on arrival under θ `(d,)` of all, or `(K,d)` of each, `(S,1)` or `(S,n)`."""
@@ -604,7 +614,8 @@ class ListedModel(ChoiceModel):
         penalty: Quadratic | None = None,
         ridge: Floats | float = 0.0,
     ) -> None:
-        self.pays_known = any(batch.known_reward.any() for batch in self.batches)
+        known = np.zeros(problem.n_parameters) if settings.reward is None else settings.reward
+        self.known_range = max(batch.range_of(known) for batch in self.batches)
         largest = np.max([abs(batch.features.matrix).max(axis=0).toarray().ravel() for batch in self.batches], axis=0)
         self.feature_sizes = np.where(largest > 0, largest, 1.0)
         super().__init__(problem.n_experts, problem.n_parameters, settings, bounds, penalty, ridge)

@@ -110,7 +110,7 @@ def weighted_plans(persons: Persons, theta: Floats, lam: Floats, rho: Floats, sl
     """Plans under temperatures `(K,)`, step discounts `(H−1,K)` and their slopes of all; None where a value is infinite."""
     who = persons.owners
     values, log = weighted_plan(persons.mdp, persons.reward(theta), rho[:, who], lam[who])
-    if not np.abs(values).max(initial=0.0) < INFINITE:
+    if not (np.abs(values).max(axis=(0, 1), initial=0.0) < INFINITE * lam[who]).all():
         return None
     return WeightedPlans(persons, values, log[0], log, lam[who], rho[:, who], slopes[:, who])
 

@@ -45,14 +45,14 @@ from functools import partial
 import numpy as np
 from scipy.special import expit, ndtri
 
-from multihorizon.checks import TINY, Bools, Floats, Ints, Sparse, as_level
+from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Bools, Floats, Ints, Sparse, as_level
 from multihorizon.choice.apart import FromPlans
 from multihorizon.choice.model import ChoicePoint, Quadratic
 from multihorizon.choice.surfaces import Tables
 from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.estimate.ascent import climb
 from multihorizon.numerics.chance import chi2_ppf, t_ppf
-from multihorizon.numerics.each import Local, profile_ends
+from multihorizon.numerics.each import Local, of_some, profile_ends
 from multihorizon.numerics.newton import Dense, Metric
 from multihorizon.numerics.profile import profile_end
 from multihorizon.numerics.spectrum import positive_part, spectrum
@@ -309,6 +309,23 @@ class ProfileIntervals(Intervals):
 
 
 @dataclass(frozen=True, eq=False)
+class OtherPlaces:
+    """Places where persons are likely to be besides their maximum: whose they are `(K,)`, where `(K,2)`, the values `(K,)`."""
+
+    owner: Ints
+    places: Floats
+    values: Floats
+
+    def above(self, who: Ints, least: Floats) -> tuple[Ints, Floats]:
+        """Of some persons, the places whose values are above each one's least `(n,)`, with their numbers among `who`."""
+        place = np.full(max(int(self.owner.max(initial=-1)), int(who.max(initial=-1))) + 1, -1)
+        place[who] = np.arange(who.size)
+        number = place[self.owner]
+        kept = np.flatnonzero((number >= 0) & (self.values > np.append(least, np.inf)[number]))
+        return number[kept], self.places[kept]
+
+
+@dataclass(frozen=True, eq=False)
 class ProfilesApart(Intervals):
     """Profile-likelihood intervals of the discounts of persons who share nothing but a known reward.
 
@@ -318,6 +335,7 @@ class ProfilesApart(Intervals):
         places, here: the maxima `(n,2)`, and what is known there.
         errors: standard errors of the discounts `(n,)`.
         known: of whom there is an interval `(n,)`.
+        others: other places. An interval reaches at least to the farthest that are inside, across places that are not.
     """
 
     tables: Tables
@@ -328,6 +346,7 @@ class ProfilesApart(Intervals):
     here: Local
     errors: Floats
     known: Bools
+    others: OtherPlaces
 
     def compute(self, level: float) -> Floats:
         """All of them."""
@@ -351,10 +370,30 @@ class ProfilesApart(Intervals):
 
     def _ends(self, who: Ints, sign: int, target: float) -> Floats:
         """The lower (sign −1) or upper (1) ends of some persons; NaN where they are not found."""
-        first = np.maximum(target * np.minimum(self.errors[who], 0.3), 1e-4)
-        plans, bounds = FromPlans(self.tables, self.counts[who]), (self.lower[who], self.upper[who])
-        ends, found = profile_ends(plans, self.places[who], self.here.of(who), first, target, sign, *bounds)
+        errors = np.where(self.errors[who] < 0.3, self.errors[who], 0.3)
+        first = np.maximum(target * errors, 1e-4)
+        plans, lower, upper = FromPlans(self.tables, self.counts[who]), self.lower[who], self.upper[who]
+        begin, top = self._farthest(who, sign, target, plans)
+        ends, found = profile_ends(plans, begin, top, first, target, sign, lower, upper)
+        if (rest := np.flatnonzero(~found & (upper[:, 0] > ENDLESS_DISCOUNT) & (begin[:, 0] < ENDLESS_DISCOUNT))).size:
+            # at a discount of 1 they might go on forever, and near it values have lost their digits
+            upper[rest, 0] = ENDLESS_DISCOUNT
+            again, bounds = partial(of_some, plans, rest), (lower[rest], upper[rest])
+            ends[rest], found[rest] = profile_ends(again, begin[rest], top.of(rest), first[rest], target, sign, *bounds)
         return np.where(found, ends, np.nan)
+
+    def _farthest(self, who: Ints, sign: int, target: float, plans: FromPlans) -> tuple[Floats, Local]:
+        """Where to begin: at the farthest place on this side that is known to be inside, and what is known there."""
+        begin, top = self.places[who].copy(), self.here.of(who)
+        inside = self.others.above(who, top.value - 0.5 * target**2)
+        for person, place in zip(*inside, strict=True):
+            if sign * (place[0] - begin[person, 0]) > 0:
+                begin[person] = place
+        moved = np.flatnonzero((begin != self.places[who]).any(axis=1))
+        if moved.size:
+            there = plans(moved, begin[moved])
+            top.gradient[moved], top.curvature[moved] = there.gradient, there.curvature
+        return begin, top
 
 
 def profile_intervals(point: Point, found: Precision, known: Bools, level: float = 0.95, freedom: Floats | None = None) -> Floats:

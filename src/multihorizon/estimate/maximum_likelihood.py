@@ -58,7 +58,6 @@ from multihorizon.choice.apart import FromPlans
 from multihorizon.choice.deviations import NearlyShared, NearPoint
 from multihorizon.choice.model import (
     DENSE_REWARDS,
-    LOG_TEMPERATURE_BOUND,
     ChoiceModel,
     ChoicePoint,
     Quadratic,
@@ -84,6 +83,7 @@ from multihorizon.estimate.deviations import (
     within_reach,
 )
 from multihorizon.estimate.intervals import (
+    OtherPlaces,
     Precision,
     ProfileIntervals,
     ProfilesApart,
@@ -92,7 +92,7 @@ from multihorizon.estimate.intervals import (
     transition_widening,
 )
 from multihorizon.estimate.look_ahead import fit_lookahead, lookahead_solution
-from multihorizon.estimate.persons import PersonsApart, left_open, persons_solution
+from multihorizon.estimate.persons import ANOTHER, COLDEST, FLAT, RANDOM, PersonsApart, left_open, persons_solution
 from multihorizon.exact.closed_form import closed_form_start
 from multihorizon.lookahead import FAMILIES, Exponential, Lookahead
 from multihorizon.mdp import MDP
@@ -734,12 +734,17 @@ def _solution(problem: Problem, found: Fit) -> Solution:
         and np.abs(model.discounts(end.point.x) - model.discounts(found.ends[0].point.x)).max() > 0.02
     ]
     # Temperatures that ran to the end of what is tried, or in which the likelihood is flat, although the scale is known.
-    ended = np.abs(point.x[part]) >= LOG_TEMPERATURE_BOUND
-    lost = (~model.fixed[part] & (ended | ~precise.identified[part]) & (not model.scale_is_free))[model.temperature_groups]
+    coldest, hottest = point.x[part] <= model.lower[part], point.x[part] >= model.upper[part]
+    ends = ~model.fixed[part] & (not model.scale_is_free)
+    coldest, hottest, flat = ((ends & mask)[model.temperature_groups] for mask in (coldest, hottest, ~precise.identified[part]))
+    lost = coldest | hottest | flat
     known = model.fixed[ahead][model.groups]
     # With deviations that may be large, a discount can be anything: its standard error is larger than all discounts there are.
     open_ = (precise.standard_errors[ahead][model.groups] > 1) & isinstance(model, NearlyShared)
     identified = precise.identified[ahead][model.groups] & (not others) & (~lost | known) & ~open_
+    reasons = np.where(identified, "", ANOTHER if others else FLAT).astype(object)
+    reasons[~identified & coldest] = COLDEST
+    reasons[~identified & hottest] = RANDOM
     converged = best.finished and residual <= CONVERGED_GRADIENT
     near = found.nearly is not None and isinstance(point, NearPoint)
     freedom = degrees_of_freedom(cast(Nearly, found.nearly), cast(NearPoint, point)) if near and converged else None
@@ -749,7 +754,7 @@ def _solution(problem: Problem, found: Fit) -> Solution:
     return Solution(
         solver="MaximumLikelihood",
         status=status if converged else Status.NOT_CONVERGED,
-        message=_message(problem, found, precise, identified, lost, bool(others), residual),
+        message=_message(problem, found, precise, left_open(problem.names, reasons.tolist()), residual),
         experts=problem.names,
         discounts=discounts,
         reward=model.reward(point.x).copy(),
@@ -768,7 +773,7 @@ def _solution(problem: Problem, found: Fit) -> Solution:
                 "temperatures": temperatures.tolist(),
                 "reward": "all" if model.settings.reward is not None else "in part" if paid else None,
             },
-            unidentified_directions=precise.nullity,
+            unidentified_directions=0 if model.settings.reward is not None else precise.nullity,
             information_spectrum=precise.spectrum.tolist(),
             reward_standard_errors=_or_none(precise.standard_errors[: model.n_reward]),
             ridge=float(np.max(model.ridge, initial=0.0)),
@@ -785,6 +790,7 @@ def _solution(problem: Problem, found: Fit) -> Solution:
             starts=[_end(end) for end in found.ends],
             equally_likely=[_end(end) for end in others],
             deviations=None if found.nearly is None else _deviations(found.nearly, point),
+            reasons=reasons.tolist(),
         ),
     )
 
@@ -820,13 +826,11 @@ def _deviations(nearly: Nearly, point: Point) -> Deviations:
     )
 
 
-def _message(
-    problem: Problem, found: Fit, precise: Precision, identified: Bools, lost: Bools, others: bool, residual: float
-) -> str:
+def _message(problem: Problem, found: Fit, precise: Precision, open_: Sequence[str], residual: float) -> str:
     best, model = found.best, found.best.point.likelihood
     parts = [f"Log-likelihood {best.point.value:.2f} of {model.decisions:.0f} decisions, gradient {residual:.1e} per decision."]
-    parts += left_open(problem.names, identified, np.full(identified.size, others), lost)
-    if not lost.any() and precise.nullity and identified.all():
+    parts += open_
+    if not open_ and precise.nullity:
         directions = "one direction" if precise.nullity == 1 else f"{precise.nullity} directions"
         parts.append(f"The discounts are identified; the decisions do not show {directions} of the reward.")
     if not best.finished:
@@ -922,5 +926,6 @@ def resume_apart(solution: Solution) -> ProfilesApart | None:
         return None
     model, places = alone[1], np.stack([solution.discounts, np.log(solution.temperature)], axis=1)
     here = FromPlans(model.tables, model.counts)(np.arange(len(places)), places)
-    known = np.isfinite(solution.standard_errors)
-    return ProfilesApart(model.tables, model.counts, model.lower, model.upper, places, here, solution.standard_errors, known)
+    errors = solution.standard_errors
+    bounds, others = (model.lower, model.upper), OtherPlaces(np.arange(len(places)), places, here.value)
+    return ProfilesApart(model.tables, model.counts, *bounds, places, here, errors, np.isfinite(errors), others)

@@ -4,34 +4,50 @@ Where the reward is known in full and nobody shares a discount or a temperature,
 maximum is that of each person. It is the maximum that a climb of all parameters together finds, at a cost that grows with the
 number of persons and no faster: no matrix of all parameters, and nobody waits for the slowest.
 
-Each person begins at the likeliest places of a grid that all share, on 16 discounts and 21 temperatures: the likeliest, and
+Each person begins at the likeliest places of a grid that all share, on 16 discounts and 24 temperatures: the likeliest, and
 others that none of their neighbours exceeds, if they are not far below (`choice.apart`). From there each climbs on plans of their
-own to the exact maximum (`numerics.each`). Whom two ends with different discounts fit equally well is not identified.
+own to the exact maximum (`numerics.each`). Temperatures are looked for relative to the range of the known reward, so that its
+unit does not matter. Whom two ends with different discounts fit equally well is not identified.
+
+*Who goes on forever.* In a task that can end, a soft value at discount 1 is infinite where going on pays. Near 1 it has lost its
+digits. There the largest discount is that of endless tasks.
+
+*Separation.* Whoever always takes the best action is the likelier the lower the temperature: it has no maximum. Their decisions
+are certain at all discounts at which these actions are best, and at no others: the discount is known to a range, its profile
+interval, and not to a number. Whoever chooses without regard to the reward is as likely at the highest temperature, and of their
+discount nothing is known.
+
+*Failures.* Persons share nothing, so they fail alone: whose climb did not end has no answer, and everybody else keeps theirs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from multihorizon.checks import Bools, Floats, Ints, Sparse, first_few
+from multihorizon.checks import ENDLESS_DISCOUNT, Bools, Floats, Ints, Sparse, first_few
 from multihorizon.choice.apart import FromPlans, table_on
-from multihorizon.choice.model import LOG_TEMPERATURE_BOUND, Settings
+from multihorizon.choice.model import Settings, log_temperature_bounds, usual_temperature
 from multihorizon.choice.surfaces import Tables
 from multihorizon.estimate.ascent import CONVERGED_GRADIENT
-from multihorizon.estimate.intervals import ProfilesApart, precision_apart
-from multihorizon.numerics.each import Local, climb_each, resting
+from multihorizon.estimate.intervals import OtherPlaces, ProfilesApart, precision_apart
+from multihorizon.numerics.each import Ends, Local, climb_each, of_some, resting
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Crowd, Problem
 from multihorizon.solution import FamilyParameters, LikelihoodEvidence, Solution, Status
 
 #: How many persons are taken together.
 BLOCK = 4096
-#: The grid on which persons begin: shares of the largest discount, and log-temperatures.
+#: The grid on which persons begin: shares of the largest discount, and log-temperatures in units of the usual one.
 SHARES = np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.995, 0.999, 0.9999, 1.0])
-LOGS = np.linspace(-LOG_TEMPERATURE_BOUND, LOG_TEMPERATURE_BOUND, 21)
+LOGS = np.array([*np.linspace(-6, 4, 21), 5.0, 6.5, 8.0])
+#: How much less likely than another place one may be that counts as equally likely.
+AS_LIKELY = 1e-3
+#: How much less likely than the maximum a place may be to lie inside an interval of any level that is asked for.
+LEAST_LIKELY = 12.0
 
 
 class PersonsApart:
@@ -40,6 +56,7 @@ class PersonsApart:
     Attributes:
         tables: what plans for them.
         counts: their decisions `(n,rows)`.
+        usual: the temperature that is usual with this reward.
         lower, upper: bounds `(n,2)` of (γ, log λ); what is known has one value.
     """
 
@@ -54,18 +71,25 @@ class PersonsApart:
         known = np.stack([none if settings.discounts is None else settings.discounts, np.log(temperatures)], axis=1)
         self.fixed: Bools = ~np.isnan(known)
         least = max(planner.mdp.least_discount for planner in self.tables.planners)
-        self.lower: Floats = np.where(self.fixed, known, [least, -LOG_TEMPERATURE_BOUND])
-        self.upper: Floats = np.where(self.fixed, known, [self.largest, LOG_TEMPERATURE_BOUND])
+        paid = max(planner.range_of(settings.reward) for planner in self.tables.planners)
+        self.usual = usual_temperature(paid)
+        coldest, hottest = log_temperature_bounds(self.usual, paid)
+        self.lower: Floats = np.where(self.fixed, known, [least, coldest])
+        self.upper: Floats = np.where(self.fixed, known, [self.largest, hottest])
 
     def fit(self, progress: Progress = silent) -> PersonsFit:
         """The maximum of each person."""
         n, grid = self.crowd.n_experts, _Grid(self)
+        nobody = np.zeros(n, dtype=np.bool_)
         found = PersonsFit(
             np.zeros((n, 2)),
             Local(np.zeros(n), np.zeros((n, 2)), np.zeros((n, 2, 2))),
             np.zeros(n, dtype=np.int64),
-            np.zeros(n, dtype=np.bool_),
+            nobody.copy(),
             np.full(n, np.nan),
+            [],
+            nobody.copy(),
+            nobody.copy(),
         )
         for low in range(0, n, BLOCK):
             self._climb(np.arange(low, min(low + BLOCK, n)), grid, found)
@@ -74,18 +98,48 @@ class PersonsApart:
 
     def _climb(self, who: Ints, grid: _Grid, found: PersonsFit) -> None:
         """Climb from the starts of some persons, and keep each one's best end."""
-        owner, places = grid.starts(who)
+        owner, places, along = grid.starts(who)
         here = FromPlans(self.tables, self.counts[who[owner]])
-        ends = climb_each(here, places, self.lower[who[owner]], self.upper[who[owner]], gain=1e-13)
+        ends = self._within_reach(here, who[owner], climb_each(here, places, *self._bounds(who[owner]), gain=1e-13))
         # the best end of each person comes first
         order = np.lexsort((-ends.here.value, owner))
         first = order[np.unique(owner[order], return_index=True)[1]]
         found.places[who], found.steps[who], found.finished[who] = ends.places[first], ends.steps[first], ends.finished[first]
         found.here.put(who, ends.here.of(first), np.ones(who.size, dtype=np.bool_))
         best = first[owner]
-        as_likely = ends.finished & (ends.here.value >= ends.here.value[best] - 1e-3)
+        as_likely = ends.finished & (ends.here.value >= ends.here.value[best] - AS_LIKELY)
+        likely = along.values > found.here.value[who][along.owner] - LEAST_LIKELY
+        found.along.append(OtherPlaces(who[along.owner[likely]], along.places[likely], along.values[likely]))
+        found.along.append(OtherPlaces(who[owner[ends.finished]], ends.places[ends.finished], ends.here.value[ends.finished]))
         as_likely &= np.abs(ends.places[:, 0] - ends.places[best, 0]) > 0.02
-        found.others[who[owner[as_likely]]] = ends.places[as_likely, 0]
+        found.another[who[owner[as_likely]]] = ends.places[as_likely, 0]
+        self._to_the_ends(who, found)
+
+    def _bounds(self, who: Ints) -> tuple[Floats, Floats]:
+        return self.lower[who], self.upper[who]
+
+    def _within_reach(self, here: FromPlans, who: Ints, ends: Ends) -> Ends:
+        """The same ends; of climbs towards a discount of 1, where `who` would go on forever, others below."""
+        far = np.flatnonzero((ends.places[:, 0] > ENDLESS_DISCOUNT) & ~self.fixed[who, 0])
+        at_one = ends.places[far].copy()
+        at_one[:, 0] = 1.0
+        forever = far[~np.isfinite(here(far, at_one).value)] if far.size else far
+        if not forever.size:
+            return ends
+        self.upper[who[forever], 0] = ENDLESS_DISCOUNT
+        lower, upper = self._bounds(who[forever])
+        again = climb_each(partial(of_some, here, forever), np.clip(ends.places[forever], lower, upper), lower, upper, gain=1e-13)
+        ends.places[forever], ends.steps[forever], ends.finished[forever] = again.places, again.steps, again.finished
+        ends.here.put(forever, again.here, np.ones(forever.size, dtype=np.bool_))
+        return ends
+
+    def _to_the_ends(self, who: Ints, found: PersonsFit) -> None:
+        """See who is as likely at a temperature below all that are tried, and who at the highest."""
+        here, (lower, upper) = FromPlans(self.tables, self.counts[who]), self._bounds(who)
+        for mask, logs in ((found.separated, lower[:, 1] - 3.0), (found.hottest, upper[:, 1])):
+            there = here(np.arange(who.size), np.stack([found.places[who, 0], logs], axis=1))
+            mask[who] = ~self.fixed[who, 1] & (there.value >= found.here.value[who] - AS_LIKELY)
+        found.hottest[found.separated] = False  # there was nothing to choose
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,19 +150,35 @@ class PersonsFit:
         places: γ and log λ `(n,2)`.
         here: what is known there, with the Fisher information.
         steps, finished: of the climbs.
-        others: another discount that is as likely `(n,)`; NaN where there is none.
+        another: another discount that is as likely `(n,)`; NaN where there is none.
+        along: where climbs ended, and the likeliest places of the grid at each discount.
+        separated, hottest: who is as likely at a temperature below all that are tried, and who at the highest.
     """
 
     places: Floats
     here: Local
     steps: Ints
     finished: Bools
-    others: Floats
+    another: Floats
+    along: list[OtherPlaces]
+    separated: Bools
+    hottest: Bools
+
+    @property
+    def others(self) -> OtherPlaces:
+        """Other places than the maxima."""
+        parts = zip(*((part.owner, part.places, part.values) for part in self.along), strict=True)
+        return OtherPlaces(*(np.concatenate(part) for part in parts))
 
     def slopes(self, model: PersonsApart) -> Floats:
-        """The largest entry of each person's gradient `(n,)`, leaving out what is known or rests on a bound."""
+        """The largest entry of each person's gradient `(n,)`, leaving out what is known or rests on a bound.
+
+        A parameter that is known to less than 1 is measured in its standard errors: near a discount of 0 or 1 it may be known to
+        a millionth.
+        """
         free = ~resting(self.here, self.places, model.lower, model.upper) & ~model.fixed
-        found: Floats = np.where(free, np.abs(self.here.gradient), 0.0).max(axis=1)
+        sizes = np.sqrt(np.maximum(np.diagonal(self.here.curvature, axis1=1, axis2=2), 1.0))
+        found: Floats = np.where(free, np.abs(self.here.gradient) / sizes, 0.0).max(axis=1)
         return found
 
 
@@ -121,12 +191,12 @@ class _Grid:
         known = [np.unique(model.lower[model.fixed[:, k], k]) for k in (0, 1)]
         self.gamma, self.logs = (
             np.union1d(nodes, own) if own.size <= 5 else nodes
-            for nodes, own in zip((model.largest * SHARES, LOGS), known, strict=True)
+            for nodes, own in zip((model.largest * SHARES, LOGS + np.log(model.usual)), known, strict=True)
         )
         self.table = table_on(model.tables, self.gamma, self.logs)
 
-    def starts(self, who: Ints) -> tuple[Ints, Floats]:
-        """Whose starts they are, as numbers among `who`, and where `(K,2)`."""
+    def starts(self, who: Ints) -> tuple[Ints, Floats, OtherPlaces]:
+        """Whose starts they are, as numbers among `who`, and where `(K,2)`; and everybody's likeliest place at each discount."""
         model, g, h = self.model, self.gamma.size, self.logs.size
         value = (model.counts[who] @ self.table).reshape(-1, g, h)
         # what is known leaves the nearest nodes
@@ -146,31 +216,44 @@ class _Grid:
         kept = order[rank < 4]
         places = np.stack([self.gamma[i[kept]], self.logs[j[kept]]], axis=1)
         bounds = model.lower[who[owner[kept]]], model.upper[who[owner[kept]]]
-        return owner[kept], np.clip(places, *bounds)
+        best = value.argmax(axis=2)
+        number, place = np.nonzero(np.isfinite(np.take_along_axis(value, best[:, :, None], axis=2)[:, :, 0]))
+        warm = best[number, place]
+        along = OtherPlaces(number, np.stack([self.gamma[place], self.logs[warm]], axis=1), value[number, place, warm])
+        return owner[kept], np.clip(places, *bounds), along
+
+
+#: Why there is no number for a person's discount, as `reasons` has it.
+UNFINISHED, SEPARATED, RANDOM = "the search did not end", "always the best action", "chooses without regard to the reward"
+COLDEST, ANOTHER, FLAT = "the lower the temperature, the likelier", "another discount is as likely", "the likelihood is flat"
 
 
 def persons_solution(problem: Problem | Crowd, model: PersonsApart, found: PersonsFit) -> Solution:
     """What is known of persons who were fitted one by one."""
     precise, slopes = precision_apart(found.here.curvature, model.fixed), found.slopes(model)
-    discounts, temperatures, twice = found.places[:, 0], np.exp(found.places[:, 1]), np.isfinite(found.others)
-    # Temperatures that ran to the end of what is tried, or in which the likelihood is flat.
-    ended = np.abs(found.places[:, 1]) >= LOG_TEMPERATURE_BOUND
-    lost = ~model.fixed[:, 1] & (ended | ~precise.identified[:, 1])
-    identified = precise.identified[:, 0] & ~twice & (~lost | model.fixed[:, 0])
+    discounts, temperatures, twice = found.places[:, 0], np.exp(found.places[:, 1]), np.isfinite(found.another)
     converged = found.finished & (slopes <= CONVERGED_GRADIENT * model.counts.sum(axis=1))
+    coldest = ~model.fixed[:, 1] & (found.places[:, 1] <= model.lower[:, 1])
+    lost = (coldest | found.separated | found.hottest | ~precise.identified[:, 1]) & ~model.fixed[:, 1]
+    reasons = np.full(discounts.size, "", dtype=object)
+    reasons[~precise.identified[:, 0] | lost] = FLAT
+    reasons[twice] = ANOTHER
+    reasons[coldest] = COLDEST
+    reasons[found.separated] = SEPARATED
+    reasons[found.hottest] = RANDOM
+    reasons[model.fixed[:, 0]] = ""
+    reasons[~converged] = UNFINISHED
+    identified = reasons == ""
     status = Status.CONVERGED if identified.all() and not lost.any() else Status.NOT_IDENTIFIED
-    value, decisions = float(found.here.value.sum()), float(model.counts.sum())
-    residual = float(slopes.max()) / decisions
+    value, decisions = float(found.here.value[converged].sum()), float(model.counts.sum())
+    residual = float(slopes[converged].max(initial=0.0)) / decisions
     message = [f"Log-likelihood {value:.2f} of {decisions:.0f} decisions, gradient {residual:.1e} per decision."]
-    message += left_open(problem.names, identified, twice, lost)
-    if not converged.all():
-        names = first_few([name for name, done in zip(problem.names, converged, strict=True) if not done])
-        message.append(f"The climb of {names} was broken off unconverged: do not use these answers.")
-    other = np.where(twice, found.others, discounts)
+    message += left_open(problem.names, reasons.tolist())
+    other = np.where(twice, found.another, discounts)
     reward = model.tables.theta
     return Solution(
         solver="MaximumLikelihood",
-        status=status if converged.all() else Status.NOT_CONVERGED,
+        status=status if converged.any() else Status.NOT_CONVERGED,
         message=" ".join(message),
         experts=problem.names,
         discounts=discounts,
@@ -178,7 +261,7 @@ def persons_solution(problem: Problem | Crowd, model: PersonsApart, found: Perso
         objective=value,
         residual=residual,
         temperature=temperatures,
-        standard_errors=np.where(identified & converged, precise.standard_errors[:, 0], np.nan),
+        standard_errors=np.where(identified, precise.standard_errors[:, 0], np.nan),
         problem=problem,
         interval_source=ProfilesApart(
             model.tables,
@@ -188,18 +271,20 @@ def persons_solution(problem: Problem | Crowd, model: PersonsApart, found: Perso
             found.places,
             found.here,
             precise.standard_errors[:, 0],
-            identified & converged,
+            identified | (reasons == SEPARATED) | (reasons == COLDEST),
+            found.others,
         ),
         evidence=LikelihoodEvidence(
             log_likelihood=value,
             decisions=decisions,
             identified=identified.tolist(),
+            reasons=reasons.tolist(),
             known={
                 "discounts": model.fixed[:, 0].tolist(),
                 "temperatures": model.fixed[:, 1].tolist(),
                 "reward": "all",
             },
-            unidentified_directions=precise.nullity,
+            unidentified_directions=0,
             information_spectrum=precise.spectrum.tolist(),
             reward_standard_errors=[0.0] * reward.size,
             ridge=0.0,
@@ -208,7 +293,10 @@ def persons_solution(problem: Problem | Crowd, model: PersonsApart, found: Perso
             temperature_spread=None,
             equal_temperatures_p=None,
             lost_temperatures=lost.tolist(),
-            log_temperature_errors=[float(v) if np.isfinite(v) else None for v in precise.standard_errors[:, 1]],
+            log_temperature_errors=[
+                float(v) if np.isfinite(v) and not gone else None
+                for v, gone in zip(precise.standard_errors[:, 1], lost, strict=True)
+            ],
             transition_widening=[1.0] * discounts.size,
             transitions=[],
             lookahead=FamilyParameters(family="exponential", parameters={"discount": discounts.tolist()}),
@@ -219,21 +307,20 @@ def persons_solution(problem: Problem | Crowd, model: PersonsApart, found: Perso
     )
 
 
-def left_open(names: Sequence[str], identified: Bools, twice: Bools, lost: Bools) -> list[str]:
-    """Sentences on discounts and temperatures that the decisions do not identify; `twice` are those that others are as likely."""
-
-    def those(mask: Bools) -> str:
-        return first_few([name for name, marked in zip(names, mask, strict=True) if marked])
-
-    said = []
-    for mask, why in ((twice, "other discounts are as likely"), (~twice, "the likelihood is flat in their direction")):
-        if (mask & ~identified).any():
-            said.append(f"The discounts of {those(mask & ~identified)} are not identified: {why}.")
-    if lost.any():
-        said.append(
-            f"The temperature of {those(lost)} is not identified: the known reward does not say how random the choices are."
-        )
-    return said
+def left_open(names: Sequence[str], reasons: Sequence[str]) -> list[str]:
+    """Sentences on discounts that the decisions do not identify, by the reasons why."""
+    why = {
+        ANOTHER: "The discounts of {} are not identified: other discounts are as likely.",
+        FLAT: "The discounts of {} are not identified: the likelihood is flat in their direction.",
+        SEPARATED: "{} always took an action that is best at some discount: the discount is known to a range, and the "
+        "temperature only to be low.",
+        COLDEST: "The lower the temperature of {}, the likelier are their decisions, with discounts that follow: the discount is "
+        "known to a range at most.",
+        RANDOM: "{} chose without regard to the known reward, so that neither the temperature nor the discount is identified.",
+        UNFINISHED: "The climb of {} was broken off unconverged: they have no answer, and all others keep theirs.",
+    }
+    those = {reason: [name for name, own in zip(names, reasons, strict=True) if own == reason] for reason in why}
+    return [sentence.format(first_few(those[reason])) for reason, sentence in why.items() if those[reason]]
 
 
 def _end(value: float, discounts: Floats, found: PersonsFit) -> dict[str, object]:

@@ -8,7 +8,7 @@ nearly so.
 and the other follows. It is taken where the value rises by a fair share of what is promised; otherwise μ grows. M may be the
 Fisher information, which leaves out how the model itself is curved. So the secant of the last step is added (of rank one, as
 Broyden, 1967), where that leaves M positive: the last steps are then those of Newton. A climb ends where less than `gain` is
-promised, or less than the last digits of the value can show.
+promised, or less than the last digits of the value can show, or where the gradient promises next to nothing between the bounds.
 
 *Ends of a profile.* With v the second parameter maximised out, `L(g) = max_v ℓ(g,v)`, and the end is where the signed root
 `r(g) = √(2 (ℓ̂ − L(g)))` reaches a target. At (g,v) one step in v promises `½ ℓ_v²/M_vv` more and moves ℓ_g by
@@ -125,8 +125,9 @@ def climb_each(at: At, places: Floats, lower: Floats, upper: Floats, gain: float
         now, own, low, high = here.with_curvature(secants).of(who), places[who], lower[who], upper[who]
         free = ~resting(now, own, low, high)
         left = 0.5 * (now.gradient * _solved(now.curvature, now.gradient, free, least[who])).sum(axis=1)
-        finished[who[left < gain]] = True
-        going = left >= gain
+        done = (left < gain) | (_reach(now, low, high, free) < 1e-8)
+        finished[who[done]] = True
+        going = ~done
         who, now, left = who[going], now.of(going), left[going]
         own, low, high, free = own[going], low[going], high[going], free[going]
         if not who.size:
@@ -148,7 +149,15 @@ def climb_each(at: At, places: Floats, lower: Floats, upper: Floats, gain: float
         damping[who] = np.where(better, damping[who] * factor, np.maximum(8 * damping[who], FIRST_DAMPING)).clip(LEAST_DAMPING)
         finished[who[tiny & ~better]] = True
         who = who[(better | ~tiny) & (damping[who] < 1e12)]
+    # where a step is smaller than rounding allows, or goes to and fro along a ridge, but nothing is left to gain
+    finished |= np.isfinite(here.value) & (_reach(here, lower, upper, ~resting(here, places, lower, upper)) < 1e-4)
     return Ends(places, here, steps, finished)
+
+
+def _reach(here: Local, lower: Floats, upper: Floats, free: Bools) -> Floats:
+    """What the gradient promises between the bounds `(n,)`; on a plateau that counts, where curvatures are rounding."""
+    found: Floats = (np.abs(here.gradient) * np.where(free, upper - lower, 0.0)).sum(axis=1)
+    return found
 
 
 def profile_ends(
@@ -180,14 +189,19 @@ def profile_ends(
     places, found, who, stride = inside.copy(), np.zeros(n, dtype=np.bool_), np.arange(n), first.copy()
     places[:, 0] = np.clip(inside[:, 0] + sign * first, lower[:, 0], upper[:, 0])
     places[:, 1] = np.clip(inside[:, 1] + tilt * (places[:, 0] - inside[:, 0]), lower[:, 1], upper[:, 1])
+    before = np.full(n, np.nan)  # the last g of each
     for _ in range(max_steps):
         low, high, bad = lower[who], upper[who], np.zeros(who.size, dtype=np.bool_)
         here, own = at(who, places[who]), places[who]
-        far = np.isfinite(here.value) & (_loosened(here, own, low, high).promised > 0.02)
+        promised = _loosened(here, own, low, high).promised
+        # where g stays, as on its bound, v is climbed to the end: a step without damping may go to and fro
+        far = np.isfinite(here.value) & (promised > np.where(own[:, 0] == before[who], 1e-7, 0.02))
+        before[who] = own[:, 0]
         if far.any():
             some, fixed = who[far], own[far, :1]
             least, most = (np.concatenate([fixed, side[far, 1:]], axis=1) for side in (low, high))
-            ends = climb_each(partial(_of_some, at, some), own[far], least, most, gain=1e-3)
+            gain = 1e-3 if (promised[far] > 0.02).all() else 1e-8
+            ends = climb_each(partial(of_some, at, some), own[far], least, most, gain=gain)
             own[far], bad[far] = ends.places, ~ends.finished
             here.put(np.flatnonzero(far), ends.here, np.ones(some.size, dtype=np.bool_))
         loose = _loosened(here, own, low, high)
@@ -213,8 +227,10 @@ def profile_ends(
         astray = ((moved - near) * sign <= 0) | (closed & ((beyond - moved) * sign <= 0))
         moved = np.clip(np.where(astray, near + wide, moved), low[:, 0], high[:, 0])
         follow = own[:, 1] + loose.step + loose.tilt * (moved - own[:, 0])
-        half = 0.5 * (own[:, 0] - near)
-        moved, follow = np.where(bad, near + half, moved), np.where(bad, inside[who, 1] + tilt[who] * half, follow)
+        # where there is no value, or one so low that v may have gone astray, v begins at that of the last place inside
+        moved = np.where(bad, near + 0.5 * (own[:, 0] - near), moved)
+        astray = bad | (root > 2 * target)
+        follow = np.where(astray, inside[who, 1] + tilt[who] * (moved - near), follow)
         places[who, 1] = np.clip(follow, low[:, 1], high[:, 1])
         stride[who] = np.maximum(np.abs(moved - own[:, 0]), 1e-6)
         last = np.where(np.abs(own[:, 0] - bound[who]) < 1e-6, bound[who], own[:, 0])
@@ -225,7 +241,8 @@ def profile_ends(
     return places[:, 0], found
 
 
-def _of_some(at: At, some: Ints, who: Ints, places: Floats) -> Local:
+def of_some(at: At, some: Ints, who: Ints, places: Floats) -> Local:
+    """What is known of some of the persons, who are numbered among themselves."""
     return at(some[who], places)
 
 

@@ -84,8 +84,8 @@ MAX_NEWTON_STEPS = 100
 ROUNDED_RESIDUAL = 4 * np.finfo(np.float64).eps
 #: The residual, relative to the largest value, below which a step that does not reduce it ends the iteration.
 STALLED_RESIDUAL = 1e-9
-#: Values beyond this without discounting are infinite: going on forever pays.
-INFINITE = 1e15
+#: Values of so many temperatures are infinite, or have lost the digits that choices depend on: going on forever pays.
+INFINITE = 1e12
 
 
 @dataclass(frozen=True)
@@ -483,20 +483,20 @@ def soft_plan(
     here = _backup(table, values, gamma, lam)
     residual = float(np.abs(here.values - values).max())
     for iterations in range(MAX_NEWTON_STEPS):  # noqa: B007
-        if residual <= ROUNDED_RESIDUAL * max(1.0, float(np.abs(values).max())):
+        if residual <= ROUNDED_RESIDUAL * max(lam, float(np.abs(values).max())):
             break
         resolvent = resolvent or policy_resolvent(mdp, here.policy, gamma)
         # Solved no more exactly than the next step can use: to two or three digits.
-        accuracy = min(1e-2, max(1e-3, residual / max(1.0, float(np.abs(values).max()))))
+        accuracy = min(1e-2, max(1e-3, residual / max(lam, float(np.abs(values).max()))))
         try:
             moved = values + resolvent.solve(here.values - values, tolerance=accuracy)
         except SingularError:
             _refuse(gamma)
-        if not np.abs(moved).max() < (INFINITE if gamma == 1 else np.inf):
+        if not np.abs(moved).max() < (INFINITE * lam if gamma == 1 else np.inf):
             _refuse(gamma)
         there = _backup(table, moved, gamma, lam)
         reached = float(np.abs(there.values - moved).max())
-        if not reached < residual and residual <= STALLED_RESIDUAL * max(1.0, float(np.abs(values).max())):
+        if not reached < residual and residual <= STALLED_RESIDUAL * max(lam, float(np.abs(values).max())):
             break
         resolvent = resolvent if reached < 0.03 * residual else None
         values, here, residual = moved, there, reached
