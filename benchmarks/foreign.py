@@ -201,8 +201,8 @@ def sample(
 ) -> pd.DataFrame:
     """Decisions of every expert: expert, episode, step, state, action, next_state, and time where `times`.
 
-    An episode ends in a terminal state, and otherwise after `task.steps` decisions. Of a table with times the last row of an
-    episode tells where and when it ended, without an action.
+    An episode ends in a terminal state, and otherwise after `task.steps` decisions. Times are those at which decisions are made:
+    nothing says when the last move of an episode ends.
     """
     kept: list[tuple[np.ndarray, ...]] = []
     size = len(task.states)
@@ -228,15 +228,9 @@ def sample(
             else:
                 clock[going] += 1
             state[going] = t
-            if times:
-                over = ends[t] | (step == task.steps - 1)
-                there = going[over]
-                after = np.full(there.size, step + 1)
-                nothing = np.full(there.size, -1)
-                kept.append((np.full(there.size, who), there, after, t[over], nothing, nothing, clock[there].copy()))
             going = going[~ends[t]]
     who, episode, step, s, a, t, clock = (np.concatenate(parts) for parts in zip(*kept, strict=True))
-    states, actions = np.array([*task.states, None], dtype=object), np.array([*task.actions, None], dtype=object)
+    states, actions = np.array(task.states, dtype=object), np.array(task.actions, dtype=object)
     table = pd.DataFrame(
         {
             "expert": np.array(list(policies), dtype=object)[who],
@@ -249,7 +243,6 @@ def sample(
     )
     if times:
         table["time"] = clock
-        table = table.drop(columns="next_state")
     return table.sort_values(["expert", "episode", "step"], kind="stable", ignore_index=True)
 
 
