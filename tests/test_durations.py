@@ -12,14 +12,16 @@ import scipy.sparse as sp
 from fitting import fit, one_sentence
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import minimize
 
 import multihorizon as mh
 from multihorizon.analysis import analyse
 from multihorizon.choice.deviations import NearlyShared
 from multihorizon.choice.model import Settings
-from multihorizon.choice.tabular import Likelihood
+from multihorizon.choice.tabular import Likelihood, LoggedMoves, redrawn
 from multihorizon.data.dynamics import observed_durations
 from multihorizon.data.side_tables import read_transitions, transitions_from_frame
+from multihorizon.estimate.maximum_likelihood import resume
 from multihorizon.mdp import time_left
 from multihorizon.planning.plan import evaluate, feature_counts, occupancy
 from multihorizon.problem import Crowd, Expert
@@ -106,7 +108,20 @@ def test_the_likelihood_is_that_of_the_task_with_waiting(seed, ends) -> None:
     np.testing.assert_allclose(points[0].information, points[1].information, atol=1e-10 * scale)
 
 
-KINDS = ["whole", "real", "random", "estimated", "features", "decisions", "without cycles", "many states"]
+def as_observed(mdp: mh.MDP, seed: int = 0) -> mh.MDP:
+    """The same task, as if durations had been estimated from twenty to eighty times of each kind of move."""
+    rng, lasting = np.random.default_rng(seed), mdp.durations
+    kinds = lasting.entries.copy()
+    if lasting.times.size == 7 * mdp.stacked.nnz:  # groups of three moves share their times
+        kinds //= 3
+        chosen = np.unique(kinds * 100.0 + lasting.times, return_index=True, return_inverse=True)
+        lasting = replace(lasting, shares=lasting.shares[chosen[1]][chosen[2]])
+    sizes = rng.integers(20, 80, mdp.stacked.nnz)[kinds] / 1.0
+    sizes[kinds % 5 == 0] = np.inf  # some are known
+    return mdp.lasting(replace(lasting, sizes=sizes, kinds=kinds))
+
+
+KINDS = ["whole", "real", "random", "estimated", "timed", "both", "features", "decisions", "without cycles", "many states"]
 
 
 @pytest.mark.parametrize(("kind", "deviations"), [*((kind, False) for kind in KINDS), *((kind, True) for kind in KINDS[:-1])])
@@ -117,11 +132,15 @@ def test_derivatives_of_the_likelihood_are_exact(kind, deviations) -> None:
         moves = np.triu(moves + 0.2, 1)
         moves /= np.maximum(moves.sum(axis=2, keepdims=True), 1e-9)
     durations: object = times if kind == "whole" else rng.uniform(0.4, 3.0, times.shape)
-    if kind == "random":
+    if kind in ("random", "timed", "both"):
         share = rng.uniform(0.2, 0.8, moves.shape)
         durations = {1: moves * share, 2.5: moves * (1 - share)}
-    sizes = rng.integers(20, 80, moves.shape[0] * moves.shape[1]) if kind == "estimated" else None
+    if kind == "timed":  # so many times that some give way together
+        shares = rng.dirichlet(np.ones(7), moves.shape)
+        durations = {1 + k / 2: moves * shares[..., k] for k in range(7)}
+    sizes = rng.integers(20, 80, moves.shape[0] * moves.shape[1]) if kind in ("estimated", "both") else None
     mdp = mh.MDP(moves, terminal=terminal, durations=durations, sample_sizes=sizes)
+    mdp = as_observed(mdp) if kind in ("timed", "both") else mdp
     policies = [mh.soft_plan(mdp, rng.normal(size=mdp.n_states), gamma).policy for gamma in GAMMAS]
     features = rng.normal(size=(mdp.n_states, 2)) if kind == "features" else None
     problem = decided(mdp, policies, features)
@@ -138,9 +157,73 @@ def test_derivatives_of_the_likelihood_are_exact(kind, deviations) -> None:
         change = model.at(x + step).objective - model.at(x - step).objective
         # the gradient with deviations rests on differences itself
         assert change == pytest.approx(2 * point.gradient @ step, rel=1e-3 if deviations else 2e-5, abs=1e-9)
+    if kind in ("timed", "both"):
+        fitted = point.problem.mdp
+        assert np.abs(fitted.durations.shares - mdp.durations.shares).max() > 0.01
+        np.testing.assert_allclose(np.bincount(mdp.durations.entries, fitted.durations.shares), 1.0)
+        np.testing.assert_allclose(
+            model.moves[0].numbers(fitted), _levelled(x[model.transition_slice], model.moves[0]), atol=1e-9
+        )
     if not deviations:
         direction = rng.normal(size=model.size)
         np.testing.assert_allclose(point.information @ direction, point.information_product(direction), rtol=1e-8, atol=1e-8)
+
+
+def _levelled(t: np.ndarray, moves: LoggedMoves) -> np.ndarray:
+    """The numbers without their common level in each row and each move, which changes no probability."""
+    weights = moves.estimate * np.exp(t)
+    return np.log(weights / np.bincount(moves.group, weights)[moves.group] / moves.estimate)
+
+
+def test_the_fit_is_the_maximum_over_transitions_and_durations_too() -> None:
+    """A likelihood written down anew, of decisions, next states and times, is maximised by another optimiser."""
+    moves = np.array([[[0.7, 0.3, 0.0], [0.2, 0.5, 0.3], [0, 0, 0]], [[0.1, 0.6, 0.3], [0.5, 0.1, 0.4], [0, 0, 0]]])
+    share = np.array([0.7, 0.3])[:, None, None] * np.ones_like(moves)
+    sizes = np.full(6, 30.0)
+    mdp = mh.MDP(moves, terminal=[2], durations={1: moves * share, 3: moves * (1 - share)}, sample_sizes=sizes)
+    behind = 20.0 + 3 * mdp.durations.entries
+    mdp = mdp.lasting(replace(mdp.durations, sizes=behind))
+    paid = np.array([[0.8, -0.4], [-1.0, 1.5], [0.0, 0.0]])
+    policies = [mh.soft_plan(mdp, paid, gamma).policy for gamma in (0.3, 0.8)]
+    counts = [np.round(400 * policy) * [[1], [1], [0]] for policy in policies]
+    problem = mh.Problem(mdp, [Expert(str(k), mdp, "demonstrations", counts=c) for k, c in enumerate(counts)])
+    solver = mh.MaximumLikelihood(temperature=1.0, discounts={"0": 0.4}, known_reward=paid)
+    solution = mh.solve(problem, solver)
+    data, times, entries = mdp.stacked.data, mdp.durations.times, mdp.durations.entries
+    row = np.repeat(np.arange(6), np.diff(mdp.stacked.indptr))
+
+    # the first of each row, and of each move, sets the level
+    freed = [np.flatnonzero(np.isin(np.arange(g.size), np.unique(g, return_index=True)[1], invert=True)) for g in (row, entries)]
+
+    def chances(t: np.ndarray, free: np.ndarray, m: np.ndarray, groups: np.ndarray) -> np.ndarray:
+        weights = m.copy()
+        weights[free] *= np.exp(t)
+        return weights / np.bincount(groups, weights)[groups]
+
+    def parts(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        t = np.split(z[1:], [freed[0].size])
+        return chances(t[0], freed[0], data, row), chances(t[1], freed[1], mdp.durations.shares, entries)
+
+    def loss(z: np.ndarray) -> float:
+        T, q = parts(z)
+        total = float(sizes[row] * data @ np.log(T) + behind * mdp.durations.shares @ np.log(q))
+        for gamma, n in zip((0.4, 1 / (1 + np.exp(-z[0]))), counts, strict=True):
+            seen = sp.csr_array((T * np.bincount(entries, q * gamma ** (times - 1)), mdp.stacked.indices, mdp.stacked.indptr))
+            G, values = seen.toarray().reshape(2, 3, 3)[:, :2, :2], np.zeros(2)
+            for _ in range(40):
+                Q = paid.T[:, :2] + gamma * G @ values
+                values = np.log(np.exp(Q).sum(axis=0))
+            total += float((n[:2].T * (Q - values)).sum())
+        return -total
+
+    best = minimize(loss, np.zeros(1 + freed[0].size + freed[1].size), method="L-BFGS-B", options={"ftol": 1e-13})
+    assert solution.discounts[1] == pytest.approx(1 / (1 + np.exp(-best.x[0])), abs=2e-4)
+    fitted, (T, q) = solution.problem.mdp, parts(best.x)
+    np.testing.assert_allclose(fitted.stacked.data, T, atol=2e-4)
+    np.testing.assert_allclose(fitted.durations.shares, q, atol=2e-4)
+    assert np.abs(q - mdp.durations.shares).max() > 0.002
+    held = mh.solve(problem.in_tasks(mh.MDP.as_known), solver)
+    assert solution.standard_errors[1] > 1.05 * held.standard_errors[1]
 
 
 def test_durations_of_one_unit_change_nothing() -> None:
@@ -196,6 +279,62 @@ def test_durations_go_where_the_task_goes(tmp_path) -> None:
     policies = [mh.soft_plan(mdp, np.arange(6.0), gamma).policy for gamma in GAMMAS]
     joined = mh.Problem.join(mh.Problem(mdp, policies), mh.Problem(mh.MDP(moves, terminal=terminal), policies))
     assert [expert.mdp.durations is None for expert in joined.experts] == [False] * 3 + [True] * 3
+
+
+def test_durations_from_time_stamps_are_estimates_and_give_way(tmp_path) -> None:
+    """Their error is in standard errors, whoever asks, and files keep what was fitted; durations that are given are known."""
+    mdp, reward, table = stamped(episodes=30)
+    observed = mdp.lasting(observed_durations(table, mdp))
+    observed.to_npz(tmp_path / "task.npz")
+    again = mh.MDP.from_npz(tmp_path / "task.npz")
+    np.testing.assert_array_equal(again.durations.sizes, observed.durations.sizes)
+    solver = mh.MaximumLikelihood("per_expert", known_reward=reward)
+    estimated = mh.solve(mh.Problem(again, table), solver)
+    given = mh.solve(mh.Problem(again.as_known(), table), solver)
+    assert given.evidence["transition_widening"] == [1.0] * 3
+    assert (np.array(estimated.evidence["transition_widening"]) > 1.01).all()
+    fitted = estimated.problem.mdp
+    assert np.abs(fitted.durations.shares - again.durations.shares).max() > 1e-3
+    np.testing.assert_allclose(fitted.stacked.data, mdp.stacked.data)  # transitions were given
+    estimated.to_json(tmp_path / "solution.json")
+    read = mh.Solution.from_json(tmp_path / "solution.json", problem=mh.Problem(again, table))
+    np.testing.assert_allclose(read.policies(), estimated.policies(), atol=1e-12)
+    assert resume(read).objective == pytest.approx(resume(estimated).objective, abs=1e-8)
+
+
+@pytest.mark.parametrize(("by", "shared"), [("action", True), ("decision", True), ("move", False), ("fixed", False)])
+def test_moves_share_their_times_where_these_do_not_differ(by, shared) -> None:
+    """What durations depend on is tested: by where moves lead, where they begin, and how they are chosen."""
+    moves, _, lasting = random_task(11, states=6, actions=3, ends=False)
+    rng = np.random.default_rng(2)
+    share = rng.uniform(0.2, 0.8, {"action": (3, 1, 1), "decision": (3, 6, 1)}.get(by, (3, 6, 6)))
+    mdp = mh.MDP(moves, durations=lasting if by == "fixed" else {1: moves * share, 3: moves * (1 - share)})
+    policies = [mh.soft_plan(mdp, rng.normal(size=6), 0.5).policy] * 2
+    table = mh.Demonstrations.simulate(mdp, policies, 100, max_steps=30, seed=1)
+    seen = observed_durations(table, mdp)
+    assert np.unique(seen.kinds).size == {"action": 3, "decision": 18}.get(by, mdp.stacked.nnz)
+    drawn = redrawn(mdp.lasting(seen), rng).durations
+    for kind in np.unique(seen.kinds):  # moves that share their times have the same, however they are drawn
+        own = drawn.kinds == kind
+        assert np.unique(np.stack([drawn.times[own], drawn.shares[own]]), axis=1).shape[1] == np.unique(drawn.times[own]).size
+    if by == "fixed":
+        entries = mdp.lasting(seen).durations.entries
+        once = np.bincount(entries)[entries] == 1
+        assert once.mean() > 0.9  # all that were seen
+        np.testing.assert_array_equal(seen.times[once], mdp.durations.times[entries[once]])
+    else:
+        assert np.abs(mdp.lasting(seen).at(0.5).stacked.data - mdp.at(0.5).stacked.data).max() < (0.05 if shared else 0.1)
+
+
+@pytest.mark.slow
+def test_the_error_of_durations_widens_what_is_said_of_a_population() -> None:
+    mdp, reward, table = stamped(episodes=30)
+    errors = []
+    observed = mdp.lasting(observed_durations(table, mdp))
+    for task in (observed, observed.as_known()):
+        population = mh.solve(mh.Problem(task, table), mh.Population(known_reward=reward, nodes=5)).evidence["population"]
+        errors.append(population["discount"]["Intercept"]["standard_error"])
+    assert errors[0] > errors[1]
 
 
 @pytest.mark.parametrize("ends", [True, False])

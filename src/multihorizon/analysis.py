@@ -1018,7 +1018,7 @@ def _tasks(
                 raise ValueError(
                     "how long moves take must be said by the transitions or by time stamps, received both: leave out --time"
                 )
-            mdp = mdp.lasting(observed_durations(table, mdp))
+            mdp = mdp.lasting(observed_durations(table, mdp, smoothing))
         remarks += [*require_agreement(table, mdp), *describe_durations(table, mdp)]
         tasks.append((table, mdp, *((None, None) if features is None else features(mdp))))
     return tasks, remarks

@@ -26,9 +26,8 @@ with that. If a reachable row disagrees, no MDP on these states describes the en
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -145,7 +144,9 @@ class Durations:
     """How long moves take: the move from row `rows[i] = a·S + s` to `columns[i]` takes `times[i]` with probability `shares[i]`.
 
     The shares of a move sum to 1. `entries` are the places of these moves in the data of the stacked transitions, and are found
-    by the MDP. `unit` is the unit of time, "" where it has no name.
+    by the MDP. `unit` is the unit of time, "" where it has no name. Of durations that were estimated, `sizes` `(m,)` says how
+    many observed times stand behind the shares of each move; infinite where they are known exactly, None where all are. Moves
+    with the same number in `kinds` `(m,)` share their times, and what is learned of one holds for all.
     """
 
     rows: Ints
@@ -154,6 +155,8 @@ class Durations:
     shares: Floats
     entries: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     unit: str = ""
+    sizes: Floats | None = None
+    kinds: Ints | None = None
 
     def weights(self, discount: float) -> Floats:
         """`E[γ^(τ−1)]` of each move."""
@@ -198,11 +201,14 @@ def read_durations(mdp: MDP, durations: Any) -> Durations | None:
     """
     if durations is None:
         return None
-    stacked = mdp.stacked
+    stacked, sizes, kinds = mdp.stacked, None, None
     origin = np.repeat(np.arange(stacked.shape[0], dtype=np.int64), np.diff(stacked.indptr))
     if isinstance(durations, Durations):
         possible = _entries(stacked, durations.rows, durations.columns) >= 0  # a probability may have become 0 since
         rows, columns, times, shares = (getattr(durations, name)[possible] for name in ("rows", "columns", "times", "shares"))
+        if durations.sizes is not None:
+            sizes = read_only(durations.sizes[possible])
+            kinds = None if durations.kinds is None else read_only(durations.kinds[possible])
     elif isinstance(durations, Mapping):
         parts = [(_duration(time), read_transitions(part)) for time, part in durations.items()]
         if not parts or any((part.shape, actions) != (stacked.shape, mdp.n_actions) for _, (part, actions) in parts):
@@ -255,7 +261,9 @@ def read_durations(mdp: MDP, durations: Any) -> Durations | None:
     shares = shares / total[entries]
     rows, columns, entries = (read_only(np.array(array, dtype=np.int64)) for array in (rows, columns, entries))
     times, shares = (read_only(np.array(array, dtype=np.float64)) for array in (times, shares))
-    return Durations(rows, columns, times, shares, entries, unit=getattr(durations, "unit", ""))
+    if sizes is not None and kinds is None:
+        kinds = entries
+    return Durations(rows, columns, times, shares, entries, getattr(durations, "unit", ""), sizes, kinds)
 
 
 def _duration(time: object) -> float:
@@ -388,7 +396,16 @@ def _saved_durations(arrays: Mapping[str, Any], n_rows: int, n_columns: int, dam
     if not inside or not (shares > 0).all():
         raise ValueError(damaged)
     unit = str(arrays["duration_unit"]) if "duration_unit" in arrays else ""
-    return Durations(rows.astype(np.int64), columns.astype(np.int64), times, shares, unit=unit)
+    found = Durations(rows.astype(np.int64), columns.astype(np.int64), times, shares, unit=unit)
+    if not {"duration_sizes", "duration_kinds"} & set(arrays):
+        return found
+    if not {"duration_sizes", "duration_kinds"} <= set(arrays):
+        raise ValueError(damaged)
+    sizes, kinds = arrays["duration_sizes"], arrays["duration_kinds"]
+    sound = sizes.shape == kinds.shape == rows.shape and sizes.dtype.kind == "f" and kinds.dtype.kind in "iu"
+    if not sound or not (sizes > 0).all() or kinds.min() < 0:
+        raise ValueError(damaged)
+    return replace(found, sizes=sizes, kinds=kinds.astype(np.int64))
 
 
 class MDP:
@@ -408,8 +425,8 @@ class MDP:
             for each decision, `(A,S,S)` or A sparse matrices for each move, or, for random durations, a mapping of each duration
             to the part of the transitions that takes so long: `{1: T_1, 2.5: T_2}` with `T_1 + T_2` the transitions.
 
-    A fit lets estimated transitions give way within their own error. The MDP of its solution holds the fitted ones, and
-    `counted` the entries of `stacked` before.
+    A fit lets estimated transitions and durations give way within their own error. The MDP of its solution holds the fitted
+    ones, and `counted` the `probabilities` before.
 
     Raises:
         ValueError: naming the place, the expected and the received.
@@ -456,8 +473,9 @@ class MDP:
         self.counted: Floats | None = None
         #: How long moves take; None where each takes one unit of time.
         self.durations: Durations | None = read_durations(self, durations)
-        #: Where this is a task as somebody sees it (`at`): the task itself, and the derivative of `stacked` in the discount.
+        #: Where this is a task as somebody sees it (`at`): the task, the discount, and the derivative of `stacked` in it.
         self.origin: MDP | None = None
+        self.discount: float | None = None
         self.slope: Sparse | None = None
         sizes = None if sample_sizes is None else np.array(sample_sizes, dtype=np.float64)
         if sizes is not None:
@@ -535,12 +553,24 @@ class MDP:
         """What is copied and sent to other processes: without the arrays that follow from `stacked`."""
         return {name: value for name, value in vars(self).items() if name not in ("dense", "moves")}
 
-    def with_probabilities(self, data: Floats) -> MDP:
-        """The same task with other probabilities of the same moves, in the order of `stacked.data`.
+    @property
+    def is_estimated(self) -> bool:
+        """Whether something about where moves lead, or how long they take, was estimated."""
+        return self.sample_sizes is not None or (self.durations is not None and self.durations.sizes is not None)
 
-        For estimated transitions: `counted` keeps the probabilities that follow from the counted moves alone.
+    @property
+    def probabilities(self) -> Floats:
+        """The entries of `stacked`, and after them the shares of durations where these were estimated."""
+        if self.durations is None or self.durations.sizes is None:
+            return np.asarray(self.stacked.data)
+        return np.concatenate([self.stacked.data, self.durations.shares])
+
+    def with_probabilities(self, data: Floats) -> MDP:
+        """The same task with other probabilities of the same moves, in the order of `probabilities`, or of its first part.
+
+        For what was estimated: `counted` keeps the probabilities that follow from the counted moves alone.
         """
-        return self._replaced(data, self.stacked.data if self.counted is None else self.counted)
+        return self._replaced(data, self.probabilities if self.counted is None else self.counted)
 
     def without(self, forbidden: Bools) -> MDP:
         """The same task in which some actions, a mask `(S,A)`, cannot be taken; raises where a state is left without any."""
@@ -557,7 +587,8 @@ class MDP:
         """A copy with other arrays."""
         other = object.__new__(MDP)
         for array in changed.values():
-            array.setflags(write=False)
+            if isinstance(array, np.ndarray):
+                array.setflags(write=False)
         other.__dict__.update({name: value for name, value in vars(self).items() if name != "narrow"}, **changed)
         if self.origin is not None:
             other.__dict__["origin"] = self.origin._with(**changed)
@@ -568,25 +599,24 @@ class MDP:
         return self if self.counted is None else self._replaced(self.counted, None)
 
     def as_known(self) -> MDP:
-        """The same task as if its transitions had been given: without the error of estimated ones."""
-        if self.sample_sizes is None:
+        """The same task as if its transitions and durations had been given: without the error of estimated ones."""
+        if not self.is_estimated:
             return self
-        other = copy.copy(self)
-        object.__setattr__(other, "sample_sizes", None)
-        return other
+        durations = None if self.durations is None else replace(self.durations, sizes=None)
+        return self._with(durations=durations, sample_sizes=None)
 
     def _replaced(self, data: Floats, counted: Floats | None) -> MDP:
-        other = object.__new__(MDP)
-        stacked = sp.csr_array((read_only(data), self.stacked.indices, self.stacked.indptr), shape=self.stacked.shape)
+        other, durations, moves = object.__new__(MDP), self.durations, self.stacked.nnz
+        stacked = sp.csr_array((read_only(data[:moves]), self.stacked.indices, self.stacked.indptr), shape=self.stacked.shape)
+        if durations is not None and data.size > moves:
+            durations = replace(durations, shares=read_only(data[moves:]))
         kept = {name: value for name, value in vars(self).items() if name not in ("dense", "moves", "narrow")}
-        other.__dict__.update(kept, stacked=stacked, counted=counted)
+        other.__dict__.update(kept, stacked=stacked, durations=durations, counted=counted)
         return other
 
     def lasting(self, durations: Any) -> MDP:
         """The same task with other durations, as in `MDP`."""
-        other = self._with()
-        other.__dict__["durations"] = read_durations(self, durations)
-        return other
+        return self._with(durations=read_durations(self, durations))
 
     def at(self, discount: float) -> MDP:
         """The task as somebody with this discount sees it: without durations, and with `G = Σ_τ γ^(τ−1) T_τ` as transitions.
@@ -603,7 +633,7 @@ class MDP:
         seen = self._replaced(self.stacked.data * self.durations.weights(discount), None)
         slope = self.stacked.data * self.durations.slopes(discount)
         moved = sp.csr_array((slope, self.stacked.indices, self.stacked.indptr), shape=self.stacked.shape)
-        seen.__dict__.update(durations=None, origin=self, slope=moved)
+        seen.__dict__.update(durations=None, origin=self, discount=discount, slope=moved)
         return seen
 
     @property
@@ -666,6 +696,8 @@ class MDP:
         if self.durations is not None:
             arrays |= {f"duration_{name}": getattr(self.durations, name) for name in ("rows", "columns", "times", "shares")}
             arrays["duration_unit"] = np.array(self.durations.unit)
+            if self.durations.sizes is not None:
+                arrays["duration_sizes"], arrays["duration_kinds"] = self.durations.sizes, self.durations.kinds
         with expanded(path).open("wb") as file:
             np.savez_compressed(file, **arrays)
 

@@ -464,9 +464,9 @@ class Problem(AnyProblem):
         return self.with_experts(expert.in_task(tasks[id(expert.mdp)]) for expert in self.experts)
 
     def with_transitions(self, fitted: Sequence[Floats]) -> Problem:
-        """The same problem with fitted probabilities in place of estimated ones: the entries of each estimated task in turn."""
-        estimated = [mdp for mdp in {id(e.mdp): e.mdp for e in self.experts}.values() if mdp.sample_sizes is not None]
-        if [mdp.stacked.nnz for mdp in estimated] != [data.size for data in fitted]:
+        """The same problem with fitted probabilities in place of estimated ones: those of each estimated task in turn."""
+        estimated = [mdp for mdp in {id(e.mdp): e.mdp for e in self.experts}.values() if mdp.is_estimated]
+        if [mdp.probabilities.size for mdp in estimated] != [data.size for data in fitted]:
             raise ValueError("the problem must have the estimated transitions that were fitted, received others")
         entries = {id(mdp): data for mdp, data in zip(estimated, fitted, strict=True)}
         return self.in_tasks(lambda mdp: mdp.with_probabilities(entries[id(mdp)]) if id(mdp) in entries else mdp)

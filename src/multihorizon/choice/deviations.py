@@ -288,7 +288,7 @@ class NearPoint(Point):
                 logged, place = found
                 number = np.full(mdp.stacked.shape[0], -1)
                 number[rows] = np.arange(rows.size)
-                total[place] += (pulled[number[logged.rows]] * logged.change(mdp, reached)).sum(axis=(1, 2))
+                total[place] += logged.summed((pulled[number[logged.rows]] * logged.change(mdp, reached)).sum(axis=(1, 2)))
         total += self.pull_back(weights)
         return total + self._of_mode(by_person(self.plans, weights, self.deviations.shape))
 

@@ -46,6 +46,15 @@ maximum the decisions pull as hard the other way, and because T is curved in t t
 possible next state have nothing to give way, and rows that are known exactly have no numbers. A row's change moves expert k's
 immediate reward: `dR_k(s,a) = Σ_s' dT(s'|s,a) u_k(s')` with `u_k = ρ + γ_k V_k`, ρ the reward paid on arrival. So
 `dR_k/dt(s') = T(s') (u_k(s') − Σ T u_k)`.
+
+*Estimated durations give way alike.* What comes of a decision is a next state s' and a time τ. The likelihood of both factors
+into that of s', as above, and that of τ given s', `Σ m(τ) log q(τ|s,a,s')`. So the times of each kind of move, of moves that
+share them, have numbers t of their own, `q ∝ q̂ exp(t)`, whether transitions are estimated or known. With G(γ) in place of T, a
+number of transitions moves R by `G(s') u(s') − T(s') Σ G u`, and one of times by a sum over all moves from (s,a) of its kind of
+
+    dR_k/dt(τ) = T(s') q(τ) (γ_k^(τ−1) − Σ q γ_k^(τ−1)) u_k(s').
+
+Where moves took more than five times, neighbouring ones give way together, in five parts of about equal probability.
 """
 
 from __future__ import annotations
@@ -81,6 +90,8 @@ MOST_LEVELS = 200
 #: fill up, products need as many solves with full factors, and the matrix costs less up to the second number.
 #: `benchmarks/fits.py --roads` measures both.
 PRODUCT_REWARDS, FILLED_REWARDS = 300, 1000
+#: Into so many parts the times of a move are put together to give way; five parts keep nine tenths of the variance of γ^τ.
+MOST_PARTS = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -527,77 +538,176 @@ class Plans(Choices):
 
 @dataclass(frozen=True, eq=False)
 class LoggedMoves:
-    """The moves of one task that may give way: places in `mdp.stacked.data`, rows a·S + s, p̂, and counts m, all `(E,)`.
+    """What may give way of one task: the moves of estimated rows, and after them the times that estimated moves take.
 
-    `number` numbers their rows from 0. `task` is the number of the MDP among those of the problem, which holds the estimate.
+    Each has a number t, of which there are E. A number may move the reward of several decisions, where moves share their times:
+    so many effects F. `task` is the number of the MDP among those of the problem, which holds the estimate.
+
+    Attributes:
+        moving: the first numbers, and the first effects, are those of so many moves.
+        group: `(E,)`, within which probabilities sum to 1: the row of a move, the kind of a time.
+        estimate: `(E,)` p̂ of a next state in its row, q̂ of times in their kind.
+        counts: `(E,)` the counts m behind them.
+        entries, rows: `(F,)` the place of an effect's move in `mdp.stacked.data`, and its row a·S + s.
+        of: `(F,)` the number t that has the effect.
+        parts: for each of the task's durations the effect `(m,)` that it is part of, or −1.
     """
 
     task: int
     mdp: MDP
-    entries: Ints
-    rows: Ints
-    number: Ints
+    moving: int
+    group: Ints
     estimate: Floats
     counts: Floats
+    entries: Ints
+    rows: Ints
+    of: Ints
+    parts: Ints
 
     @property
     def size(self) -> int:
-        """How many moves there are."""
-        return self.entries.size
+        """How many numbers there are."""
+        return self.estimate.size
 
     def probabilities(self, t: Floats) -> Floats:
-        """All entries of T, in the order of `mdp.stacked.data`, where the moves give way by t `(E,)`."""
-        data: Floats = self.mdp.stacked.data.copy()
+        """All probabilities of the task, in the order of `MDP.probabilities`, where they give way by t `(E,)`."""
+        data: Floats = self.mdp.probabilities.copy()
         weights: Floats = self.estimate * np.exp(t)
-        data[self.entries] = weights / np.bincount(self.number, weights)[self.number]
+        weights /= np.bincount(self.group, weights)[self.group]
+        data[self.entries[: self.moving]] = weights[: self.moving]
+        lasting = np.flatnonzero(self.parts >= 0)
+        data[self.mdp.stacked.nnz + lasting] *= (weights / self.estimate)[self.of[self.parts[lasting]]]
         return data
 
     def numbers(self, mdp: MDP) -> Floats:
-        """The t `(E,)` with which the moves have the probabilities of an MDP."""
-        found: Floats = np.log(mdp.stacked.data[self.entries] / self.estimate)
+        """The t `(E,)` with which they have the probabilities of an MDP."""
+        found: Floats = np.zeros(self.size)
+        places = self.entries[: self.moving]
+        found[: self.moving] = np.log(mdp.stacked.data[places] / self.estimate[: self.moving])
+        if mdp.durations is not None:
+            shares, estimates = self._of_times(mdp.durations.shares), self._of_times(self.mdp.probabilities[mdp.stacked.nnz :])
+            found[self.of[self.moving :]] = np.log(shares[self.moving :] / estimates[self.moving :])
         return found
 
     def worth(self, plan: Plans, theta: Floats) -> Floats:
-        """How each person's immediate reward `(E,n)` moves with t."""
+        """How each person's immediate reward moves with t, by each effect `(F,n)`."""
         return self.change(plan.persons.mdp, plan.persons.on_arrival(theta) + plan.gamma * plan.values)
 
     def change(self, mdp: MDP, reached: Floats) -> Floats:
-        """How `T u`, or `G u` where moves take time, moves with t `(E,…)`, each move in its own row, for values u `(S,…)`."""
+        """How `T u`, or `G u` where moves take time, moves with t, by each effect `(F,…)`, for values u `(S,…)`."""
         moves, flat = mdp.stacked, reached.reshape(mdp.n_states, -1)
-        chances, ahead = moves.data[self.entries, None], flat[moves.indices[self.entries]]
+        seen, chances = moves.data[self.entries], moves.data[self.entries]
+        ahead, taken = flat[moves.indices[self.entries]], slice(0, self.moving)
+        found = np.empty_like(ahead)
         if mdp.origin is not None:
-            chances = mdp.origin.stacked.data[self.entries, None]
-            ahead *= moves.data[self.entries, None] / chances
-        found: Floats = chances * (ahead - (moves @ flat)[self.rows])
-        return found.reshape(-1, *reached.shape[1:])
+            chances = mdp.origin.stacked.data[self.entries]
+            if (durations := mdp.origin.durations) is not None and mdp.discount is not None:
+                later = chances * self._of_times(durations.shares * mdp.discount ** (durations.times - 1))
+                later -= seen * self._of_times(durations.shares)
+                found = later[:, None] * ahead
+        means = (moves @ flat)[self.rows[taken]]
+        found[taken] = seen[taken, None] * ahead[taken] - chances[taken, None] * means
+        effects: Floats = found.reshape(-1, *reached.shape[1:])
+        return effects
+
+    def summed(self, effects: Floats) -> Floats:
+        """Sums `(…,E)` of what is said of effects `(…,F)`, over those of each number."""
+        if self.of.size == self.size:  # one effect for each
+            return effects
+        gather = sp.csr_array((np.ones(self.of.size), (self.of, np.arange(self.of.size))), shape=(self.size, self.of.size))
+        found: Floats = (gather @ effects.reshape(-1, self.of.size).T).T
+        return found.reshape(*effects.shape[:-1], self.size)
+
+    def _of_times(self, values: Floats) -> Floats:
+        """Sums `(F,)` of numbers of the task's durations over those that are part of an effect; 0 for moves."""
+        lasting = self.parts >= 0
+        total: Floats = np.bincount(self.parts[lasting], values[lasting], minlength=self.of.size).astype(np.float64)
+        return total
 
 
 def logged_moves(problem: Problem) -> tuple[LoggedMoves, ...]:
-    """The moves that may give way, of each task that has such; the problem's transitions are those that were counted."""
+    """What may give way of each task in which something was estimated; the problem's tasks are as they were counted."""
     found = []
     for task, mdp in enumerate({id(expert.mdp): expert.mdp for expert in problem.experts}.values()):
-        if mdp.sample_sizes is None:
+        if not mdp.is_estimated:
             continue
         widths = np.diff(mdp.stacked.indptr)
-        rows = np.repeat(np.arange(widths.size), widths)
-        entries = np.flatnonzero(np.isfinite(mdp.sample_sizes[rows]) & (widths[rows] > 1) & (mdp.stacked.data > 0))
-        rows, estimate = rows[entries], mdp.stacked.data[entries]
-        number = np.unique(rows, return_inverse=True)[1]
-        found.append(LoggedMoves(task, mdp, entries, rows, number, estimate, mdp.sample_sizes[rows] * estimate))
+        row_of = np.repeat(np.arange(widths.size), widths)
+        sizes = np.full(widths.size, np.inf) if mdp.sample_sizes is None else mdp.sample_sizes
+        entries = np.flatnonzero(np.isfinite(sizes[row_of]) & (widths[row_of] > 1) & (mdp.stacked.data > 0))
+        moving, estimate = entries.size, mdp.stacked.data[entries]
+        group, counts, of = (
+            np.unique(row_of[entries], return_inverse=True)[1],
+            sizes[row_of[entries]] * estimate,
+            np.arange(moving),
+        )
+        part, parts, durations = _parts_of_durations(mdp), np.zeros(0, dtype=np.int64), mdp.durations
+        if durations is not None and durations.sizes is not None and durations.kinds is not None:
+            parts, lasting = np.full(part.size, -1), part >= 0
+            own, kind = part[lasting], durations.kinds[lasting]
+            effects, first, parts[lasting] = _numbered(durations.entries[lasting] * MOST_PARTS + own)
+            numbers, begins, number = _numbered(kind * MOST_PARTS + own)
+            shares = np.bincount(parts[lasting], durations.shares[lasting])[parts[lasting][begins]]
+            estimate, of = np.concatenate([estimate, shares]), np.concatenate([of, moving + number[first]])
+            group = np.concatenate([group, numbers // MOST_PARTS + group.max(initial=-1) + 1])
+            counts = np.concatenate([counts, durations.sizes[lasting][begins] * shares])
+            entries, parts = np.concatenate([entries, effects // MOST_PARTS]), np.where(lasting, parts + moving, -1)
+        group = np.unique(group, return_inverse=True)[1]
+        found.append(LoggedMoves(task, mdp, moving, group, estimate, counts, entries, row_of[entries], of, parts))
     return tuple(found)
 
 
+def _numbered(keys: Any) -> tuple[Any, Ints, Ints]:
+    """The distinct keys, the first place of each, and the number of the key at every place."""
+    distinct, first, number = np.unique(keys, return_index=True, return_inverse=True)
+    return distinct, first, number
+
+
+def _parts_of_durations(mdp: MDP) -> Ints:
+    """For each of the task's durations `(m,)` the part of its kind with which it gives way, −1 where there is nothing to give.
+
+    Parts are the times of estimated moves that took at least two; more than `MOST_PARTS` go together.
+    """
+    durations = mdp.durations
+    if durations is None or durations.sizes is None:
+        return np.full(0 if durations is None else durations.times.size, -1)
+    order = np.lexsort((durations.times, durations.entries))
+    entries, shares = durations.entries[order], durations.shares[order]
+    first = np.searchsorted(entries, entries)
+    pieces, ends = np.bincount(entries)[entries], np.cumsum(shares)
+    middle = ends - shares / 2 - (ends - shares)[first]
+    place = (middle * MOST_PARTS).astype(np.int64).clip(0, MOST_PARTS - 1)
+    gives = np.isfinite(durations.sizes[order]) & (pieces > 1) & (mdp.stacked.data[entries] > 0)
+    found = np.full(order.size, -1)
+    found[order] = np.where(gives, np.where(pieces <= MOST_PARTS, np.arange(order.size) - first, place), -1)
+    return found
+
+
 def redrawn(mdp: MDP, rng: np.random.Generator) -> MDP:
-    """The task with estimated rows drawn anew around their estimates, with their sample sizes."""
-    if mdp.sample_sizes is None:
+    """The task with estimated rows, and the times of estimated kinds of moves, drawn anew around their estimates."""
+    if not mdp.is_estimated:
         return mdp
-    data, ends = mdp.stacked.data.copy(), mdp.stacked.indptr
-    for row, size in enumerate(mdp.sample_sizes):
-        part = slice(ends[row], ends[row + 1])
-        if np.isfinite(size) and data[part].size:
-            draws = max(1, round(float(size)))
-            data[part] = rng.multinomial(draws, data[part] / data[part].sum()) / draws
+    data, durations, moves = mdp.probabilities.copy(), mdp.durations, mdp.stacked.nnz
+    if mdp.sample_sizes is not None:
+        ends = mdp.stacked.indptr
+        for row, size in enumerate(mdp.sample_sizes.tolist()):
+            data[ends[row] : ends[row + 1]] = _drawn_anew(data[ends[row] : ends[row + 1]], size, rng)
+    if durations is not None and durations.sizes is not None and durations.kinds is not None:
+        for kind in np.unique(durations.kinds).tolist():
+            own = np.flatnonzero(durations.kinds == kind)
+            _, first, number = _numbered(durations.times[own])
+            drawn = _drawn_anew(durations.shares[own[first]], float(durations.sizes[own[0]]), rng)
+            data[moves + own] = drawn[number]
     return mdp.with_probabilities(data)
+
+
+def _drawn_anew(chances: Floats, size: float, rng: np.random.Generator) -> Floats:
+    """The shares of so many draws; the same chances where they are known exactly."""
+    if not np.isfinite(size) or chances.size < 2:
+        return chances
+    draws = max(1, round(size))
+    shares: Floats = rng.multinomial(draws, chances / chances.sum()) / draws
+    return shares
 
 
 class ListedModel(ChoiceModel):
@@ -692,7 +802,7 @@ class Likelihood(ListedModel):
         return None if moves is None else (moves, self.place_of(moves.mdp))
 
     def transitions_at(self, x: Floats) -> dict[int, Floats]:
-        """For each task whose transitions give way all entries of T, in the order of `mdp.stacked.data`."""
+        """For each task in which something gives way all its probabilities, in the order of `MDP.probabilities`."""
         return {moves.task: moves.probabilities(x[self.place_of(moves.mdp)]) for moves in self.moves}
 
     def at(self, x: Floats, near: ChoicePoint | None = None) -> Point | None:
@@ -771,7 +881,7 @@ class Point(ChoicePoint):
 
     @cached_property
     def worth_of_moves(self) -> tuple[Floats, ...]:
-        """For each batch, how each person's immediate reward `(E,n)` moves with the numbers t of the task's logged moves."""
+        """For each batch, how each person's immediate reward moves with t, by each effect `(F,n)` of the task's logged moves."""
         pairs = [(plan, self.likelihood.moves_of(plan.persons)) for plan in self.plans]
         return tuple(np.zeros((0, p.lam.size)) if found is None else found[0].worth(p, self.rewards) for p, found in pairs)
 
@@ -789,7 +899,7 @@ class Point(ChoicePoint):
             moved, flow = plan.pull_back(y)
             if (found := model.moves_of(batch)) is not None:
                 rows = moved.reshape(-1, batch.owners.size)[found[0].rows]
-                total[found[1]] += (rows * self.worth_of_moves[i]).sum(axis=1)
+                total[found[1]] += found[0].summed((rows * self.worth_of_moves[i]).sum(axis=1))
             total[: model.n_reward] += batch.features.transposed @ moved.sum(axis=2).ravel()
             np.add.at(total, model.n_reward + model.groups[batch.owners], (moved * plan.next_values).sum(axis=(0, 1)))
             direct = (y.sum(axis=0) * plan.entropy).sum(axis=0) + (y * plan.finite_log).sum(axis=(0, 1))
@@ -821,7 +931,8 @@ class Point(ChoicePoint):
         ]
         if (found := model.moves_of(batch)) is not None:
             moves, place = found
-            scores = np.concatenate([scores, plan.reward_rows(moves.rows) * self.worth_of_moves[i].T], axis=2)
+            moved = moves.summed(plan.reward_rows(moves.rows) * self.worth_of_moves[i].T)
+            scores = np.concatenate([scores, moved], axis=2)
             columns = [np.concatenate([c, place]) for c in columns]
         return batch.visited_rows, columns, scores
 
@@ -845,7 +956,7 @@ class Point(ChoicePoint):
             weights = (self.weights[i] / plan.lam**2).reshape(-1, plan.lam.size)
             diagonal[: model.n_reward] += plan.persons.features.matrix.power(2).T @ weights.sum(axis=1)
             if (found := model.moves_of(plan.persons)) is not None:
-                diagonal[found[1]] += (weights[found[0].rows] * self.worth_of_moves[i] ** 2).sum(axis=1)
+                diagonal[found[1]] += found[0].summed((weights[found[0].rows] * self.worth_of_moves[i] ** 2).sum(axis=1))
         diagonal[: model.n_reward] += model.ridge
         for k in range(model.n_reward, model.transition_slice.start):
             if not model.fixed[k]:
@@ -871,7 +982,7 @@ class Point(ChoicePoint):
         if (found := model.moves_of(batch)) is not None:
             moves, place = found
             changes = np.zeros((mdp.stacked.shape[0], n))
-            np.add.at(changes, moves.rows, self.worth_of_moves[i] * v[place, None])
+            np.add.at(changes, moves.rows, self.worth_of_moves[i] * v[place][moves.of, None])
             paid = paid + changes.reshape(mdp.n_actions, mdp.n_states, n)
         direct = paid + v[model.discount_slice][model.groups[batch.owners]] * plan.next_values
         source = (plan.policy * direct).sum(axis=0) + rise * plan.entropy

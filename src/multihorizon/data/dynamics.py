@@ -12,6 +12,15 @@ could have shown it. The covariance of the row is that of `n(s,a)` independent m
 
 so `MDP.sample_sizes` is `(n + α)² / n`. The error of q is left out: it has the small weight α / (n + α).
 
+*Durations* are estimated where decisions have time stamps. Times are those of a move (s,a,s'), unless they do not depend on where
+it leads: as many moves as possible share one distribution, which is then known better, and a pattern that is not there is not
+taken for one. In turn, times are compared between the next states of (s,a), the states of an action, and actions. Ranks are taken
+within what might be one, `H = (N − 1) Σ_g n_g (r̄_g − r̄)² / Σ (r − r̄)²`, whose sum over all such is about chi-squared with
+`Σ (groups − 1)` degrees of freedom (Kruskal and Wallis, 1952); and again with `|r − r̄|` in place of r, to see another spread.
+Where neither rejects (2.5 % each), the moves share their times. With fewer than 60 moves that could have shown another time than
+the first of their kind, each has times of its own. The share of τ among n times is then smoothed as T̂ is, by q(τ|s,a), so that a
+move that was seen once may last as long as others; α is 0 where no move ever took two times.
+
 A state in which nobody decided is terminal: episodes ended there. The initial distribution is the share of each state among the
 episodes' first ones.
 
@@ -47,7 +56,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from scipy.special import bdtrc
+from scipy.special import bdtrc, chdtrc
 
 from multihorizon.checks import SMOOTHING, Bools, Floats, Ints, as_floats
 from multihorizon.data.demonstrations import BESIDE, REMEDIES, TIME_UNITS, Decision, Demonstrations, TableError
@@ -61,6 +70,8 @@ from multihorizon.words import count
 CONTRADICTED = 0.001
 #: The share of moves that went elsewhere than given transitions say, from which a contradiction is decisive.
 DECISIVE = 0.1
+#: So many moves could have led elsewhere, or taken another time, than the first of their kind: if none did, fewer than 5 % do.
+ENOUGH_REPEATED = 60
 
 
 def estimate_mdp(demonstrations: Demonstrations, smoothing: float | None = None, known: MDP | None = None) -> MDP:
@@ -118,16 +129,16 @@ def estimate_mdp(demonstrations: Demonstrations, smoothing: float | None = None,
         action_names=actions,
         sample_sizes=np.where(estimated, (taken + alpha) ** 2 / np.maximum(taken, 1.0), np.inf),
     )
-    return found if demonstrations.times is None else found.lasting(observed_durations(demonstrations, found))
+    return found if demonstrations.times is None else found.lasting(observed_durations(demonstrations, found, smoothing))
 
 
-def observed_durations(demonstrations: Demonstrations, mdp: MDP) -> Durations | None:
+def observed_durations(demonstrations: Demonstrations, mdp: MDP, smoothing: float | None = None) -> Durations | None:
     """How long the moves of a task took in a table with time stamps; None for a table without.
 
     Each move, from a state by an action to a next state, takes as long as it took in the table, each of its times with the same
-    chance. A move whose time nobody saw takes as long as others from the same state by the same action, else as others by the
-    same action, else as all. More than a hundred distinct times are put together into a hundred groups of neighbours, which take
-    their mean.
+    probability; moves whose times are alike share them. A move whose time nobody saw takes as long as others from the same state
+    by the same action, else as others by the same action, else as all. More than a hundred distinct times are put together into
+    a hundred groups of neighbours, which take their mean. `smoothing` is that of `estimate_mdp`, for times.
 
     Example:
         >>> rows = pd.DataFrame({"expert": "ann", "episode": 0, "step": [0, 1], "state": ["a", "b"], "action": "go"})
@@ -146,34 +157,101 @@ def observed_durations(demonstrations: Demonstrations, mdp: MDP) -> Durations | 
             f"{demonstrations.name} must say how long some move took, received no episode of two decisions and no column "
             f"next_{times.column}"
         )
-    n, lasted = mdp.n_states, (times.over - times.begun)[seen]
+    n, lasted = mdp.n_states, _without_rounding((times.over - times.begun)[seen])
     row = actions[table.action[seen]] * n + states[table.state[seen]]
     origin = np.repeat(np.arange(mdp.stacked.shape[0]), np.diff(mdp.stacked.indptr))
     after, column = states[table.next_state[seen]], mdp.stacked.indices.astype(np.int64)
     levels = ((row * n + after, origin * n + column), (row, origin), (row // n, origin // n), (0 * row, 0 * origin))
+    level = _level_of_durations(lasted, [keys for keys, _ in levels])
     groups: list[dict[int, tuple[Floats, Floats]]] = []
-    for keys, _ in levels:
+    for keys, _ in levels[level:]:
         order = np.lexsort((lasted, keys))
         starts = np.flatnonzero(np.append(True, np.diff(keys[order]) != 0))
         parts = np.split(lasted[order], starts[1:])
         groups.append({int(key): _distinct(part) for key, part in zip(keys[order][starts], parts, strict=True)})
-    found = []
-    for place in zip(*(wanted.tolist() for _, wanted in levels), strict=True):
-        found.append(next(group[key] for group, key in zip(groups, place, strict=True) if key in group))
-    sizes = [distinct.size for distinct, _ in found]
-    lasts, shares = (np.concatenate([pair[i] for pair in found]) for i in (0, 1))
-    return Durations(np.repeat(origin, sizes), np.repeat(column, sizes), lasts, shares, unit=times.unit)
+    alpha = 0.0 if level else _smoothing_of_durations(groups[0]) if smoothing is None else smoothing
+    found, kinds = [], dict[tuple[int, int], int]()
+    for place in zip(*(wanted.tolist() for _, wanted in levels[level:]), strict=True):
+        kind = next((i, key) for i, key in enumerate(place) if key in groups[i])
+        lasts, counts = groups[kind[0]][kind[1]]
+        observed, number = counts.sum(), kinds.setdefault(kind, len(kinds))
+        if alpha and kind[0] == 0:
+            others, shares = groups[1][place[1]]
+            lasts, where = np.unique(np.concatenate([lasts, others]), return_inverse=True)
+            counts = np.bincount(where, np.concatenate([counts, alpha * shares / shares.sum()])) / 1.0
+        total = counts.sum()
+        found.append((lasts, counts / total, np.full(counts.size, total**2 / observed), np.full(counts.size, number)))
+    pieces = [each[0].size for each in found]
+    lasts, shares, sizes, kind_of = (np.concatenate([each[i] for each in found]) for i in range(4))
+    return Durations(
+        np.repeat(origin, pieces), np.repeat(column, pieces), lasts, shares, unit=times.unit, sizes=sizes, kinds=kind_of
+    )
+
+
+def _level_of_durations(lasted: Floats, levels: Sequence[Ints]) -> int:
+    """The coarsest of these groupings, from fine to coarse, up to which times do not depend on anything finer."""
+    if _repeated(lasted, levels[0]) < ENOUGH_REPEATED:
+        return 0
+    for level in range(1, len(levels)):
+        if _p_unlike(lasted, levels[level - 1], levels[level]) < 0.05:
+            return level - 1
+    return len(levels) - 1
+
+
+def _repeated(lasted: Floats, groups: Ints) -> int:
+    """How many times could have shown another time than the first of their group."""
+    return int(lasted.size - np.unique(groups).size)
+
+
+def _p_unlike(lasted: Floats, fine: Ints, coarse: Ints) -> float:
+    """The p-value of times that are alike in the fine groups of each coarse one."""
+    order = np.lexsort((lasted, coarse))
+    lasted, fine, whole = lasted[order], fine[order], np.unique(coarse[order], return_inverse=True)[1]
+    part = np.unique(fine, return_inverse=True)[1]
+    many, sizes = np.bincount(whole), np.bincount(part)
+    # equal times have their mean rank
+    ties = np.cumsum(np.append(True, (np.diff(lasted) > 0) | (np.diff(whole) > 0))) - 1
+    ranks = np.bincount(ties, np.arange(lasted.size) / 1.0)[ties] / np.bincount(ties)[ties]
+    centred = ranks - (np.bincount(whole, ranks) / many)[whole]
+    owner = np.zeros(sizes.size, dtype=np.int64)
+    owner[part] = whole
+    p_values = []
+    for scores in (centred, np.abs(centred)):
+        scores = scores - (np.bincount(whole, scores) / many)[whole]
+        total = np.bincount(whole, scores**2)
+        varies = total > 0
+        between = np.bincount(owner, np.bincount(part, scores) ** 2 / sizes, minlength=many.size)
+        statistic = float(((many - 1)[varies] * between[varies] / total[varies]).sum())
+        freedom = float((np.bincount(owner, minlength=many.size) - 1)[varies].sum())
+        p_values.append(float(chdtrc(freedom, statistic)) if freedom else 1.0)
+    return min(1.0, 2 * min(p_values))
+
+
+def _smoothing_of_durations(moves: dict[int, tuple[Floats, Floats]]) -> float:
+    """α of durations: 0 where each move seems to take one time, of so many that could have shown another."""
+    repeated = sum(counts.sum() - 1 for _, counts in moves.values())
+    return 0.0 if repeated >= ENOUGH_REPEATED and all(times.size == 1 for times, _ in moves.values()) else SMOOTHING
 
 
 def _distinct(lasted: Floats) -> tuple[Floats, Floats]:
-    """The distinct times of sorted ones, at most a hundred, and their shares."""
+    """The distinct times of sorted ones, at most a hundred, and their counts."""
     most = 100
     times, counts = np.unique(lasted, return_counts=True)
     if times.size > most:
         number = np.arange(lasted.size) * most // lasted.size
         counts = np.bincount(number)
         times = np.bincount(number, lasted) / counts
-    return times, counts / counts.sum()
+    return times, counts / 1.0
+
+
+def _without_rounding(lasted: Floats) -> Floats:
+    """The same times, of which those that differ by rounding alone are equal."""
+    order = np.argsort(lasted, kind="stable")
+    ordered = lasted[order]
+    begins = np.append(True, np.diff(ordered) > 1e-9 * ordered[-1])
+    found = np.empty_like(lasted)
+    found[order] = ordered[begins][np.cumsum(begins) - 1]
+    return found
 
 
 def in_one_unit(tables: Sequence[Demonstrations]) -> list[Demonstrations]:
@@ -205,7 +283,7 @@ def describe_durations(demonstrations: Demonstrations, mdp: MDP) -> list[str]:
     text = (
         f"Moves took {known.min():.3g} to {known.max():.3g} {ahead.many}, {known.mean():.3g} on average. Discounts are per "
         f"{ahead.one}, and horizons are in {ahead.many}. What a state pays on arrival counts in full where a move takes one "
-        f"{ahead.one}. Durations are taken from the table as if they were known exactly."
+        f"{ahead.one}. How long moves take is estimated from the table too, and intervals allow for its error."
     )
     if ahead.unit:
         text += f" Time is counted in {ahead.many}, the unit nearest to a typical move, whatever unit was asked for."
@@ -224,9 +302,9 @@ def describe_durations(demonstrations: Demonstrations, mdp: MDP) -> list[str]:
 
 def default_smoothing(moves: Any) -> float:
     """α where the user gives none: 0 where the moves `(A·S,S)` look deterministic."""
-    # Moves that could have led elsewhere than the first one of their state and action. If none of 60 did, fewer than 5 % do.
+    # Moves that could have led elsewhere than the first one of their state and action.
     repeated = float((moves.sum(axis=1) - 1).clip(min=0).sum())
-    return 0.0 if repeated >= 60 and np.diff(moves.indptr).max(initial=0) <= 1 else SMOOTHING
+    return 0.0 if repeated >= ENOUGH_REPEATED and np.diff(moves.indptr).max(initial=0) <= 1 else SMOOTHING
 
 
 def untaken_actions(mdp: MDP) -> dict[str, tuple[str, ...]]:

@@ -212,7 +212,7 @@ class MaximumLikelihood:
         else:
             paid, reward = with_known_reward(problem, self.known_reward)
         parts = paid.experts if isinstance(paid, Problem) else paid.tasks
-        if reward is None or any(part.mdp.sample_sizes is not None for part in parts):
+        if reward is None or any(part.mdp.is_estimated for part in parts):
             return None
         settings = read_settings(paid, self.temperature, self.discounts, None, reward)
         return paid, PersonsApart(Crowd.of(paid) if isinstance(paid, Problem) else paid, settings)

@@ -273,7 +273,9 @@ class Listed(Target):
             made.append(Normal(self.warm_part, np.full(n, m), precision))
             self.told["temperature"] = words + (", whose mean is 0" if model.scale_is_free else "")
         if self.moves.size:
-            self.told["transitions"] = "a Dirichlet distribution with the counted moves in each row"
+            timed = isinstance(model, Likelihood) and any(moves.size > moves.moving for moves in model.moves)
+            beside = ", and one with the observed times of each kind of move" if timed else ""
+            self.told["transitions"] = f"a Dirichlet distribution with the counted moves in each row{beside}"
         return made
 
     def _label(self) -> None:

@@ -1489,7 +1489,7 @@ class _PlansAfter:
     def each(self, drawn: Drawn, jobs: int) -> Iterator[tuple[Floats, Floats]]:
         """Of each expert the policies `(n,S',A)` and the outcomes `(Q,n)`."""
         experts, n = drawn.gamma.shape
-        again = self.change.moved and self.change.mdp.sample_sizes is not None
+        again = self.change.moved and self.change.mdp.is_estimated
         if (drawn.tasks is None or self.change.moved) and not again:
             yield from in_parallel(partial(self.expert, drawn), list(range(experts)), jobs)
             return

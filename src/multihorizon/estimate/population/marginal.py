@@ -1456,7 +1456,7 @@ def row_answers(
 def _transition_covariance(found: Maximum, covariance: Floats) -> Floats:
     """What the error of estimated transitions adds to the covariance of ψ."""
     layout = found.marginal.layout
-    if all(task.mdp.sample_sizes is None for task in layout.crowd.tasks):
+    if not any(task.mdp.is_estimated for task in layout.crowd.tasks):
         return np.zeros_like(covariance)
     rng, here, moves = np.random.default_rng(0), Marginal(layout, found.persons, 5).at(found.psi), []
     for _ in range(40):
