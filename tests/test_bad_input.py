@@ -228,7 +228,31 @@ OPTION_CASES = {
     "problem": (lambda: mh.solve(MDP, mh.Grid()), "problem must be a Problem, received MDP"),
 }
 
-CASES = {**MDP_CASES, **PLAN_CASES, **EXPERT_CASES, **TABLE_CASES, **OPTION_CASES}
+SOLVED = mh.solve(
+    mh.Problem(MDP, mh.Demonstrations.simulate(MDP, [POLICY, POLICY[:, ::-1]], 20)),
+    mh.MaximumLikelihood(1.0, starts=1, deviations=0.0),
+)
+
+QUESTION_CASES = {
+    "analyse nothing": (lambda: mh.analyse(None), "tables must be a data frame or Demonstrations.* received NoneType"),
+    "analyse a path": (lambda: mh.analyse("d.csv"), "tables must be .* received str: Demonstrations.from_files reads files"),
+    "analyse a list of numbers": (lambda: mh.analyse([1, 2]), "tables must be .* received int"),
+    "transitions as an array": (lambda: mh.analyse(table(), GOOD), "mdps must be an MDP, or a list.* received ndarray"),
+    "another number of transitions": (lambda: mh.analyse([table()], [MDP, MDP]), "transitions for each table, received 2 for 1"),
+    "predict states": (lambda: mh.predict(SOLVED, pay={"town": 1.0}, states=3), "states must name states among home, road, town"),
+    "predict seed": (lambda: mh.predict(SOLVED, pay={"town": 1.0}, seed="x"), "seed must be a whole number of at least 0.*'x'"),
+    "nudge seed": (lambda: mh.nudge(SOLVED, state="town", seed=-1), "seed must be a whole number of at least 0, received -1"),
+    "design a number": (lambda: mh.design(5, SOLVED), "tasks must be an MDP, or several of them, received int"),
+    "a seed of 400 digits": (lambda: mh.predict(SOLVED, pay={"town": 1.0}, seed=10**400), "seed must be at most"),
+    "more processes than there are": (lambda: mh.predict(SOLVED, pay={"town": 1.0}, jobs=10**9), "jobs must be at most 4096"),
+    "deviations without a square": (lambda: mh.MaximumLikelihood(deviations=1e300), r"deviations must be at most 1e\+100"),
+    "groups as a list": (
+        lambda: mh.solve(SOLVED.problem, mh.MaximumLikelihood(1.0, groups=["a"])),
+        "groups must be a mapping of experts to the names of their groups, received list",
+    ),
+}
+
+CASES = {**MDP_CASES, **PLAN_CASES, **EXPERT_CASES, **TABLE_CASES, **OPTION_CASES, **QUESTION_CASES}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -272,3 +296,10 @@ def test_files_that_are_something_else_are_refused(tmp_path) -> None:
     (tmp_path / "other.json").write_text("{}")
     with pytest.raises(ValueError, match="not a saved solution"):
         mh.Solution.from_json(tmp_path / "other.json")
+
+
+def test_a_data_frame_and_one_task_are_analysed_as_they_are() -> None:
+    rows = SOLVED.problem.experts[0].table.to_frame()
+    plain, known = mh.analyse(rows, quick=True, deviations=0.0), mh.analyse(rows, MDP, quick=True, deviations=0.0)
+    assert plain.solution.problem.mdp.sample_sizes is not None
+    assert known.solution.problem.mdp is MDP

@@ -480,3 +480,52 @@ def test_impossible_moves_name_the_line(tmp_path):
 def test_letters_that_look_alike_are_told_apart():
     with pytest.raises(ValueError, match=r"in letters 'h\\u043eme', not 'home'"):
         positions(["home"], ["h\u043eme", "road"], "state")
+
+
+#: Numbers that are too large for a computer: the file they stand in, and the command that reads it.
+TOO_LARGE = {
+    "a payment": ("n.csv", "state,amount\nroad,{}\n", ["--known-reward", "n.csv"]),
+    "a step": ("n.csv", f"{HEADER}\nann,1,{{}},home,walk,road\n", []),
+    "a probability": ("n.csv", "state,action,next_state,probability\nhome,walk,road,{}\n", ["--transitions", "n.csv"]),
+    "a feature": ("n.csv", "state,pay\nhome,{}\n", ["--features", "n.csv"]),
+    "a recovery": ("n.json", '{{"sizes": [{}]}}', ["--recovered", "n.json"]),
+}
+
+
+@pytest.mark.parametrize("case", TOO_LARGE)
+def test_a_number_of_400_digits_is_one_sentence(case, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name, text, options = TOO_LARGE[case]
+    Path(name).write_text(text.format("9" * 400))
+    Path("d.csv").write_text(GOOD)
+    result = CliRunner().invoke(app, ["fit", *(["d.csv", *options] if options else [name])])
+    assert result.exit_code == 2, result.output
+    assert len(result.stderr.splitlines()) == 1
+    assert len(result.stderr) < 400
+    assert name in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--deviations", "1e300"], "--deviations must be at most 1e+100"),
+        (["--temperature", "1e300"], "--temperature must be one of"),
+        (["--ridge", "1e300"], "--ridge must be at most 1e+100"),
+        (["--jobs", "9" * 20], "--jobs must be at most 4096"),
+        (["--formula", "~ " + " + ".join(["age"] * 3001)], "formula must have at most 500 terms"),
+    ],
+)
+def test_options_beyond_all_numbers(options, said, tmp_path):
+    (tmp_path / "d.csv").write_text(GOOD)
+    result = CliRunner().invoke(app, ["fit", str(tmp_path / "d.csv"), *options])
+    assert result.exit_code == 2, result.output
+    assert said in result.stderr
+
+
+def test_a_mended_table_that_cannot_be_written_is_one_sentence(tmp_path, monkeypatch):
+    """Of a folder in which nobody can write, as of a disk that is full."""
+    (tmp_path / "d.csv").write_text(GOOD)
+    result = CliRunner().invoke(app, ["check", str(tmp_path / "d.csv"), "--write", "/proc/mended.csv"])
+    assert result.exit_code == 2
+    assert "/proc/mended.csv" in result.stderr
+    assert len(result.stderr.splitlines()) == 1

@@ -67,6 +67,7 @@ from multihorizon.estimate.persons import COLDEST, RANDOM, SEPARATED, UNFINISHED
 from multihorizon.estimate.population.solver import Population
 from multihorizon.exact.identify import Identification, identify
 from multihorizon.exact.nearly import discounts_within
+from multihorizon.frames import Frame, is_frame
 from multihorizon.horizon import Horizon
 from multihorizon.lookahead import Lookahead
 from multihorizon.mdp import MDP
@@ -739,8 +740,8 @@ def population_columns(found: Analysis) -> pd.DataFrame:
 
 
 def analyse(
-    tables: Demonstrations | Sequence[Demonstrations] | Steps,
-    mdps: Sequence[MDP] | None = None,
+    tables: Demonstrations | Frame | Sequence[Demonstrations | Frame] | Steps,
+    mdps: MDP | Sequence[MDP] | None = None,
     features: Any = None,
     *,
     temperature: Temperature | None = None,
@@ -765,7 +766,7 @@ def analyse(
     and what is found is a `CrowdAnalysis`.
 
     Args:
-        tables: the decisions: a table, one for each task, or `Steps` where states are vectors. With `Steps`, only
+        tables: the decisions: a table or a data frame, one for each task, or `Steps` where states are vectors. With `Steps`, only
             `temperature`, `solver`, `quick`, `keep`, `seed`, `jobs` and `progress` may be given.
         mdps, features, smoothing, estimate_rest: as in `build_problem`.
         temperature, ridge: as in `MaximumLikelihood`; temperatures are "pooled" unless it is said otherwise.
@@ -817,7 +818,7 @@ def analyse(
     if not isinstance(solver, MaximumLikelihood | None):
         what = type(solver).__name__
         raise ValueError(f"{what} is for states that are vectors: hand in Steps, received tables with a list of states")
-    tables = [tables] if isinstance(tables, Demonstrations) else tables
+    tables, mdps = _as_tables(tables), _as_mdps(mdps)
     if deviations is None:
         deviations = "estimated" if solver is None else solver.deviations
     solver = replace(solver or MaximumLikelihood(temperature, ridge=ridge), deviations=deviations)
@@ -944,6 +945,27 @@ def _with_one_reward(point: Point) -> Point:
     return climb(start).point
 
 
+def _as_tables(tables: Any) -> list[Demonstrations]:
+    """The tables of decisions: one or several, of which each may be a data frame."""
+    found = []
+    for table in tables if isinstance(tables, list | tuple) else [tables]:
+        if not isinstance(table, Demonstrations) and not is_frame(table):
+            raise ValueError(
+                "tables must be a data frame or Demonstrations, or a list with one of these for each task, received "
+                f"{type(table).__name__}: Demonstrations.from_files reads files"
+            )
+        found.append(table if isinstance(table, Demonstrations) else Demonstrations.from_frame(table))
+    return found
+
+
+def _as_mdps(mdps: Any) -> list[MDP] | None:
+    """The transitions of the tables, if they are given."""
+    given = list(mdps) if isinstance(mdps, list | tuple) else None if mdps is None else [mdps]
+    if not all(isinstance(mdp, MDP) for mdp in given or ()):
+        raise ValueError(f"mdps must be an MDP, or a list with one for each table, received {type(mdps).__name__}")
+    return given
+
+
 def build_problem(
     tables: Sequence[Demonstrations],
     mdps: Sequence[MDP] | None,
@@ -1002,7 +1024,7 @@ def _tasks(
     if mdps is not None and len(mdps) != len(tables):
         raise ValueError(f"there must be one file of transitions for each table, received {len(mdps)} for {len(tables)}")
     if mdps is None and estimate_rest:
-        raise ValueError("--estimate-rest must come with --transitions to start from, received none: leave it out")
+        raise ValueError("estimate_rest must come with mdps to start from, received none: leave it out")
     estimated = mdps is None or estimate_rest
     if mdps is None or estimate_rest:
         known: Sequence[MDP | None] = mdps or [None] * len(tables)

@@ -36,6 +36,8 @@ SMOOTHING = 0.5
 #: The largest number of a feature or of a known reward lies between these. Numbers have 16 digits, and rewards are weighed
 #: against temperatures near 1: in larger or smaller units the search for the best fit stops in the wrong place.
 SMALLEST_UNIT, LARGEST_UNIT = 1e-4, 1e8
+#: Larger numbers have no finite square, or nearly none.
+LARGEST_NUMBER = 1e100
 
 
 Floats = NDArray[np.float64]
@@ -53,7 +55,7 @@ def as_floats(value: object, name: str) -> Floats:
     """Read `value`, which may be a data frame, as a float array without NaN or infinity."""
     try:
         array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         if is_frame(value):  # one that has yet to be collected
             return as_floats(as_frame(value, name).to_numpy(), name)
         raise ValueError(f"{name} must be numbers, received {_describe(value)}") from error
@@ -83,7 +85,7 @@ def as_positive(value: object, name: str) -> float:
     number = _as_number(value, f"{name} must be a positive number")
     if not np.isfinite(number) or number <= 0:
         raise ValueError(f"{name} must be a positive number, received {number}")
-    return number
+    return _not_too_large(number, name)
 
 
 def as_non_negative(value: object, name: str) -> float:
@@ -92,6 +94,12 @@ def as_non_negative(value: object, name: str) -> float:
     if not 0 <= number < np.inf:
         why = ", which is not finite" if number == np.inf else ""
         raise ValueError(f"{name} must be a number of at least 0, received {number}{why}")
+    return _not_too_large(number, name)
+
+
+def _not_too_large(number: float, name: str) -> float:
+    if number > LARGEST_NUMBER:
+        raise ValueError(f"{name} must be at most {LARGEST_NUMBER:g}, received {number:g}")
     return number
 
 
@@ -101,7 +109,7 @@ def _as_number(value: Any, expected: str) -> float:
         raise ValueError(f"{expected}, received {_describe(value)}")
     try:
         return float(value)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{expected}, received {_describe(value)}") from error
 
 
@@ -113,11 +121,18 @@ def as_level(value: object) -> float:
     return level
 
 
-def as_count(value: object, name: str, least: int = 1) -> int:
-    """Read one whole number of at least `least`."""
+def as_count(value: object, name: str, least: int = 1, most: int = 10_000_000) -> int:
+    """Read one whole number from `least` to `most`: nothing of which there are more can be worked off."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{name} must be a whole number of at least {least}, received {_describe(value)}")
+    if value > most:
+        raise ValueError(f"{name} must be at most {most:,}, received {_describe(value)}")
     return int(value)
+
+
+def as_seed(value: object, name: str = "seed") -> int:
+    """Read a seed of random numbers: a whole number of at least 0."""
+    return as_count(value, name, least=0, most=2**128)
 
 
 def as_mask(value: object, size: int, name: str) -> Bools:

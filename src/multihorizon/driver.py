@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from multihorizon.checks import Floats, as_count, as_positive
+from multihorizon.checks import Floats, as_count, as_positive, as_seed
 from multihorizon.frames import as_frame, is_frame
 from multihorizon.mdp import refuse_durations
 from multihorizon.parallel import Progress, as_jobs, in_parallel, part_of, silent
@@ -60,7 +60,7 @@ def solve(problem: AnyProblem, solver: Solver, *, seed: int = 0, progress: Progr
         raise ValueError(f"{name} needs a problem of logged steps: make one with SampledProblem(Steps.from_frame(…))")
     if isinstance(problem, Problem) and not getattr(solver, "takes_durations", False):
         refuse_durations((expert.mdp for expert in problem.experts), type(solver).__name__)
-    as_count(seed, "seed", least=0)
+    as_seed(seed)
     start = time.perf_counter()
     solution = solver.solve(problem, seed, part_of(progress, 0.0, 1.0))
     return replace(

@@ -76,6 +76,8 @@ def as_jobs(value: Any, name: str = "jobs") -> int:
     """Read a number of processes: a whole number of at least 1, or −1 for all cores."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value == 0 or value < -1:
         raise ValueError(f"{name} must be a whole number of at least 1, or -1 for all cores, received {value!r}")
+    if int(value) > 4096:
+        raise ValueError(f"{name} must be at most 4096, received {value!r}"[:120])
     return int(value)
 
 

@@ -5,6 +5,7 @@ All that was typed is checked before any work; texts become numbers and names, a
 
 from __future__ import annotations
 
+import re
 import shlex
 import signal
 import time
@@ -25,7 +26,17 @@ from rich.progress import Progress as Bars
 from rich.text import Text
 
 from multihorizon.analysis import build_problem
-from multihorizon.checks import Sparse, as_count, as_discount, as_floats, as_non_negative, as_positive, first_few
+from multihorizon.checks import (
+    LARGEST_NUMBER,
+    Sparse,
+    as_count,
+    as_discount,
+    as_floats,
+    as_non_negative,
+    as_positive,
+    as_seed,
+    first_few,
+)
 from multihorizon.choice.model import Temperature
 from multihorizon.cli.options import ChoiceOptions, CompareOptions, FitOptions, RecoverOptions, TableOptions
 from multihorizon.data.demonstrations import CODES, Demonstrations, TableError, put_under, read_tables
@@ -145,7 +156,8 @@ def write_answer(directory: Path, files: Sequence[str], content: dict[str, Any],
 
 
 def _say(sentence: str, style: str) -> None:
-    err.print(f"multihorizon: {' '.join(sentence.split())}", style=style, highlight=False, soft_wrap=True)
+    short = re.sub(r"[^\s/]{200,}", lambda word: f"{word[0][:80]}…", " ".join(sentence.split()))
+    err.print(f"multihorizon: {short}", style=style, highlight=False, soft_wrap=True)
 
 
 def _show_warning(message: Warning | str, *place: Any) -> None:
@@ -184,7 +196,7 @@ def checked(options: Any, files: Sequence[str]) -> Iterator[None]:
         "smoothing": as_non_negative,
         "within": as_non_negative,
         "ridge": as_non_negative,
-        "seed": partial(as_count, least=0),
+        "seed": as_seed,
         "jobs": as_jobs,
         "simulations": partial(as_count, least=LEAST_SIMULATIONS),
         "studies": partial(as_count, least=2),
@@ -267,7 +279,12 @@ def temperature_of(texts: list[str] | None) -> Temperature:
         return "pooled"
     if len(texts) == 1 and texts[0] in words:
         return words[texts[0]]
-    return _numbers(texts, "--temperature", as_positive, f"one of {', '.join(words)}, a positive number or NAME=number")
+    return _numbers(
+        texts,
+        "--temperature",
+        as_positive,
+        f"one of {', '.join(words)}, a positive number up to {LARGEST_NUMBER:g} or NAME=number",
+    )
 
 
 def deviations_of(text: str) -> float | Literal["estimated"]:
@@ -275,9 +292,10 @@ def deviations_of(text: str) -> float | Literal["estimated"]:
     if text == "estimated":
         return "estimated"
     try:
-        return as_non_negative(float(text), "--deviations")
+        number = float(text)
     except ValueError as error:
         raise ValueError(f"--deviations must be estimated or a number that is at least 0, received {text}") from error
+    return as_non_negative(number, "--deviations")
 
 
 def population_of(options: FitOptions | RecoverOptions, solver: MaximumLikelihood) -> Population | None:

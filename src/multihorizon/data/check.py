@@ -20,6 +20,7 @@ somebody took there.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -286,8 +287,14 @@ def write_mended(checked: TableCheck, path: Path) -> None:
         rows = f"(SELECT *, row_number() OVER () - 1 AS place_in_table FROM {scan.relation})"
         query = f"SELECT {', '.join(columns)} FROM {rows} r JOIN given n USING (place_in_table) ORDER BY place_in_table"
         kind = "FORMAT csv, HEADER true" if scan.is_csv else "FORMAT parquet"
-        database.execute(f"COPY ({query}) TO {text(str(draft))} ({kind})")
-    os.replace(draft, path)
+        try:
+            database.execute(f"COPY ({query}) TO {text(str(draft.absolute()))} ({kind})")
+            os.replace(draft, path)
+        except (duckdb.Error, OSError) as error:
+            why = os.strerror(errno.ENOSPC) if "space left" in str(error) else str(error).splitlines()[0].partition(": ")[2]
+            raise OSError(f"{path} could not be written: {why or error}") from error
+        finally:
+            draft.unlink(missing_ok=True)
 
 
 def _read(path: str | Path, vector: tuple[str, ...]) -> Log:

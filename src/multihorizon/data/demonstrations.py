@@ -46,13 +46,14 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from multihorizon.checks import Bools, Floats, Ints, Sparse, as_count, as_names, as_shape, first_few, label
+from multihorizon.checks import Bools, Floats, Ints, Sparse, as_count, as_names, as_seed, as_shape, first_few, label
 from multihorizon.data.reading import (
     EXTRA,
     MEMORY,
     MISSING,
     Scan,
     Table,
+    as_numbers,
     as_table,
     connect,
     files_of,
@@ -390,6 +391,7 @@ class Demonstrations(HasFrame):
             raise ValueError("policies must hold at least one policy, received none")
         as_count(episodes, "episodes")
         as_count(max_steps, "max_steps")
+        as_seed(seed)
         experts = as_names(names, len(policies), "names")
         first = None if starts is None else np.asarray(starts)
         if first is not None:
@@ -901,7 +903,7 @@ class Clock:
         """The stamps of a column as numbers; where they are optional, NaN for a blank one."""
         cells = table.frame[column]
         cells = cells.mask(cells.astype(str).str.strip().str.lower().isin(MISSING))
-        dates = cells.dtype.kind == "M" or (cells.dtype.kind not in "iuf" and pd.to_numeric(cells, errors="coerce").isna().all())
+        dates = cells.dtype.kind == "M" or (cells.dtype.kind not in "iuf" and as_numbers(cells).isna().all())
         if dates and cells.notna().any() and not self.unit:
             raise ValueError(
                 f"{table.name}: column {column} must be numbers, received {shown(cells.dropna().iloc[0])}: if it holds dates, "
@@ -913,7 +915,7 @@ class Clock:
             parsed = pd.to_datetime(cells, errors="coerce", utc=True, format=None if cells.dtype.kind == "M" else "ISO8601")
             found = (parsed - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(seconds=TIME_UNITS[self.unit])
         else:
-            found = pd.to_numeric(cells, errors="coerce")
+            found = as_numbers(cells)
         numbers: Floats = np.asarray(found.to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
         wrong = ~np.isfinite(numbers) & ~(cells.isna().to_numpy() & optional)
         if wrong.any():

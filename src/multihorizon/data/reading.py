@@ -37,14 +37,14 @@ from difflib import get_close_matches
 from functools import cached_property, partial
 from itertools import accumulate, chain, islice
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, Literal, cast
 from uuid import uuid4
 
 import duckdb
 import numpy as np
 import pandas as pd
 
-from multihorizon.checks import Floats, Ints, label
+from multihorizon.checks import LARGEST_NUMBER, Floats, Ints, label
 from multihorizon.files import DAMAGED, FORMULA, existing_file, expanded, is_other_trouble
 from multihorizon.frames import LARGEST_WHOLE, as_frame
 
@@ -344,9 +344,19 @@ def numbers_or_text(cells: pd.Series[Any]) -> pd.Series[Any]:
     if len(given) and given.str.lower().isin(["true", "false"]).all():
         return cells.str.lower().map({"true": True, "false": False})
     try:
-        return pd.to_numeric(cells)
+        return as_numbers(cells, errors="raise")
     except (ValueError, TypeError):
         return cells
+
+
+def as_numbers(cells: pd.Series[Any], errors: Literal["raise", "coerce"] = "coerce") -> pd.Series[Any]:
+    """The same as `pd.to_numeric`, which breaks at whole numbers of more than 308 digits: these are infinite."""
+    try:
+        return pd.to_numeric(cells, errors=errors)
+    except OverflowError:
+        longest = 300
+        long = cells.astype(str).str.strip().str.fullmatch(rf"[+-]?\d{{{longest},}}")
+        return pd.to_numeric(cells.mask(long, np.inf), errors=errors)
 
 
 #: What statistics programs write for a value that is missing, in small letters.
@@ -617,12 +627,10 @@ class Table:
         """A column of finite numbers."""
         values = self.frame[column]
         numbers = _as_numbers(values)
-        # Larger numbers than this have no finite square, or nearly none.
-        largest_number = 1e100
-        wrong = ~(np.abs(numbers) <= largest_number)
+        wrong = ~(np.abs(numbers) <= LARGEST_NUMBER)
         if wrong.any():
             row = int(np.argmax(wrong))
-            number = f"a number of at most {largest_number:g} in size" if np.isfinite(numbers[row]) else "a number"
+            number = f"a number of at most {LARGEST_NUMBER:g} in size" if np.isfinite(numbers[row]) else "a number"
             raise ValueError(f"{self.at(row)}: column {column} must be {number}, received {shown(values.iloc[row])}")
         return numbers
 
@@ -685,7 +693,7 @@ def _as_numbers(values: pd.Series[Any]) -> Floats:
     if values.dtype.kind in "bmMc":
         return np.full(len(values), np.nan)
     try:
-        return pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+        return as_numbers(values).to_numpy(dtype=np.float64, na_value=np.nan)
     except (TypeError, ValueError):
         return np.array([np.nan] * len(values))
 

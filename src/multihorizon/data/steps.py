@@ -20,7 +20,7 @@ import pandas as pd
 
 from multihorizon.checks import Bools, Floats, Ints
 from multihorizon.data.demonstrations import Order, refusing, same_episode
-from multihorizon.data.reading import Table, read_table
+from multihorizon.data.reading import Table, as_numbers, read_table
 from multihorizon.files import write_csv
 from multihorizon.frames import Frame, HasFrame, as_frame
 
@@ -218,7 +218,7 @@ def _is_category(values: pd.Series[Any]) -> bool:
     filled = values.dropna()
     if filled.dtype.kind == "b" or not len(filled):
         return filled.dtype.kind == "b"
-    return bool(pd.to_numeric(filled, errors="coerce").isna().all())
+    return bool(as_numbers(filled).isna().all())
 
 
 def _indicators(codes: Ints, labels: Sequence[str], every: Sequence[str]) -> Floats:

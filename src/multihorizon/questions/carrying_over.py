@@ -60,7 +60,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit, logit
 
-from multihorizon.checks import Floats, as_count, as_discount, first_few
+from multihorizon.checks import Floats, as_discount, as_seed, first_few
 from multihorizon.choice.apart import FromPlans
 from multihorizon.choice.model import with_known_reward
 from multihorizon.choice.surfaces import Tables
@@ -404,7 +404,7 @@ def carry_over(
     tables = tables_of(require_finite(problem), demonstrations)
     if common_discount is not None:
         as_discount(common_discount, "common_discount")
-    levels, parts, remarks = _dealt(problem, tables, condition, as_count(seed, "seed", least=0))
+    levels, parts, remarks = _dealt(problem, tables, condition, as_seed(seed))
     problem = problem.in_tasks(MDP.as_known)
     asked: list[_Asked] = []
     for origin, target in [*permutations(levels, 2), *zip(levels, levels, strict=True)]:

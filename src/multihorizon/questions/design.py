@@ -42,7 +42,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import nctdtr, ndtr, ndtri, stdtrit
 
-from multihorizon.checks import TINY, Floats, Ints, as_count, as_level, as_positive, first_few
+from multihorizon.checks import TINY, Floats, Ints, as_count, as_level, as_positive, as_seed, first_few
 from multihorizon.choice.model import Settings, with_known_reward
 from multihorizon.choice.tabular import Likelihood, Plans
 from multihorizon.estimate.population.covariates import least_persons
@@ -127,7 +127,7 @@ def design(
     as_count(draws, "draws")
     if draws > 1000:
         raise ValueError(f"draws must be at most 1,000, received {draws:,}")
-    as_count(seed, "seed", least=0)
+    as_seed(seed)
     as_level(level)
     if not isinstance(guess, Solution | Sequence):
         raise ValueError(f"the guess must be a solution, or several of them, received {type(guess).__name__}")
@@ -135,9 +135,10 @@ def design(
     pilot = read_pilot(guesses, persons, term, width is not None, draws, seed, difference)
     if pilot.targets == ("Intercept",) and difference is not None:
         raise ValueError("a difference needs the effect of a covariate as the target, received the intercept")
-    given_tasks = [tasks] if isinstance(tasks, MDP) else pilot.tasks if tasks is None else list(tasks)
+    asked_tasks: Any = pilot.tasks if tasks is None else tasks
+    given_tasks = list(asked_tasks) if isinstance(asked_tasks, Sequence) else [asked_tasks]
     if not all(isinstance(mdp, MDP) for mdp in given_tasks):
-        raise ValueError("tasks must be an MDP, or several of them, received something else")
+        raise ValueError(f"tasks must be an MDP, or several of them, received {type(asked_tasks).__name__}")
     mdps = [mdp.as_known() for mdp in given_tasks]
     if isinstance(candidates, Schedule):
         offered = candidates if tasks is None else replace(candidates, tasks=tuple(mdps))

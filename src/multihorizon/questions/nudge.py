@@ -44,7 +44,7 @@ from numpy.typing import ArrayLike
 from scipy.special import logit
 from scipy.stats import spearmanr
 
-from multihorizon.checks import Bools, Floats, Ints, as_count, as_level
+from multihorizon.checks import Bools, Floats, Ints, as_count, as_level, as_seed
 from multihorizon.exact.identify import Identification
 from multihorizon.mdp import MDP, steps_into
 from multihorizon.parallel import Progress, as_jobs, in_parallel, silent
@@ -291,6 +291,7 @@ def nudge(
     """
     as_level(level)
     as_count(draws, "draws", least=20)
+    as_seed(seed)
     as_jobs(jobs)
     asked = _as_chance(chance)
     known = read_source(source, discount if isinstance(source, Problem) else None, persons)

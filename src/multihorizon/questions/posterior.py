@@ -63,7 +63,7 @@ import scipy.linalg as la
 from scipy.special import expit, log_expit, logit, ndtri
 from scipy.stats import rankdata
 
-from multihorizon.checks import Floats, as_count, as_floats, as_positive, first_few
+from multihorizon.checks import Floats, as_count, as_floats, as_positive, as_seed, first_few
 from multihorizon.choice.deviations import NearlyShared
 from multihorizon.choice.model import DENSE_PARAMETERS, DENSE_REWARDS, ChoicePoint
 from multihorizon.choice.tabular import Likelihood, ListedModel, Persons
@@ -619,7 +619,7 @@ def posterior(
     as_count(draws, "draws", least=4)
     as_count(tune, "tune", least=1)
     as_count(chains, "chains")
-    as_count(seed, "seed", least=0)
+    as_seed(seed)
     _extra()
     begun = time.process_time()
     target = _target(study, solver, priors, draws * chains, seed, part_of(progress, 0.0, 0.2))

@@ -32,7 +32,7 @@ import pandas as pd
 import scipy.sparse as sp
 from scipy.special import expit
 
-from multihorizon.checks import Floats, Ints, as_count, as_floats, first_few, label, read_only
+from multihorizon.checks import Floats, Ints, as_count, as_floats, as_seed, first_few, label, read_only
 from multihorizon.choice.model import Settings, by_name, check_discounts, with_known_reward
 from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.data.demonstrations import Demonstrations, simulate_policy
@@ -105,6 +105,7 @@ def simulate_study(
         (3, 3)
     """
     as_count(studies, "studies", least=2)
+    as_seed(seed)
     as_jobs(jobs)
     used = solver or (solver_of(study) if isinstance(study, Solution) else MaximumLikelihood())
     problem = study.require_problem() if isinstance(study, Solution) else require_finite(study)

@@ -57,6 +57,7 @@ from multihorizon.checks import (
     as_discount,
     as_floats,
     as_level,
+    as_seed,
     as_shape,
     first_few,
     label,
@@ -586,6 +587,7 @@ def predict(
     """
     as_level(level)
     as_count(draws, "draws", least=20)
+    as_seed(seed)
     as_jobs(jobs)
     if isinstance(source, Solution) and restrictions is not None:
         raise ValueError(
@@ -1567,10 +1569,10 @@ def each_or_nan(ask: Callable[[Ints], Floats], columns: Ints, shape: tuple[int, 
 # Outcomes.
 
 
-def _targets(change: Change, states: Sequence[object] | None) -> list[int]:
+def _targets(change: Change, states: Any) -> list[int]:
     """The states of which it is asked whether and when they are reached."""
     if states is not None:
-        given = [states] if isinstance(states, str) else list(states)
+        given = list(states) if isinstance(states, Iterable) and not isinstance(states, str) else [states]
         return [state_place(change.mdp, state, "states") for state in given]
     direct = change.pay - change.mdp.expect(change.arrival)
     if change.mdp.n_states > LARGE:

@@ -114,7 +114,10 @@ def read_formula(text: str) -> ReadFormula:
     for part in _fixed_and_random(text):
         columns: dict[str, None] = {}
         grouped: set[str] = set()
-        for token in _parsed(text, partial(_tokens, part)):
+        tokens = _parsed(text, partial(_tokens, part))
+        if len(tokens) > 1000:  # the parser goes deeper with every one of them
+            raise ValueError(f"formula must have at most 500 terms, received more in {_shown(text)}")
+        for token in tokens:
             if token.token == ".":
                 raise ValueError(f"formula must name its columns, received . in {_shown(text)}")
             if token.kind is kinds.NAME:
