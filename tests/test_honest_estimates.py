@@ -46,13 +46,35 @@ def test_an_interval_ends_at_zero_exactly_where_zero_is_not_contradicted():
     assert (low, high) == (0.0, pytest.approx(0.9999))
 
 
-def test_ends_whose_climbs_do_not_finish_are_not_told(monkeypatch):
+@pytest.mark.parametrize("seed", [3, 4, 5])
+def test_both_ends_are_there_where_the_reward_moves_far_along_the_profile(seed):
+    """90 bins, of which an engine moves through two at most; costs and discount trade off from one end to the other."""
+    bins, steps = 90, (0.3919, 0.5953, 0.0128)
+    moves = np.zeros((2, bins, bins))
+    for use in range(bins):
+        for more, chance in enumerate(steps):
+            moves[0, use, min(use + more, bins - 1)] += chance
+            moves[1, use, more] += chance
+    mdp, features = mh.MDP(moves), np.zeros((2 * bins, 2))
+    features[:bins, 0], features[bins:, 1] = -0.001 * np.arange(bins), -1.0
+    policy = mh.soft_plan(mdp, (features @ [2.293, 10.07]).reshape(2, bins).T, 0.9999).policy
+    table = mh.Demonstrations.simulate(mdp, [policy], 37, seed=seed, max_steps=117, starts=[0] * 37)
+    problem = mh.Problem(mdp, table, features=features)
+    free, without = (mh.solve(problem, mh.MaximumLikelihood(discounts=fixed)) for fixed in (None, 0.0))
+    assert 2 * (free.objective - without.objective) < 3.84
+    assert free.confidence_intervals(0.95)[0] == pytest.approx([0.0, 0.9999])
+
+
+def test_ends_whose_climbs_do_not_finish_are_reached_by_what_they_promise(monkeypatch):
+    """A climb that is called unfinished leaves no end of an interval open where the likelihood is finite."""
+
     def broken_off(*arguments: object, **options: object) -> Ascent:
         return replace(climb(*arguments, **options), finished=False)
 
     solution = mh.solve(bus(), mh.MaximumLikelihood())
+    finished = mh.solve(bus(), mh.MaximumLikelihood()).confidence_intervals(0.5)
     monkeypatch.setattr(intervals, "climb", broken_off)
-    assert np.isnan(solution.confidence_intervals(0.5)).all()
+    assert solution.confidence_intervals(0.5) == pytest.approx(finished, abs=0.01)
 
 
 def test_an_unfinished_fit_has_no_intervals_and_no_standard_errors(monkeypatch):

@@ -868,10 +868,12 @@ def analyse(
         penalty = Penalty(solver.ridge, solve(problem, replace(solver, ridge=None), seed=seed))
         found = replace(found, penalty=penalty, withheld=found.withheld or penalty.decides(solution))
     found = replace(found, identification=identification(solution))
-    if quick:
+    if quick and not _several_maxima(solution):
         half = ndtri(0.5 + LEVEL / 2) * found.standard_errors
         ends = np.clip(solution.discounts[:, None] + half[:, None] * [-1, 1], 0.0, found.largest_discount)
         return replace(found, intervals=ends, finished=True)
+    if quick:
+        return replace(_with_intervals(found, jobs, part_of(progress, 0.35, 1.0), keep), finished=True)
     try:
         part, reported = part_of(progress, 0.35, 0.5), found.reported_population
         if population is None or reported is None:
@@ -1199,6 +1201,15 @@ def predicts_worse(
                 f"({judged.sum():,.0f} decisions)."
             )
     return ""
+
+
+def _several_maxima(solution: Solution) -> bool:
+    """Whether the likelihood has other maxima that an interval reaches, of which no standard error speaks."""
+    evidence = solution.evidence
+    if not isinstance(evidence, LikelihoodEvidence):
+        return False
+    lower = [evidence.log_likelihood - end["log_likelihood"] for end in evidence.other_maxima or []]
+    return any(2 * missing <= chi2_ppf(LEVEL, 1) for missing in lower)
 
 
 def _with_intervals(found: Analysis, jobs: int, progress: Progress, keep: Callable[[Analysis], None]) -> Analysis:

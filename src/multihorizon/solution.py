@@ -389,6 +389,7 @@ class LikelihoodEvidence(DiscountEvidence):
         transition_widening: by expert, how much wider estimated transitions make the standard error of the discount.
         transitions: the transitions as the decisions changed them, where they are estimated with the rest.
         equally_likely: other ends of the search that are as likely with other discounts.
+        other_maxima: those and maxima that are a little less likely, which confidence intervals reach where they are inside.
         deviations: how far persons deviate from the shared reward; None where that was not asked.
         reasons: by expert, why there is no number for the discount; empty where there is one.
     """
@@ -405,6 +406,7 @@ class LikelihoodEvidence(DiscountEvidence):
     transitions: list[Any]
     lookahead: FamilyParameters
     equally_likely: list[dict[str, Any]]
+    other_maxima: list[dict[str, Any]] | None = None
     deviations: Deviations | None = None
     reasons: list[str] | None = None
 

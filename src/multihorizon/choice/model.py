@@ -263,6 +263,10 @@ class ChoiceModel(ABC):
     def at(self, x: Floats, near: ChoicePoint | None = None) -> ChoicePoint | None:
         """The model at x, its plans started from those of a `near` point; None where a value is infinite."""
 
+    @abstractmethod
+    def person_values(self, point: Any) -> Floats:
+        """The log-likelihood `(K,)` of each expert's decisions at a point."""
+
     def reward(self, x: Floats) -> Floats:
         """θ `(d,)`."""
         return x[: self.n_reward]

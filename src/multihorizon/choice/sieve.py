@@ -331,6 +331,10 @@ class SieveModel(ChoiceModel):
         value = sum(float((b.counts * p.finite_log).sum()) for b, p in zip(self.data.decisions, plans, strict=True))
         return SievePoint(self, x, tuple(plans), value, value + self.beside(x))
 
+    def person_values(self, point: Any) -> Floats:
+        """The log-likelihood `(K,)` of each expert's decisions at a point."""
+        return np.array([(b.counts * p.finite_log).sum() for b, p in zip(self.data.decisions, point.plans, strict=True)])
+
     def places(self, expert: int) -> Ints:
         """The positions in x on which an expert's choices depend: θ, their discount, and their log-temperature."""
         temperature = self.temperature_slice.start + self.temperature_groups[expert]

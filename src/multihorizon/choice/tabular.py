@@ -739,7 +739,7 @@ class ListedModel(ChoiceModel):
         changed.decisions = float(sum(batch.visits.sum() for batch in changed.batches))
         return changed
 
-    def person_values(self, point: ChoicePoint) -> Floats:
+    def person_values(self, point: Any) -> Floats:
         """The log-likelihood `(K,)` of each expert's decisions at a point."""
         total = np.zeros(self.n_experts)
         for batch, plan in zip(self.batches, point.plans, strict=True):

@@ -34,6 +34,7 @@ def climb(
     gain: float = 1e-7,
     metric: Metric | None = None,
     progress: Progress = silent,
+    worth: float = -np.inf,
 ) -> Ascent[P]:
     """Climb from `start` to a local maximum of the objective.
 
@@ -44,6 +45,7 @@ def climb(
         gain: stop when less than this is promised.
         metric: curvature at a neighbouring maximum, with which to begin; without it, the stop is confirmed by a new one.
         progress: called after each step, with its number and the log-likelihood.
+        worth: break the climb off where it cannot be expected to reach this objective.
     """
     held = start.likelihood.fixed if fixed is None else start.likelihood.fixed | fixed
     start = start.without_derivatives()  # the caller may keep many starts
@@ -55,7 +57,7 @@ def climb(
         end = _quasi_newton(start, held, max_steps, progress)
     else:
         shown = None if progress is silent else report
-        end = newton.climb(start, held, Tolerances(gain, max_steps), metric, shown)
+        end = newton.climb(start, held, Tolerances(gain, max_steps, worth), metric, shown)
         model, left = end.point.likelihood, max_steps - end.steps
         if not end.finished and left and isinstance(model, Likelihood) and model.by_products and not model.is_large:
             # Steps by products are inexact, and on a flat ridge none of them may rise. There the matrix is worth its time.
@@ -63,6 +65,12 @@ def climb(
             more = newton.climb(again, held, Tolerances(gain, left), None, shown)
             end = replace(more, steps=end.steps + more.steps)
     return replace(end, point=end.point.without_derivatives())
+
+
+def left_to_gain(point: ChoicePoint, fixed: Bools) -> float:
+    """What a climb from here promises where these parameters stay as they are."""
+    free = ~(point.likelihood.fixed | fixed | newton.resting(point))
+    return newton.left_to_gain(point, point.metric(), free)
 
 
 def polished(end: Ascent[P], max_steps: int = 20, gain: float = 1e-13) -> Ascent[P]:

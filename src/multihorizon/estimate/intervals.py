@@ -17,9 +17,13 @@ identified. Standard errors of the rewards are not computed.
 
 *Profile intervals.* `L_k(g) = max {L : γ_k = g}`; the interval at level 1−α is `{g ∈ [0,1] : 2 (L̂ − L_k(g)) ≤ χ²₁(1−α)}`. It
 reaches a bound where the decisions do not contradict the bound, follows the likelihood's skew, and needs no scale for γ. Its ends
-are found by `numerics.profile`. Each evaluation climbs from the end of the last one with the curvature of the answer. A climb
-that does not finish is tried again with a new curvature, and then from the answer; if it still does not finish, this end of the
-interval is not known and is NaN. Nor is it known where a profile is likelier than the answer, which then is not the maximum.
+are found by `numerics.profile`. Each evaluation climbs from the end of the last one, moved along the tangent where that is
+likelier. A climb that does not finish is tried again with a new curvature, and then in two halves. Where it still does not
+finish, what it promises counts as reached, which makes the interval wider rather than narrower. Discounts at which no reward has
+a finite likelihood are outside. Where a profile is likelier than the answer, the interval belongs to that maximum.
+
+*Several maxima.* Maxima that are hardly less likely than the answer (`estimate.maxima`) may lie inside the interval with a valley
+between them. The interval then reaches from the smallest to the largest discount inside.
 
 With many experts, moving one of them moves the others little. The likelihood of all others is then replaced by its quadratic
 approximation at the answer, with their own parameters profiled out. Each end is checked with the likelihood of all; where the two
@@ -38,7 +42,7 @@ interval has `1/(2vφ²)` degrees of freedom (Satterthwaite), and the signed roo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -50,7 +54,7 @@ from multihorizon.choice.apart import FromPlans
 from multihorizon.choice.model import ChoicePoint, Quadratic
 from multihorizon.choice.surfaces import Tables
 from multihorizon.choice.tabular import Likelihood, Point
-from multihorizon.estimate.ascent import climb
+from multihorizon.estimate.ascent import climb, left_to_gain
 from multihorizon.numerics.chance import chi2_ppf, t_ppf
 from multihorizon.numerics.each import Local, of_some, profile_ends
 from multihorizon.numerics.newton import Dense, Metric
@@ -58,6 +62,9 @@ from multihorizon.numerics.profile import profile_end
 from multihorizon.numerics.spectrum import positive_part, spectrum
 from multihorizon.parallel import in_parallel
 from multihorizon.problem import Problem
+
+#: So much likelier than the answer a profile may be by what climbs leave of log-likelihood.
+HIGHER = 1e-2
 
 
 @dataclass(eq=False)
@@ -251,7 +258,8 @@ class Intervals(ABC):
 class NormalIntervals(Intervals):
     """Intervals from estimates and standard errors, both `(K,)`: of the discounts, or of the logits of their share of `largest`.
 
-    `point` is the model at the answer, for questions that are asked of it later.
+    `point` is the model at the answer, for questions that are asked of it later. `rivals` are other maxima of the likelihood: by
+    how much they are lower, and their discounts `(K,)`. An interval covers those that its level reaches.
     """
 
     centre: Floats
@@ -259,11 +267,13 @@ class NormalIntervals(Intervals):
     largest: float = 1.0
     logit: bool = False
     point: ChoicePoint | None = None
+    rivals: tuple[tuple[float, Floats], ...] = ()
 
     def compute(self, level: float) -> Floats:
         """Normal, and cut at the discounts that can be tried."""
         half = ndtri(0.5 + level / 2) * self.errors
-        ends: Floats = np.stack([self.centre - half, self.centre + half], axis=1)
+        reached = [self.centre, *(place for lower, place in self.rivals if 2 * lower <= chi2_ppf(level, 1))]
+        ends: Floats = np.stack([np.min(reached, axis=0) - half, np.max(reached, axis=0) + half], axis=1)
         return self.largest * expit(ends) if self.logit else np.clip(ends, 0.0, self.largest)
 
 
@@ -272,7 +282,8 @@ class ProfileIntervals(Intervals):
     """Profile-likelihood intervals of the discounts at an answer `x`, of those that are `known` `(K,)`.
 
     `problem` is that of the solution: its transitions are the fitted ones. `freedom` are the degrees of freedom `(K,)` of each
-    interval, where a variance on which it rests is itself estimated: then Student's t takes the place of the normal.
+    interval, where a variance on which it rests is itself estimated: then Student's t takes the place of the normal. `rivals` are
+    other maxima that are about as likely.
     """
 
     likelihood: Likelihood
@@ -280,6 +291,7 @@ class ProfileIntervals(Intervals):
     known: Bools
     problem: Problem
     freedom: Floats | None = None
+    rivals: tuple[Point, ...] = ()
 
     def compute(self, level: float) -> Floats:
         """All of them."""
@@ -294,7 +306,8 @@ class ProfileIntervals(Intervals):
         intervals = np.full((groups.size, 2), np.nan)
         precise = precision(point)
         point = point.without_derivatives()  # factors of large matrices cannot go to other processes
-        for found in in_parallel(partial(profile_intervals, point, precise, level=level, freedom=self.freedom), blocks, jobs):
+        ends = partial(profile_intervals, point, precise, level=level, freedom=self.freedom, rivals=self.rivals)
+        for found in in_parallel(ends, blocks, jobs):
             intervals = np.where(np.isnan(found), intervals, found)
             yield intervals.copy()
         self.computed[level] = intervals
@@ -396,8 +409,18 @@ class ProfilesApart(Intervals):
         return begin, top
 
 
-def profile_intervals(point: Point, found: Precision, known: Bools, level: float = 0.95, freedom: Floats | None = None) -> Floats:
-    """Profile-likelihood intervals `(K,2)` of the discounts; NaN for those that are not `known`."""
+def profile_intervals(
+    point: Point,
+    found: Precision,
+    known: Bools,
+    level: float = 0.95,
+    freedom: Floats | None = None,
+    rivals: Sequence[Point] = (),
+) -> Floats:
+    """Profile-likelihood intervals `(K,2)` of the discounts; NaN for those that are not `known`.
+
+    They reach from the smallest to the largest discount that is inside, also where `rivals`, other maxima, lie between them.
+    """
     model = point.likelihood
     targets = np.full(model.n_experts, ndtri(0.5 + as_level(level) / 2))
     if freedom is not None:
@@ -414,9 +437,8 @@ def profile_intervals(point: Point, found: Precision, known: Bools, level: float
                 part = _Part.of(point, found, group)
             else:
                 metric = point.metric()
-            for side, sign in enumerate((-1, 1)):
-                end = None if part is None else part.end(sign, target, error)
-                intervals[group, side] = _profile_end(point, index, sign, target, error, metric)[0] if end is None else end
+            ends = None if part is None or rivals else part.ends(target, error)
+            intervals[group] = _profile_ends(point, index, target, error, metric, rivals) if ends is None else ends
     return np.where(known[:, None] | model.fixed[model.discount_slice][model.groups, None], intervals[model.groups], np.nan)
 
 
@@ -454,10 +476,16 @@ class _Part:
         assert start is not None
         return cls(point, start, places, found.covariance[:, places] @ together, Dense(own + rest))
 
-    def end(self, sign: int, target: float, error: float) -> float | None:
-        """One end of the interval; None where it does not stand the check with the likelihood of all experts."""
-        found, reached = _profile_end(self.own, self.own.likelihood.n_reward, sign, target, error, self.metric)
-        if np.isnan(found) or reached is None:
+    def ends(self, target: float, error: float) -> tuple[float, float] | None:
+        """The ends of the interval; None where one does not stand the check with the likelihood of all experts."""
+        found = [self._end(sign, target, error) for sign in (-1, 1)]
+        low, high = found
+        return None if low is None or high is None else (low, high)
+
+    def _end(self, sign: int, target: float, error: float) -> float | None:
+        end = _profile_end(self.own, self.own.likelihood.n_reward, sign, target, error, self.metric)
+        found, reached = end.value, end.there
+        if reached is None or end.highest.objective > self.own.objective + HIGHER:
             return None
         model = self.whole.likelihood
         x = self.whole.x + self.follow @ (reached.x - self.own.x)
@@ -468,36 +496,98 @@ class _Part:
         return found if abs(root - own_root) < 0.03 * max(1.0, target) else None
 
 
-def _profile_end(
-    point: Point, index: int, sign: int, target: float, error: float, metric: Metric | None
-) -> tuple[float, Point | None]:
-    """The lower (sign −1) or upper (1) end of a discount's profile interval and the profile there; NaN where it is not found."""
-    model, curvature = point.likelihood, metric or point.metric()
-    one = np.eye(1, point.x.size, index).ravel()
+def _profile_ends(
+    point: Point, index: int, target: float, error: float, metric: Metric | None, rivals: Sequence[Point]
+) -> tuple[float, float]:
+    """The ends of a discount's profile interval, from the smallest to the largest discount that is inside.
 
-    def moved(start: Point, value: float) -> Point | None:
-        """`start` moved along the tangent of the profile, or in one parameter only where that has no finite values."""
-        free = ~((start.x <= model.lower) | (start.x >= model.upper) | model.fixed | (one > 0))
-        x = start.x + (value - start.x[index]) * one
-        # The damping leaves parameters without information where they are.
-        along = x - (value - start.x[index]) * curvature.solve(curvature.times(one), free, 1e-8)
-        found = model.at(np.clip(along, model.lower, model.upper), start)
-        return model.at(x, start) if found is None else found
+    Where a profile is likelier than the answer, everything is let go and climbed from there, and that is the maximum.
+    """
+    peaks, top = [point, *rivals], point
+    for _ in range(4):
+        found = [_profile_end(top, index, sign, target, error, metric if top is point else None) for sign in (-1, 1)]
+        higher = max((end.highest for end in found), key=lambda there: there.objective)
+        if higher.objective <= top.objective + HIGHER:
+            break
+        end = climb(higher).point
+        top = end if end.objective > higher.objective else higher
+        peaks.append(top)
+    low, high = (end.value for end in found)
+    for peak in peaks:
+        root, place = _root(top, peak), float(peak.x[index])
+        if root < target and place < low:
+            low = _profile_end(peak, index, -1, target, error, None, top).value
+        elif root < target and place > high:
+            high = _profile_end(peak, index, 1, target, error, None, top).value
+    return low, high
+
+
+def _root(top: ChoicePoint, there: ChoicePoint, left: float = 0.0) -> float:
+    """The signed root of the deviance from the maximum of a point that may rise by so much more."""
+    return float(np.sqrt(2 * max(top.objective - there.objective - left, 0.0)))
+
+
+@dataclass(frozen=True, eq=False)
+class _End:
+    """One end of a profile interval, the profile there, and the likeliest point on the way."""
+
+    value: float
+    there: Point | None
+    highest: Point
+
+
+def _profile_end(
+    start: Point, index: int, sign: int, target: float, error: float, metric: Metric | None, top: Point | None = None
+) -> _End:
+    """The lower (sign −1) or upper (1) end of a discount's profile interval, from a maximum that may not be the `top`."""
+    top = start if top is None else top
+    model, highest = start.likelihood, top
+    one = np.eye(1, start.x.size, index).ravel()
+
+    def moved(begin: Point, value: float, curvature: Metric) -> Point | None:
+        """`begin` moved in this parameter, the others along the tangent of the profile where that is likelier."""
+        free = ~((begin.x <= model.lower) | (begin.x >= model.upper) | model.fixed | (one > 0))
+        x = begin.x + (value - begin.x[index]) * one
+        along = x - (value - begin.x[index]) * curvature.solve(curvature.times(one), free, 1e-8)
+        places = [model.at(np.clip(z, model.lower, model.upper), begin) for z in (along, x)]
+        return max((there for there in places if there is not None), key=lambda there: there.objective, default=None)
+
+    def climbed(value: float, nearest: Point, halvings: int = 3) -> tuple[Point, float] | None:
+        """The best point with this discount and what a climb that did not end may have left; None where it has no value.
+
+        Such a climb is begun anew with a new curvature, and then from a place half as far away.
+        """
+        reached: list[Point] = []
+        for known, steps in ((metric, 60), (None, 300)):
+            begin = moved(nearest, value, known or nearest.metric())
+            if begin is None:
+                return None
+            # What a climb may leave of log-likelihood moves the signed root by less than its tolerance.
+            end = climb(begin, one > 0, steps, 1e-4, known)
+            if end.finished:
+                return end.point, 0.0
+            reached.append(end.point)
+        way = 0.5 * (value - nearest.x[index])
+        between = climbed(nearest.x[index] + way, nearest, halvings - 1) if halvings and abs(way) > 1e-4 else None
+        again = None if between is None else climbed(value, between[0], 0)
+        if again is not None and again[1] == 0.0:
+            return again
+        best = max([*reached, *([] if again is None else [again[0]])], key=lambda there: there.objective)
+        return best, left_to_gain(best, one > 0)
 
     def profile(value: float, nearest: Point) -> tuple[float, Point] | None:
-        """The best point with this discount; None where every climb to it was broken off, or where it is likelier than all."""
-        for start, known, steps in ((nearest, curvature, 60), (nearest, None, 300), (point, None, 300)):
-            begin = moved(start, value)
-            # What a climb may leave of log-likelihood moves the signed root by less than its tolerance.
-            end = None if begin is None else climb(begin, one > 0, steps, 1e-4, known)
-            if end is not None and end.finished:
-                higher = end.point.objective > point.objective + 1e-3
-                return None if higher else (float(np.sqrt(2 * max(point.objective - end.point.objective, 0.0))), end.point)
-        return None
+        nonlocal highest
+        reached = climbed(value, nearest)
+        if reached is None:
+            return np.inf, nearest
+        there, left = reached
+        highest = max(highest, there, key=lambda one: one.objective)
+        return _root(top, there, left), there
 
     bound = float(model.upper[index] if sign > 0 else model.lower[index])
     step = sign * max(target * min(error, 1.0), 1e-4)
-    return profile_end(profile, point, float(point.x[index]), step, target, bound)
+    end = profile_end(profile, start, float(start.x[index]), step, target, bound, root=_root(top, start))
+    return _End(*end, highest)
 
 
 def holm(p_values: Floats) -> Floats:

@@ -92,6 +92,7 @@ from multihorizon.estimate.intervals import (
     transition_widening,
 )
 from multihorizon.estimate.look_ahead import fit_lookahead, lookahead_solution
+from multihorizon.estimate.maxima import WITHIN, about_rivals, candidates, distinct, elsewhere, ranked, spread_over_levels
 from multihorizon.estimate.persons import ANOTHER, COLDEST, FLAT, RANDOM, PersonsApart, left_open, persons_solution
 from multihorizon.exact.closed_form import closed_form_start
 from multihorizon.lookahead import FAMILIES, Exponential, Lookahead
@@ -107,6 +108,8 @@ from multihorizon.solution import Deviations, FamilyParameters, LikelihoodEviden
 MANY = 8
 #: Standard deviation, in temperatures, of the prior that holds rewards which run away.
 WEAK_PRIOR = 20.0
+#: The log-likelihood that this prior may cost, and how often it is made ten times wider where it costs more.
+PRIOR_COST, WIDER_PRIORS = 1.0, 3
 
 
 @dataclass(frozen=True)
@@ -271,11 +274,18 @@ def fit(
     def attempt(model: Likelihood, reason: str, share: tuple[float, float], give_up: bool = False) -> Fit:
         """The most likely answer with the penalties of this model, temperatures pooled if asked for."""
         part = part_of(progress, *share)
-        best, ends = maximize(model, starts, seed, part_of(part, 0.0, 0.7), extra, give_up)
+        best, ends = maximize(model, starts, seed, part_of(part, 0.0, 0.6), extra, give_up)
+        if give_up and not _holds(best):
+            return Fit(best, ends, None, reason)
+        best, ends = compared_with_profile(best, ends, part_of(part, 0.6, 0.7))
+        if ridge is None and not give_up and settings.reward is None:
+            weaker = _weakly_held(best)
+            if weaker is not best:
+                best, ends = compared_with_profile(weaker, [weaker])
         spread = None
         if pooled and problem.n_experts > 1 and best.finished:
             each = replace(settings, temperatures=np.full(problem.n_experts, np.nan), temperature_groups=None)
-            spread = estimate_spread(best, Likelihood(model.problem, each, ridge=model.ridge))
+            spread = estimate_spread(best, Likelihood(model.problem, each, ridge=best.point.likelihood.ridge))
             best = spread.ascent
         part(1.0, f"log-likelihood {best.point.value:.2f}")
         return Fit(polished(best), ends, spread, reason)
@@ -286,8 +296,8 @@ def fit(
     if settings.reward is None and never_earned(problem).any():
         reason = "no logged decision could have earned some of the rewards"
         model = model.holding(model.penalty, 1e-4)
-    found = attempt(model, reason, (0.0, 0.5), give_up=True)
-    if settings.reward is not None or _holds(found):
+    found = attempt(model, reason, (0.0, 0.5), give_up=settings.reward is None)
+    if settings.reward is not None or (_holds(found.best) and (found.spread is None or found.spread.complete)):
         return found
     deviation = WEAK_PRIOR * model.known_temperature / model.feature_sizes
     held = model.holding(model.penalty, np.maximum(model.ridge, deviation**-2))
@@ -332,17 +342,16 @@ def never_earned(problem: Problem) -> Bools:
     return mask
 
 
-def _holds(found: Fit) -> bool:
-    """Whether the decisions alone hold the rewards: all climbs ended, and no reward and no choice in a visited state is vague.
+def _holds(end: Ascent[Point]) -> bool:
+    """Whether the decisions alone hold the rewards: the climb ended, and no reward and no choice in a visited state is vague.
 
     A reward is vague where its standard error is above 100 temperatures, a choice where that of `log π(a|s)` is above 10: odds
     that may be anything up to e^20 and more. Rewards of which the decisions say nothing do not count.
     """
-    point = found.best.point
+    point = end.point
     model = point.likelihood
-    finished = found.best.finished and (found.spread is None or found.spread.complete)
-    if not finished or model.is_large:
-        return finished
+    if not end.finished or model.is_large:
+        return end.finished
     precise = precision(point)
     assert precise.covariance is not None
     known = precise.identified[: model.n_reward]
@@ -360,6 +369,26 @@ def _holds(found: Fit) -> bool:
     return True
 
 
+def _weakly_held(held: Ascent[Point]) -> Ascent[Point]:
+    """The fit with a prior so wide that it costs hardly any log-likelihood, where the one it has costs more.
+
+    Beside a discount near 1, rewards that hardly matter for short may be very large.
+    """
+    for _ in range(WIDER_PRIORS):
+        model, point = held.point.likelihood, held.point
+        bare = model.holding(model.penalty).at(point.x, point)
+        if not held.finished or bare is None:
+            break
+        if climb(bare, max_steps=30, gain=0.1).point.value <= point.value + PRIOR_COST:
+            break
+        wider = model.holding(model.penalty, model.ridge / 100).at(point.x, point)
+        end = None if wider is None else climb(wider)
+        if end is None or not end.finished:
+            break
+        held = end
+    return held
+
+
 def maximize(
     likelihood: Likelihood,
     starts: int,
@@ -368,43 +397,32 @@ def maximize(
     extra: Sequence[Floats] = (),
     give_up: bool = False,
 ) -> tuple[Ascent[Point], list[Ascent[Point]]]:
-    """The best end of climbs from `starts` scattered points and from `extra` ones, and the ends of all of them.
+    """The best end of climbs from `starts` scattered points and from `extra` ones, and distinct ends of all of them.
 
-    Half the starts are given up after the first round, all but the best after the second. Estimated transitions give way once
-    the rest is near. With `give_up` a climb whose rewards run away is broken off early.
+    Some climbs begin at small, some at middling and some at large discounts. Those that came to the same place are one after the
+    first round, half of the rest are given up, and all but the best after the second. Estimated transitions give way once the
+    rest is near. With `give_up` a climb whose rewards run away is broken off early.
     """
-
-    def ranked(ends: list[Ascent[Point]]) -> list[Ascent[Point]]:
-        return sorted(ends, key=lambda end: -end.point.objective)
-
     # Fewer starts are tried and climbed where a step takes long.
-    tried, climbed = 4 * starts, 2 * starts
+    tried, climbed = 4 * starts, (3 * starts + 1) // 2
     if likelihood.n_reward > 150 or sum(batch.mdp.n_states * batch.owners.size for batch in likelihood.batches) > 20_000:
         tried, climbed = (0 if likelihood.is_large else starts), max(1, starts // 2)
     first, second = 8, 30  # steps of the first and the second round
     held = likelihood.held() if likelihood.moves else likelihood
-    points = sorted(_tried(held, tried, seed), key=lambda point: -point.objective)[:climbed]
+    points = spread_over_levels(list(_tried(held, tried, seed)), climbed)
     points += [p for p in (held.at(x[: held.size]) for x in extra) if p is not None]
     if not points:
         raise ValueError("no starting point has finite soft values: check that the rewards' features and the transitions agree")
-    ends = []
+    ends: list[Ascent[Point]] = []
     for number, point in enumerate(points, start=1):
         part = part_of(progress, 0.5 * (number - 1) / len(points), 0.5 * number / len(points))
         ends.append(end := climb(point, max_steps=first, progress=part))
         progress(0.5 * number / len(points), f"start {number} of {len(points)}: {end.point.objective:.2f}")
-    ends = [end if end.finished else _further(end, second) for end in ranked(ends)[:starts]]
+    ends = distinct(_each_further(distinct(ends)[:starts], second))
     progress(0.9, f"log-likelihood {max(end.point.value for end in ends):.2f}")
     if likelihood.moves:
-        distinct: list[Ascent[Point]] = []
-        for end in ranked(ends):
-            if all(np.abs(held.discounts(end.point.x) - held.discounts(other.point.x)).max() > 1e-3 for other in distinct):
-                distinct.append(end)
-        ends = []
-        for end in distinct:
-            start = likelihood.at(np.concatenate([end.point.x, np.zeros(likelihood.n_transitions)]))
-            assert start is not None
-            ends.append(_further(replace(end, point=start), second))
-    best, *others = ranked(ends)
+        ends = distinct(_each_further([_giving_way(likelihood, end) for end in ends], second))
+    best, *others = ends
     # Rewards run away where some action in a visited state has become so unlikely.
     runs_away = min(float((plan.finite_log * (plan.persons.visits > 0)).min()) for plan in best.point.plans) < -30
     if not best.finished and not (give_up and runs_away):
@@ -413,9 +431,54 @@ def maximize(
     return best, [best, *others]
 
 
-def _further(end: Ascent[P], max_steps: int, progress: Progress = silent) -> Ascent[P]:
+def compared_with_profile(
+    best: Ascent[Point], ends: Sequence[Ascent[Point]], progress: Progress = silent
+) -> tuple[Ascent[Point], list[Ascent[Point]]]:
+    """The best end and all distinct ones once the profile over each discount has been looked at (`estimate.maxima`)."""
+    likelihood = best.point.likelihood
+    held, top = likelihood, best.point
+    if likelihood.moves:
+        held = likelihood.held()
+        start = held.at(top.x[: held.size])
+        if start is None:
+            return best, list(ends)
+        top = climb(start, max_steps=60, gain=1e-2).point
+    temperatures = np.exp(top.x[held.temperature_slice])
+
+    def begin(discounts: Floats) -> Point | None:
+        return choice_probability_start(held, discounts, temperatures)
+
+    reached: list[Ascent[Point]] = []
+    for start in candidates(top, begin, part_of(progress, 0.0, 0.7)):
+        reached.append(climb(start, max_steps=60, gain=1e-2, worth=top.objective - WITHIN))
+    others = [end for end in elsewhere(reached, top) if end.point.objective > top.objective - WITHIN]
+    for number, place in enumerate(others, start=1):
+        start = _giving_way(likelihood, place).point if likelihood.moves else place.point
+        end = climb(start, worth=best.point.objective - WITHIN)
+        ends, best = [*ends, end], max(best, end, key=lambda one: one.point.objective)
+        progress(0.7 + 0.3 * number / len(others), f"log-likelihood {best.point.value:.2f}")
+    return best, [best, *elsewhere(ends, best.point)]
+
+
+def _giving_way(likelihood: Likelihood, end: Ascent[Point]) -> Ascent[Point]:
+    """The same place where transitions may give way."""
+    start = likelihood.at(np.concatenate([end.point.x, np.zeros(likelihood.n_transitions)]))
+    assert start is not None
+    return replace(end, point=start, finished=False)
+
+
+def _each_further(ends: Sequence[Ascent[P]], max_steps: int) -> list[Ascent[P]]:
+    """The climbs carried on, the most likely first; those that cannot come near the best are broken off."""
+    reached: list[Ascent[P]] = []
+    for end in ranked(ends):
+        worth = max((other.point.objective for other in reached), default=-np.inf) - WITHIN
+        reached.append(end if end.finished else _further(end, max_steps, worth=worth))
+    return reached
+
+
+def _further(end: Ascent[P], max_steps: int, progress: Progress = silent, worth: float = -np.inf) -> Ascent[P]:
     """The climb carried on for so many more steps."""
-    more = climb(end.point, max_steps=max_steps, progress=progress)
+    more = climb(end.point, max_steps=max_steps, progress=progress, worth=worth)
     return replace(more, steps=end.steps + more.steps)
 
 
@@ -726,13 +789,9 @@ def _solution(problem: Problem, found: Fit) -> Solution:
     precise, residual = precision(point), point.projected_gradient()
     widening, transitions = transition_widening(point, precise), model.transitions_at(point.x)
     discounts, ahead, part = model.discounts(point.x), model.discount_slice, model.temperature_slice
+    rivals = rival_maxima(found)
     # Ends that are as likely as the best with other discounts.
-    others = [
-        end
-        for end in found.ends
-        if end.point.objective >= found.ends[0].point.objective - 1e-3
-        and np.abs(model.discounts(end.point.x) - model.discounts(found.ends[0].point.x)).max() > 0.02
-    ]
+    others = [end for end in rivals if end.point.objective >= point.objective - 1e-3]
     # Temperatures that ran to the end of what is tried, or in which the likelihood is flat, although the scale is known.
     coldest, hottest = point.x[part] <= model.lower[part], point.x[part] >= model.upper[part]
     ends = ~model.fixed[part] & (not model.scale_is_free)
@@ -754,7 +813,7 @@ def _solution(problem: Problem, found: Fit) -> Solution:
     return Solution(
         solver="MaximumLikelihood",
         status=status if converged else Status.NOT_CONVERGED,
-        message=_message(problem, found, precise, left_open(problem.names, reasons.tolist()), residual),
+        message=_message(problem, found, precise, left_open(problem.names, reasons.tolist()), rivals, residual),
         experts=problem.names,
         discounts=discounts,
         reward=model.reward(point.x).copy(),
@@ -763,7 +822,9 @@ def _solution(problem: Problem, found: Fit) -> Solution:
         temperature=model.temperatures(point.x),
         standard_errors=np.where(identified & converged, precise.standard_errors[ahead][model.groups], np.nan),
         problem=problem,
-        interval_source=ProfileIntervals(model, point.x, identified & converged, problem, freedom),
+        interval_source=ProfileIntervals(
+            model, point.x, identified & converged, problem, freedom, tuple(end.point for end in rivals)
+        ),
         evidence=LikelihoodEvidence(
             log_likelihood=point.value,
             decisions=model.decisions,
@@ -789,10 +850,31 @@ def _solution(problem: Problem, found: Fit) -> Solution:
             steps=best.steps,
             starts=[_end(end) for end in found.ends],
             equally_likely=[_end(end) for end in others],
+            other_maxima=[_end(end) for end in rivals] or None,
             deviations=None if found.nearly is None else _deviations(found.nearly, point),
             reasons=reasons.tolist(),
         ),
     )
+
+
+def rival_maxima(found: Fit) -> list[Ascent[Point]]:
+    """Other maxima of the answer's likelihood that an interval may reach."""
+    best, model = found.best.point, found.best.point.likelihood
+    reached = []
+    for end in found.ends[1:]:
+        there, old = end.point, end.point.likelihood
+        if there.objective < found.ends[0].point.objective - WITHIN:
+            continue
+        if old is not model:
+            temperatures = model.of_temperature_groups(old.temperatures(there.x))
+            x = model.pack(old.reward(there.x), there.x[old.discount_slice], temperatures, there.x[old.transition_slice])
+            start = model.at(x)
+            if start is None:
+                continue
+            end = climb(start, max_steps=100, gain=1e-4, worth=best.objective - WITHIN)
+        if end.finished and best.objective - WITHIN < end.point.objective:
+            reached.append(replace(end, point=end.point.without_derivatives()))
+    return elsewhere(reached, best)
 
 
 def _deviations(nearly: Nearly, point: Point) -> Deviations:
@@ -826,7 +908,9 @@ def _deviations(nearly: Nearly, point: Point) -> Deviations:
     )
 
 
-def _message(problem: Problem, found: Fit, precise: Precision, open_: Sequence[str], residual: float) -> str:
+def _message(
+    problem: Problem, found: Fit, precise: Precision, open_: Sequence[str], rivals: list[Ascent[Point]], residual: float
+) -> str:
     best, model = found.best, found.best.point.likelihood
     parts = [f"Log-likelihood {best.point.value:.2f} of {model.decisions:.0f} decisions, gradient {residual:.1e} per decision."]
     parts += open_
@@ -838,6 +922,9 @@ def _message(problem: Problem, found: Fit, precise: Precision, open_: Sequence[s
         parts.append(f"The climb was broken off unconverged, at a largest reward of {largest:.3g}: do not use this answer.")
     elif residual > CONVERGED_GRADIENT:
         parts.append(f"The gradient is above {CONVERGED_GRADIENT:g} per decision: do not use this answer.")
+    if not open_:
+        lower = [float(best.point.objective - end.point.objective) for end in rivals]
+        parts += about_rivals(list(zip(lower, (model.discounts(end.point.x) for end in rivals), strict=True)))
     parts += _about_deviations(found)
     if found.spread is not None and not found.spread.complete:
         parts.append("Climbs at some spreads of the temperatures did not end: the test of equal temperatures is not reliable.")

@@ -68,6 +68,7 @@ from multihorizon.choice.sieve import (
 from multihorizon.data.steps import Steps
 from multihorizon.estimate.ascent import CONVERGED_GRADIENT, climb, polished
 from multihorizon.estimate.intervals import NormalIntervals, Precision, precision
+from multihorizon.estimate.maxima import WITHIN, about_rivals, candidates, elsewhere
 from multihorizon.estimate.maximum_likelihood import estimate_spread
 from multihorizon.frames import as_frame, is_frame
 from multihorizon.numerics.chance import chi2_sf, halton
@@ -324,7 +325,16 @@ def fit_sieve(steps: Steps, choice: Choice, regressor: Any, settings: Settings, 
     count, most = (len(begin), 40) if len(steps) * data.functions <= 3e5 else (3, 8)
     ends = [climb(start, max_steps=min(most, max_iter), gain=0.1) for start in begin[:count]]
     ends.sort(key=lambda end: -end.point.objective)
-    best = polished(climb(ends[0].point, max_steps=max_iter, gain=tol), max_steps=4, gain=1e-11)
+    best = climb(ends[0].point, max_steps=max_iter, gain=tol)
+
+    def begin_at(discounts: Floats) -> SievePoint | None:
+        model = best.point.likelihood
+        return model.at(model.pack(_second_stage(model, logits, discounts)[0], discounts))
+
+    for place in candidates(best.point, begin_at):
+        end = climb(place, max_steps=max_iter, gain=tol, worth=best.point.objective - WITHIN)
+        ends, best = [*ends, end], max(best, end, key=lambda one: one.point.objective)
+    ends, best = [best, *elsewhere(ends, best.point)], polished(best, max_steps=4, gain=1e-11)
     p_equal, spread = None, None
     if pooled and len(steps.experts) > 1 and best.finished:
         free = model_of(replace(settings, temperatures=np.full(len(steps.experts), np.nan)))
@@ -757,6 +767,12 @@ class SieveLikelihood:
             if problem.n_experts == 1:
                 why = "any discount explains one expert with some reward"
             message.append(f"The discounts of {names} are not identified: {why}.")
+        rivals = [
+            (point.objective - end.point.objective, end.point.likelihood.discounts(end.point.x))
+            for end in found.ends[1:]
+            if end.finished and not found.spread
+        ]
+        message += about_rivals(rivals)
         if evidence.basis_too_poor:
             message.append("The basis is too poor: richer functions predict choices better, and the discounts may be far off.")
         if dynamics_unknown(evidence.next_state_r2):
@@ -779,6 +795,8 @@ class SieveLikelihood:
             temperature=model.temperatures(point.x),
             standard_errors=errors,
             problem=replace(problem, parameter_names=data.basis.names),
-            interval_source=NormalIntervals(model.discounts(point.x), errors, LARGEST_DISCOUNT, point=point),
+            interval_source=NormalIntervals(
+                model.discounts(point.x), errors, LARGEST_DISCOUNT, point=point, rivals=tuple(rivals)
+            ),
             evidence=evidence,
         )

@@ -179,10 +179,14 @@ P = TypeVar("P", bound=Climbable)
 
 @dataclass(frozen=True)
 class Tolerances:
-    """When a climb ends: where less than `gain` is promised, or after `max_steps`."""
+    """When a climb ends: where less than `gain` is promised, after `max_steps`, or where it is hopeless.
+
+    A climb is hopeless where several times the promised gain would not lift it to `worth`.
+    """
 
     gain: float = 1e-7
     max_steps: int = 300
+    worth: float = -np.inf
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,6 +199,8 @@ class Ascent(Generic[P]):
     metric: Metric | None
 
 
+#: A climb is hopeless where so many times the promised gain is not enough, once it has taken so many steps.
+HOPEFUL_FACTOR, HOPEFUL_STEPS = 3.0, 2
 #: Damping relative to D with which a climb begins, and the least.
 FIRST_DAMPING, LEAST_DAMPING = 1e-3, 1e-8
 
@@ -221,13 +227,15 @@ def climb(
     for steps in range(tol.max_steps):
         bent = steps >= 6
         free = ~held & ~resting(point)
-        promised = _left_to_gain(point, metric, free)
+        promised = left_to_gain(point, metric, free)
         # The curvature is kept while each step leaves no more than a twentieth of the promised gain.
         if not fresh and (promised > 0.05 * last or (confirm and promised < tol.gain)):
             metric, fresh = point.metric(), True
-            promised = _left_to_gain(point, metric, free)
+            promised = left_to_gain(point, metric, free)
         if promised < tol.gain:
             return Ascent(point, steps, True, metric)
+        if steps >= HOPEFUL_STEPS and point.objective + HOPEFUL_FACTOR * promised < tol.worth:
+            return Ascent(point, steps, False, metric)
         reached, damping = _advance(point, metric, free, damping, bent)
         if reached is None and not fresh:
             metric, fresh = point.metric(), True
@@ -247,7 +255,7 @@ def resting(point: Climbable) -> Bools:
     return mask
 
 
-def _left_to_gain(point: Climbable, metric: Metric, free: Bools) -> float:
+def left_to_gain(point: Climbable, metric: Metric, free: Bools) -> float:
     """`½ gᵀ M^{-1} g` on the free parameters."""
     return 0.5 * float(point.gradient @ metric.solve(point.gradient, free, LEAST_DAMPING))
 
@@ -261,7 +269,7 @@ def _advance(point: P, metric: Metric, free: Bools, damping: float, bent: bool) 
         curve = _bend(point, metric, free, damping, step) if bent and promised > 0 else 0.0
         reached = point.moved(np.clip(point.x + step + curve, low, high)) if promised > 0 else None
         if reached is not None and promised < 1e-14 * abs(point.objective):
-            better = _left_to_gain(reached, metric, free & ~resting(reached)) < _left_to_gain(point, metric, free)
+            better = left_to_gain(reached, metric, free & ~resting(reached)) < left_to_gain(point, metric, free)
             return (reached, max(0.1 * damping, LEAST_DAMPING)) if better else (None, damping)
         gained = -np.inf if reached is None else reached.objective - point.objective
         if gained > 1e-3 * promised:

@@ -28,11 +28,13 @@ def profile_end(
     longest: float = np.inf,
     same: float = 1e-6,
     part: float = 0.8,
+    root: float = 0.0,
 ) -> tuple[float, S | None]:
     """Where r reaches its target, and the maximum there; the bound where it stays below; NaN where it is not found.
 
     Args:
-        profile: r at a value and the maximum there, begun at another maximum; None where it cannot be had.
+        profile: r at a value and the maximum there, begun at another maximum; infinite where the objective has no value, None
+            where r cannot be had.
         start: the maximum over all parameters.
         value: where the one parameter is at it.
         step: the first step, with its sign.
@@ -45,9 +47,10 @@ def profile_end(
         longest: the longest step.
         same: two values nearer than this are one.
         part: the largest part of the way to a point known to be outside that a step may go; inf where it may go beyond.
+        root: r at the start, which is not 0 at a lower maximum than the highest.
     """
     sign, size = float(np.sign(step)), abs(step)
-    inside, root, nearest = value, 0.0, start
+    inside, nearest = value, start
     outside, crossed = bound - sign * min(1e-3, 0.1 * abs(bound - inside)), False
     last = outside
     for _ in range(max_iter):
@@ -58,7 +61,7 @@ def profile_end(
         if reached is None:
             return np.nan, None
         found, there = reached
-        if trial == last and found < target:
+        if abs(trial - last) <= same and found < target:
             return bound, there
         if abs(found - target) < tol:
             return trial, there
@@ -72,4 +75,21 @@ def profile_end(
             size = float(np.clip((target - root) / (found - root), *share)) * moved
             if np.isfinite(part):
                 outside, crossed = trial, True
+    for _ in range(60):
+        if not np.isfinite(outside):
+            break
+        trial = 0.5 * (inside + outside) if crossed else outside
+        reached = profile(trial, nearest)
+        if reached is None:
+            break
+        found, there = reached
+        if found < target and not crossed:
+            return bound, there
+        crossed = True
+        if abs(found - target) < tol or abs(outside - inside) < same:
+            return trial, there
+        if found < target:
+            inside, nearest = trial, there
+        else:
+            outside = trial
     return np.nan, None
