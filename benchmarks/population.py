@@ -216,7 +216,7 @@ def conditions(args: argparse.Namespace, slope: float) -> None:
 
 
 def carrying(args: argparse.Namespace) -> None:
-    """How often what is kept, lost and changed is clear, and which verdicts are given."""
+    """How often what is kept and lost is clear, and which verdicts are given."""
     kinds = ("the same in both", "drawn anew", "nobody differs", "changed by one logit", "higher temperature")
     for kind in kinds:
         answers, rows, begin = Counter[str](), [], time.process_time()
@@ -243,7 +243,7 @@ def carrying(args: argparse.Namespace) -> None:
             rows.append([value for gain in found.parts for value in (gain.estimate, gain.low > 0, gain.high < 0)])
         seconds = (time.process_time() - begin) / args.studies
         print(f"{kind}: {len(table) / 48:.0f} decisions each, {seconds:.1f} processor seconds per study, {dict(answers)}")
-        for part, (mean, above, below) in zip(("kept", "lost", "changed"), np.mean(rows, axis=0).reshape(3, 3), strict=True):
+        for part, (mean, above, below) in zip(("kept", "lost"), np.mean(rows, axis=0).reshape(2, 3), strict=True):
             print(f"    {part:8} {mean:7.4f}, above 0 in {100 * above:3.0f} %, below in {100 * below:3.0f} %", flush=True)
 
 

@@ -12,7 +12,8 @@ import pytest
 import multihorizon as mh
 from multihorizon.problem import Crowd
 from multihorizon.questions import carrying_over
-from multihorizon.questions.carrying_over import ELSEWHERE, MODELS, CarryingOver, _dealt, _Fitted, _gain, _Work
+from multihorizon.questions.carrying_over import MODELS, CarryingOver, _dealt, _Fitted, _gain, _Work
+from multihorizon.questions.two_conditions import Spread, Together, together
 
 DOMAIN = mh.domains.cliff()
 PERSONS, EPISODES = 16, 40
@@ -60,6 +61,12 @@ def of_persons() -> pd.DataFrame:
     return study(np.stack([own, own], axis=1), ("high", "low"))
 
 
+@pytest.fixture
+def unshifted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is known of how conditions hang together, and no shift is taken out."""
+    monkeypatch.setattr(carrying_over, "together", lambda a, b, *_: (Together(a, b), None))
+
+
 @pytest.fixture(scope="module")
 def found(of_persons: pd.DataFrame) -> CarryingOver:
     return asked(of_persons)
@@ -76,10 +83,13 @@ def test_a_horizon_of_the_person_is_carried(found: CarryingOver) -> None:
     ]
     assert all(pair.gain().clear for pair in found.pairs)
     assert found.answer.answer == "At least in part to the person"
-    kept, lost, changed = found.parts
+    kept, lost = found.parts
     assert kept.clear
     assert not lost.clear
-    assert not changed.clear
+    (both,) = found.together
+    assert both.correlation_low > 0.5
+    assert both.p_apart > 0.05
+    assert both.p_shift > 0.05
     assert "A horizon carried from high to low predicts better than one discount for everybody" in found.sentences()
     for pair in found.pairs:
         assert pair.mean("own") > pair.mean("one_for_all") > pair.mean("chance")
@@ -91,26 +101,69 @@ def test_a_horizon_of_the_situation_is_not() -> None:
     found = asked(study(np.stack([rng.permutation(even), rng.permutation(even)], axis=1), ("high", "low")))
     carried, within = found.pairs[:2], found.pairs[2:]
     assert all(pair.gain().clear for pair in within)
-    assert all(pair.gain().high < 0 for pair in carried)
+    assert not any(pair.gain().clear for pair in carried)
     assert found.answer.answer == "At least in part to the situation"
-    assert found.parts.lost.clear
-    assert "predicts worse than one discount for everybody" in found.sentences()
+    (both,) = found.together
+    assert both.correlation_low < 0 < both.correlation_high
+    assert both.p_apart < 0.01
 
 
 @pytest.mark.slow
-def test_a_change_of_everybody_alike_is_seen_apart_from_what_persons_lose() -> None:
+def test_a_trait_is_a_trait_where_everybody_changes_alike() -> None:
     logits = np.linspace(-1.5, 1.5, PERSONS)
-    discounts = 1 / (1 + np.exp(-np.stack([logits + 1, logits - 1], axis=1)))
+    discounts = 1 / (1 + np.exp(-np.stack([logits + 0.5, logits - 0.5], axis=1)))
     found = asked(study(discounts, ("high", "low")))
-    assert found.parts.changed.clear
-    assert found.answer.answer in ("To both", "At least in part to the situation")
-    assert "One discount for everybody loses" in found.answer.reasons
+    (both,) = found.together
+    assert (both.origin, both.target) == ("high", "low")
+    assert both.shift_low < -1 < both.shift_high < 0
+    assert both.correlation_low > 0.5
+    assert both.p_apart > 0.05
+    assert found.answer.answer == "At least in part to the person, after a shift that all have in common"
+    assert all(pair.gain().clear for pair in found.pairs)
+
+
+def spreads(rng: np.random.Generator, n: int, own: float, other: float, shift: float) -> list[Spread]:
+    """What would be found under two conditions of people whose decisions say where they are but for 0.5."""
+    x, y, found = own * rng.normal(size=n), 0.3 * rng.normal(size=n), []
+    error = np.array([[0.25, 0.06], [0.06, 0.04]])
+    for number in range(2):
+        mean = np.array([1.0 + shift * number, 0.0])
+        prior = np.diag([own**2 + other**2 + 0.01, 0.09])
+        seen = np.column_stack([mean[0] + x + other * rng.normal(size=n), y]) + rng.multivariate_normal([0, 0], error, n)
+        covariance = np.linalg.inv(np.linalg.inv(error) + np.linalg.inv(prior))
+        means = (covariance @ (np.linalg.inv(error) @ seen.T + (np.linalg.inv(prior) @ mean)[:, None])).T
+        found.append(Spread(mean, prior, means, np.tile(covariance, (n, 1, 1))))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "shift", "person", "apart"),
+    [(0.8, 0.0, -0.7, True, False), (0.0, 0.8, 0.0, False, True), (0.8, 0.8, 0.0, True, True), (0.0, 0.0, 0.0, False, False)],
+    ids=["trait", "state", "both", "neither"],
+)
+def test_persons_situations_and_shifts_are_told_apart(own: float, other: float, shift: float, person: bool, apart: bool) -> None:
+    said, others = together("a", "b", *spreads(np.random.default_rng(1), 60, own, other, shift))
+    assert others is not None
+    assert (said.p_person < 0.025) == person
+    assert (said.correlation_low > 0) == person
+    assert (said.p_apart < 0.05) == apart
+    assert said.shift_low < shift < said.shift_high
+    assert others.mean(axis=0) == pytest.approx([said.shift, 0.0], abs=0.1)
+    assert said.apart == pytest.approx(np.sqrt(2) * other, abs=0.3)
+
+
+def test_the_other_way_round_the_shift_has_the_other_sign() -> None:
+    first, second = spreads(np.random.default_rng(2), 12, 0.8, 0.4, -0.7)
+    there, back = (together("a", "b", *pair)[0] for pair in ((first, second), (second, first)))
+    assert back.shift == pytest.approx(-there.shift, abs=0.02)
+    assert back.correlation == pytest.approx(there.correlation, abs=0.05)
+    assert back.p_person == pytest.approx(there.p_person, abs=0.01)
 
 
 @pytest.mark.slow
-def test_figures_are_those_of_the_models_that_are_fitted_under_the_other_condition(
-    of_persons: pd.DataFrame, found: CarryingOver
-) -> None:
+@pytest.mark.usefixtures("unshifted")
+def test_figures_are_those_of_the_models_that_are_fitted_under_the_other_condition(of_persons: pd.DataFrame) -> None:
+    found = asked(of_persons)
     tables = {value: mh.Demonstrations.from_frame(rows) for value, rows in of_persons.groupby("noise")}
     pair = found.pairs[0]
     counts = tables["low"].counts(DOMAIN.mdp)
@@ -191,7 +244,7 @@ def unfitted(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         reward = known if problem.tabular else np.zeros(problem.n_parameters)
         models = [work.model]
         if work.model == "own":
-            models += ["own_value", "one_discount", *(f"{ELSEWHERE}{level}" for level in work.others)]
+            models += ["own_value", "one_discount"]
         half, zero = np.full(problem.n_experts, 0.5), np.zeros(problem.n_experts)
         return {model: _Fitted.known(Crowd.of(problem), half, zero, reward, model not in unfinished) for model in models}
 
@@ -215,7 +268,8 @@ def test_three_conditions_and_persons_who_were_seen_under_some_of_them() -> None
     assert seen["a", "c"].experts == ("Ann", "Bo", "Cy", "Di")
     assert seen["c", "c"].experts == ("Ann", "Cy", "Di")
     assert all(pair.gain().estimate == 0 for pair in found.pairs)
-    assert found.answer.answer == "These decisions do not tell"
+    assert [(each.origin, each.target) for each in found.together] == [("a", "b"), ("a", "c"), ("b", "c")]
+    assert found.answer.answer == "No usable answer"
     assert any("1 person (Ann) seen under one of them only" in remark for remark in found.remarks)
     assert any("1 person (Bo) with one episode only" in remark for remark in found.remarks)
     assert "noise is not known of 1 episode, left out here." in found.remarks
@@ -232,6 +286,7 @@ def test_a_search_that_does_not_end_gives_no_number(of_persons: pd.DataFrame, un
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("unshifted")
 def test_an_unknown_reward_is_that_of_the_other_condition(of_persons: pd.DataFrame) -> None:
     rows = of_persons[of_persons["expert"].astype(int) < 5]
     table = mh.Demonstrations.from_frame(rows, conditions=["noise"])

@@ -1,12 +1,17 @@
 """Does a horizon belong to the person or to the situation? What was fitted under one condition predicts another.
 
 The same persons decide under several conditions. For each ordered pair of them, all is fitted to the decisions under the first,
-`from`, and nothing of the second, `to`, is used until its decisions are predicted.
+`from`. Of the second, `to`, only what other persons decided there is used before a person's decisions are predicted.
 
-*Averages.* What was decided under `from` leaves open where a person is. With `η = (logit γ, log λ)`, the probability of a
-decision under `to` is the average over what is likely for this person,
+*A shift that all have in common* says nothing of whose the horizons are, and is taken out before they are carried. With `η =
+(logit γ, log λ)`, a person who may be at η under `from` may be at η + δ under `to`, where δ is the difference of the means of
+all *other* persons (`two_conditions`). One discount for everybody becomes that of `to`, to which a person adds one of m
+shares: what own horizons are compared with is rather too good.
 
-    p(a | s) = ∫ π_η(a|s) p(η | decisions under from) dη,
+*Averages.* What was decided under `from` leaves open where a person is. The probability of a decision under `to` is the average
+over what is likely for this person,
+
+    p(a | s) = ∫ π_{η+δ}(a|s) p(η | decisions under from) dη,
 
 each decision by itself. The probability of all of them at once, `∫ Π_t π_η(a_t|s_t) p(η | …) dη`, would not do: it is the product
 of what is predicted of each decision from those under `to` that came before it as well. Two models predict in this way, and what
@@ -34,18 +39,12 @@ than it ought to be.
 decision is the ratio `D = Σ d_i / Σ n_i`. Persons are the sample: its standard error is `√(m/(m−1) Σ (d_i − D n_i)²) / Σ n_i`
 of m persons, and its interval is Student's with m − 1 degrees of freedom. The fits are taken as they are.
 
-*The verdict* rests on three gains, each summed over all pairs of conditions, by person:
+What own horizons that are carried gain over one discount for everybody is *kept*, and by how much more they gain within the
+condition that is predicted is *lost*.
 
-* *kept*: what own horizons that are carried gain over one discount for everybody. It belongs to the person.
-* *lost*: by how much more they gain within the condition that is predicted. The situation changed horizons of different persons
-  in different ways.
-* *changed*: what the one discount loses within a condition where it is that of another condition, and all else is fitted anew,
-  temperatures as well. The situation changed the horizon of everybody alike. In `lost` this does not show, because one discount
-  that is carried errs as much as own ones do. A change of temperatures alone is no change of horizons, and does not count.
-
-A change that is the same for everybody costs little in predictions, so only a large one is seen; `Population` tests it directly.
-Each of the three is tested by itself, so that where a horizon is the person's only, one of the last two may be found in 5 % of
-all studies.
+*The verdict* rests on likelihood ratios (`two_conditions`), which see much sooner what belongs to whom than predictions do: do
+the horizons of persons under two conditions correlate, do they change alike, and does everybody change? Of several pairs of
+conditions p-values are multiplied by the number of pairs.
 """
 
 from __future__ import annotations
@@ -75,9 +74,10 @@ from multihorizon.numerics.chance import t_ppf
 from multihorizon.parallel import Progress, in_parallel, silent
 from multihorizon.problem import Crowd, Problem, require_finite
 from multihorizon.questions.bootstrap import tables_of
+from multihorizon.questions.two_conditions import Spread, Together, together
 from multihorizon.result import COLOURS, Result, literal
 from multihorizon.solution import Status
-from multihorizon.words import LEVEL, Answer, count, in_words
+from multihorizon.words import LEVEL, Answer, count, in_words, p_text
 
 #: The models by their names in tables, and in words.
 MODELS = {
@@ -118,9 +118,7 @@ class Carried:
         decisions: how many of each were predicted `(m,)`.
         log_likelihoods: for each of `MODELS` the mean log-likelihood of a decision of each person `(m,)`; NaN where a search did
             not end.
-        common_discount: the one discount for everybody; the mean of that of both halves where both are the same.
-        with_discount_of: where both are the same, for each other condition the mean log-likelihoods `(m,)` with one discount for
-            everybody that is fitted there.
+        common_discount: the one discount for everybody, that of `to`; the mean of that of both halves where both are the same.
         left_out: the other persons who were seen under either.
     """
 
@@ -130,7 +128,6 @@ class Carried:
     decisions: Floats
     log_likelihoods: dict[str, Floats]
     common_discount: float
-    with_discount_of: dict[str, Floats]
     left_out: tuple[str, ...]
 
     @property
@@ -149,14 +146,7 @@ class Carried:
 
     def by_person(self, model: str = "own", over: str = "one_discount") -> pd.DataFrame:
         """For each person what one model gains over another in all their decisions (`gain`), and how many these are."""
-        return self._in_all(self.log_likelihoods[model] - self.log_likelihoods[over])
-
-    def changed_by_person(self, origin: str) -> pd.DataFrame:
-        """The same of the one discount that is fitted here, over that of another condition."""
-        nothing = np.full(len(self.experts), np.nan)
-        return self._in_all(self.log_likelihoods["one_discount"] - self.with_discount_of.get(origin, nothing))
-
-    def _in_all(self, means: Floats) -> pd.DataFrame:
+        means = self.log_likelihoods[model] - self.log_likelihoods[over]
         return pd.DataFrame({"gain": means * self.decisions, "decisions": self.decisions}, index=list(self.experts))
 
     def gain(self, model: str = "own", over: str = "one_discount") -> Gain:
@@ -176,11 +166,10 @@ def _gain(persons: pd.DataFrame) -> Gain:
 
 
 class Parts(NamedTuple):
-    """What the verdict rests on, over all pairs of conditions: what is kept, lost and changed; NaN where it is not known."""
+    """How much of what a horizon is worth is kept and lost, over all pairs of conditions; NaN where it is not known."""
 
     kept: Gain
     lost: Gain
-    changed: Gain
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,29 +180,26 @@ class CarryingOver(Result):
         condition: the name of the condition.
         levels: its values, in the order of the alphabet.
         pairs: first every ordered pair of two values, then the halves within each.
+        together: of each two values, how the horizons under them hang together.
         remarks: who and what is left out, and what the decisions under one condition cannot tell.
     """
 
     condition: str
     levels: tuple[str, ...]
     pairs: tuple[Carried, ...]
+    together: tuple[Together, ...]
     remarks: tuple[str, ...]
 
     _drawn: ClassVar[tuple[str, ...]] = ("from", "gain", "gain_low", "gain_high")
     _shown: ClassVar[tuple[str, ...]] = (
         *("from", "to", "persons", "decisions", "own", "one_discount", "chance"),
-        *("gain", "gain_low", "gain_high", "lost", "changed"),
+        *("gain", "gain_low", "gain_high", "lost"),
     )
 
     def lost(self, pair: Carried) -> Gain:
         """What own horizons gain over one discount for everybody within the condition that is predicted, less what they gain
         where they are carried there; NaN where that is not known."""
         return _gain(self._lost_by_person(pair))
-
-    def changed(self, pair: Carried) -> Gain:
-        """What one discount for everybody loses within the condition that is predicted, where it is that of the other condition;
-        NaN where that is not known."""
-        return _gain(self._changed_by_person(pair))
 
     def _lost_by_person(self, pair: Carried) -> pd.DataFrame:
         here, within = pair.by_person(), self._within(pair.target)
@@ -222,44 +208,43 @@ class CarryingOver(Result):
         there = within.by_person().reindex(here.index)
         return here.assign(gain=there["gain"] / there["decisions"] * here["decisions"] - here["gain"]).dropna()
 
-    def _changed_by_person(self, pair: Carried) -> pd.DataFrame:
-        within = self._within(pair.target)
-        return pair.by_person()[:0] if within is None else within.changed_by_person(pair.origin).dropna()
-
     def _within(self, level: str) -> Carried | None:
         return next((pair for pair in self.pairs if pair.within and pair.target == level), None)
 
     @cached_property
     def parts(self) -> Parts:
-        """What own horizons gain where they are carried, what they lose by that, and what one discount for everybody loses."""
+        """What own horizons gain where they are carried, and what they lose by that."""
         carried = [pair for pair in self.pairs if not pair.within and not np.isnan(pair.gain().estimate)]
         none = pd.DataFrame(columns=["gain", "decisions"], dtype=np.float64)
 
         def together(ask: Callable[[Carried], pd.DataFrame]) -> Gain:
             return _gain(pd.concat([ask(pair) for pair in carried] or [none]))
 
-        return Parts(together(Carried.by_person), together(self._lost_by_person), together(self._changed_by_person))
+        return Parts(together(Carried.by_person), together(self._lost_by_person))
 
     @cached_property
     def answer(self) -> Answer:
         """Whether a horizon belongs to the person or to the situation, as far as these decisions tell."""
-        kept, lost, changed = self.parts
-        if np.isnan(kept.estimate):
-            return Answer(QUESTION, "No usable answer", "No prediction from one condition to another is known.", "bad")
-        reasons = f"Carried to another condition, a person's own horizon gains {_figures(kept)} over one discount for everybody."
-        if not np.isnan(lost.estimate):
+        usable = [each for each in self.together if np.isfinite(each.p_person)]
+        if not usable:
+            why = "How horizons under two conditions hang together is not known"
+            return Answer(QUESTION, "No usable answer", f"{why}: a search did not end, or no discount is identified.", "bad")
+        least = (1 - LEVEL) / len(usable)
+        person = any(each.p_person < least / 2 for each in usable)  # on one side
+        apart, shift = (any(p < least for p in ps) for ps in zip(*((each.p_apart, each.p_shift) for each in usable), strict=True))
+        if person:
+            said = "To both" if apart else "At least in part to the person"
+            said += ", after a shift that all have in common" if shift else ""
+        else:
+            said = "At least in part to the situation" if apart or shift else "These decisions do not tell"
+        reasons = " ".join(map(_hanging, usable))
+        kept, lost = self.parts
+        if np.isfinite(kept.estimate):
+            carried = "Carried to another condition, a person's own horizon gains"
+            reasons += f" {carried} {_figures(kept)} over one discount for everybody."
+        if np.isfinite(lost.estimate):
             reasons += f" Within a condition it gains {_figures(lost)} more than that."
-        if not np.isnan(changed.estimate):
-            reasons += f" One discount for everybody loses {_figures(changed)} where it is that of another condition."
-        answers = {
-            (True, True): "To both",
-            (True, False): "At least in part to the person",
-            (False, True): "At least in part to the situation",
-            (False, False): "These decisions do not tell",
-        }
-        situation = lost.clear or changed.clear
-        told = kept.clear or situation
-        return Answer(QUESTION, answers[kept.clear, situation], reasons, "good" if told else "caution")
+        return Answer(QUESTION, said, reasons, "good" if person or apart or shift else "caution")
 
     def sentences(self) -> str:
         """The answer, one sentence for each pair, and remarks."""
@@ -269,7 +254,7 @@ class CarryingOver(Result):
 
     def to_frame(self) -> pd.DataFrame:
         """One row per pair: the mean log-likelihood of a decision under each model, the one discount for everybody, what the own
-        horizon gains over it, and what is lost and changed by carrying."""
+        horizon gains over it, and what is lost by carrying."""
         return pd.DataFrame(
             {
                 "from": pair.origin,
@@ -280,10 +265,7 @@ class CarryingOver(Result):
                 "common_discount": pair.common_discount,
                 **{f"gain{end}": value for end, value in zip(("", "_error", "_low", "_high"), pair.gain(), strict=True)},
             }
-            | {
-                name: np.nan if pair.within else ask(pair).estimate
-                for name, ask in (("lost", self.lost), ("changed", self.changed))
-            }
+            | {"lost": np.nan if pair.within else self.lost(pair).estimate}
             for pair in self.pairs
         )
 
@@ -294,6 +276,7 @@ class CarryingOver(Result):
             "levels": list(self.levels),
             "answer": asdict(self.answer),
             **{name: gain._asdict() for name, gain in self.parts._asdict().items()},
+            "together": [each._asdict() for each in self.together],
             "summary": self.sentences(),
             "pairs": [
                 {
@@ -303,12 +286,10 @@ class CarryingOver(Result):
                     "common_discount": pair.common_discount,
                     "gain": pair.gain()._asdict(),
                     "lost": None if pair.within else self.lost(pair)._asdict(),
-                    "changed": None if pair.within else self.changed(pair)._asdict(),
                     "left_out": list(pair.left_out),
                     "experts": list(pair.experts),
                     "decisions": pair.decisions.tolist(),
                     "by_expert": {model: values.tolist() for model, values in pair.log_likelihoods.items()},
-                    "with_discount_of": {level: values.tolist() for level, values in pair.with_discount_of.items()},
                 }
                 for pair in self.pairs
             ],
@@ -348,6 +329,16 @@ class CarryingOver(Result):
 def _figures(gain: Gain) -> str:
     """A gain with its interval, in words."""
     return f"{gain.estimate:.4f} per decision (95 % interval {gain.low:.4f} to {gain.high:.4f})"
+
+
+def _hanging(each: Together) -> str:
+    """How horizons under two conditions hang together, in words."""
+    return (
+        f"Logit discounts of persons under {each.origin} and {each.target} correlate by {each.correlation:.2f} (95 % interval "
+        f"{each.correlation_low:.2f} to {each.correlation_high:.2f}). From {each.origin} to {each.target} everybody's changes by "
+        f"{each.shift:.2f} ({each.shift_low:.2f} to {each.shift_high:.2f}); changes differ between persons by a standard "
+        f"deviation of {each.apart:.2f} (all alike: p {p_text(each.p_apart)})."
+    )
 
 
 def _sentence(pair: Carried) -> str:
@@ -415,34 +406,30 @@ def carry_over(
         raise ValueError(f"at least three persons must be seen under two values of {condition}, received fewer")
     if with_known_reward(problem, known_reward)[1] is None:
         remarks += [sentence for pair in asked for sentence in _unearned(pair)]
-    found: dict[tuple[_Key, str], _Fitted] = {}
     task = partial(_fit, known_reward, common_discount, seed)
     problems = {way.key: way.known for pair in asked for way in pair.ways}
     kinds = [model for model in MODELS if model not in ("chance", "own_value", "one_discount")]
-    first = [_Work(key, model, {}) for key in problems for model in kinds if model != "own" or key.half is None]
-    number, done = len(problems) * len(kinds), 0
-
-    def add(work: list[_Work]) -> None:
-        """Fit, and keep what is found."""
-        nonlocal done
-        for item, fitted in zip(work, in_parallel(task, [(problems[item.key], item) for item in work], jobs), strict=True):
-            found.update({(item.key, model): each for model, each in fitted.items()})
-            done += 1
-            progress(done / number, f"fit {done} of {number}: {MODELS[item.model]}")
-
-    add(first)
-    # the population within a condition comes second: there the one discount of each other condition is tried as well
-    others: dict[str, dict[str, float]] = {level: {} for level in levels}
+    work = [_Work(key, model) for key in problems for model in kinds]
+    found: dict[tuple[_Key, str], _Fitted] = {}
+    fits = in_parallel(task, [(problems[item.key], item) for item in work], jobs)
+    for done, (item, fitted) in enumerate(zip(work, fits, strict=True), 1):
+        found.update({(item.key, model): each for model, each in fitted.items()})
+        progress(done / len(work), f"fit {done} of {len(work)}: {MODELS[item.model]}")
+    for (key, model), one in found.items():
+        if not one.finished:
+            remarks.append(f"The search for {MODELS[model]} under {key.level} did not end: what it predicts is not known.")
+    between: list[Together] = []
+    shifts: dict[tuple[str, str], Floats] = {}
     for pair in asked:
-        if pair.origin != pair.target and common_discount is None and found[pair.ways[0].key, "one_discount"].finished:
-            others[pair.target][pair.origin] = found[pair.ways[0].key, "one_discount"].discount
-    add([_Work(key, "own", others[key.level]) for key in problems if key.half is not None])
-    for (key, model), fitted in found.items():
-        if not fitted.finished:
-            what = MODELS.get(model, f"one discount for everybody, that of {model.removeprefix(ELSEWHERE)},")
-            remarks.append(f"The search for {what} under {key.level} did not end: what it predicts is not known.")
-    pairs = tuple(_predict(pair, found, known_reward) for pair in asked)
-    return CarryingOver(condition, levels, pairs, tuple(dict.fromkeys(remarks)))
+        if pair.origin < pair.target:
+            a, b = pair.origin, pair.target
+            spreads = (found[_Key(level, None, pair.experts), "own"].spread_of(pair.experts) for level in (a, b))
+            said, others = together(a, b, *spreads)
+            between.append(said)
+            if others is not None:
+                shifts |= {(a, b): others, (b, a): -others}
+    pairs = tuple(_predict(pair, found, known_reward, shifts.get((pair.origin, pair.target))) for pair in asked)
+    return CarryingOver(condition, levels, pairs, tuple(between), tuple(dict.fromkeys(remarks)))
 
 
 #: The decisions `(S,A)` of each of a problem's experts.
@@ -567,15 +554,10 @@ def _unearned(pair: _Asked) -> list[str]:
 
 
 class _Work(NamedTuple):
-    """What is to be fitted: decisions by their name, a model, and the one discount of each of some other conditions."""
+    """What is to be fitted: decisions by their name, and a model."""
 
     key: _Key
     model: str
-    others: dict[str, float]
-
-
-#: Before the name of a condition: one discount for everybody, which is fitted there.
-ELSEWHERE = "discount of "
 
 
 @dataclass(frozen=True, eq=False)
@@ -589,6 +571,7 @@ class _Fitted:
         discount: the mean of all discounts, which is the one for everybody where there is one.
         reward: θ.
         finished: whether the search ended.
+        spread: of a population whose discounts are identified, what is known of it and of each person.
     """
 
     experts: tuple[str, ...]
@@ -598,6 +581,7 @@ class _Fitted:
     discount: float
     reward: Floats
     finished: bool
+    spread: Spread | None = None
 
     @classmethod
     def known(cls, crowd: Crowd, discounts: Floats, log_temperatures: Floats, reward: Floats, finished: bool) -> _Fitted:
@@ -611,9 +595,22 @@ class _Fitted:
         """Where each person is likely to be; where no discount is identified, the maximum decides nothing."""
         layout = found.marginal.layout
         places, shares, inner = likely_places(found)
+        layout = found.marginal.layout
         parts = layout.unpack(found.psi)
         discount = layout.largest * float(expit(parts.effects[0, 0]))
-        return cls(layout.crowd.names, places, shares, inner, discount, parts.theta, found.finished or not identified)
+        spread, finished = None, found.finished or not identified
+        if identified and finished:
+            means = np.einsum("nq,nqi->ni", shares, places)
+            away = places - means[:, None]
+            spread = Spread(parts.effects[0], parts.covariance, means, np.einsum("nq,nqi,nqj->nij", shares, away, away))
+        return cls(layout.crowd.names, places, shares, inner, discount, parts.theta, finished, spread)
+
+    def spread_of(self, experts: Sequence[str]) -> Spread | None:
+        """The spread with the persons in this order."""
+        if self.spread is None:
+            return None
+        order = [self.experts.index(name) for name in experts]
+        return replace(self.spread, means=self.spread.means[order], covariances=self.spread.covariances[order])
 
 
 def _fit(known_reward: Any, discount: float | None, seed: int, item: tuple[Problem, _Work]) -> dict[str, _Fitted]:
@@ -624,11 +621,10 @@ def _fit(known_reward: Any, discount: float | None, seed: int, item: tuple[Probl
         _, found, identified, _ = Population("~ 1", known_reward=known_reward).search(crowd, seed)
         known = posterior(found, identified)
         reward, finished = found.marginal.layout.unpack(found.psi).theta, known.status != Status.NOT_CONVERGED
-        each = {"one_discount": discount, **{f"{ELSEWHERE}{level}": other for level, other in work.others.items()}}
         return {
             "own": _Fitted.averaged(found, identified),
             "own_value": _Fitted.known(crowd, known.persons.discounts, known.persons.mean[:, 1], reward, finished),
-            **{name: _Fitted.averaged(with_one_discount(found, one), identified) for name, one in each.items()},
+            "one_discount": _Fitted.averaged(with_one_discount(found, discount), identified),
         }
     together = dict.fromkeys(problem.names, "everybody") if discount is None else None
     solvers: dict[str, Solver] = {
@@ -643,11 +639,11 @@ def _fit(known_reward: Any, discount: float | None, seed: int, item: tuple[Probl
     return {work.model: _Fitted.known(crowd, told.discounts, np.log(temperatures), told.reward, finished)}
 
 
-def _predict(pair: _Asked, fits: dict[tuple[_Key, str], _Fitted], known_reward: Any) -> Carried:
-    """How likely each model makes the decisions that are predicted."""
+def _predict(pair: _Asked, fits: dict[tuple[_Key, str], _Fitted], known_reward: Any, shift: Floats | None) -> Carried:
+    """How likely each model makes the decisions that are predicted, where η of each person is moved by a shift `(m,2)`."""
     size = len(pair.experts)
-    models = [model for key, model in fits if key == pair.ways[0].key]
-    decisions, totals = np.zeros(size), {model: np.zeros(size) for model in [*MODELS, *models]}
+    models = [model for model in MODELS if model != "chance"]
+    decisions, totals = np.zeros(size), {model: np.zeros(size) for model in MODELS}
     for way in pair.ways:
         crowd = Crowd.of(with_known_reward(way.predicted, known_reward)[0])
         own = np.array([pair.experts.index(name) for name in crowd.names])
@@ -657,8 +653,8 @@ def _predict(pair: _Asked, fits: dict[tuple[_Key, str], _Fitted], known_reward: 
             totals["chance"][own] -= task.counts @ np.tile(choices, task.mdp.n_actions)
         tables: Tables | None = None
         for model in models:
-            fitted = fits[way.key, model]
-            if not fitted.finished:
+            fitted, there = fits[way.key, model], fits[way.key._replace(level=pair.target), model]
+            if not (fitted.finished and there.finished):
                 totals[model][:] = np.nan
                 continue
             if tables is None:
@@ -666,6 +662,12 @@ def _predict(pair: _Asked, fits: dict[tuple[_Key, str], _Fitted], known_reward: 
             tables = tables.at(fitted.reward)
             counts, who = tables.counts(crowd.tasks), [fitted.experts.index(name) for name in crowd.names]
             places, shares = fitted.places[who], fitted.shares[who]
+            if shift is not None:
+                places = places + shift[own][:, None]
+            if not model.startswith("own"):
+                places = places.copy()
+                with np.errstate(divide="ignore"):
+                    places[:, :, 0] = logit(there.discount / crowd.largest_discount)
             if shares.shape[1] == 1:
                 gammas = crowd.largest_discount * expit(places[:, 0, 0])
                 likely = FromPlans(tables, counts)(np.arange(size), np.stack([gammas, places[:, 0, 1]], axis=1)).value
@@ -673,6 +675,5 @@ def _predict(pair: _Asked, fits: dict[tuple[_Key, str], _Fitted], known_reward: 
                 likely = tables.averaged(counts, places, shares, fitted.inner)
             totals[model][own] += np.where(np.isfinite(likely), likely, np.nan)
     means = {model: total / decisions for model, total in totals.items()}
-    elsewhere = {model.removeprefix(ELSEWHERE): means.pop(model) for model in models if model.startswith(ELSEWHERE)}
-    common = float(np.mean([fits[way.key, "one_discount"].discount for way in pair.ways]))
-    return Carried(pair.origin, pair.target, pair.experts, decisions, means, common, elsewhere, pair.left_out)
+    common = float(np.mean([fits[way.key._replace(level=pair.target), "one_discount"].discount for way in pair.ways]))
+    return Carried(pair.origin, pair.target, pair.experts, decisions, means, common, pair.left_out)
