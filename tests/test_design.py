@@ -22,7 +22,7 @@ from multihorizon.parallel import silent
 from multihorizon.questions.design import _information, _mean_local
 from multihorizon.questions.pilot import read_pilot
 from multihorizon.questions.study import Candidate, Schedule, in_tasks
-from multihorizon.report.question_pages import DESIGNED
+from multihorizon.report.question_pages import DESIGNED, design_page
 
 DISCOUNTS = (0.3, 0.5, 0.8)
 FIT = mh.MaximumLikelihood(1.0, starts=1)
@@ -645,3 +645,49 @@ def test_a_design_where_moves_take_time_is_that_of_waiting() -> None:
     point = model.at(model.pack(reward, fitted.discounts))
     errors = precision(point).standard_errors[model.discount_slice]
     assert found.expected_standard_errors == pytest.approx(errors, rel=1e-6)
+
+
+# A study that people can be given.
+
+
+def endless(gain: float) -> mh.MDP:
+    """A stock of 0 to 4 that grows by itself, without an end: take all of it, or wait."""
+    transitions = np.zeros((2, 5, 5))
+    for stock in range(5):
+        transitions[0, stock, min(stock + 1, 4)] = gain
+        transitions[0, stock, stock] += 1 - gain
+        transitions[1, stock, 0] = 1.0
+    names = {"state_names": [f"stock {i}" for i in range(5)], "action_names": ["wait", "take"]}
+    return mh.MDP(transitions, initial=np.full(5, 0.2), **names)
+
+
+@pytest.fixture(scope="module")
+def stocks() -> mh.Solution:
+    mdp, points = endless(0.8), np.outer(np.arange(5), [0.0, 1.0])
+    policies = [mh.soft_plan(mdp, points, g, 0.7).policy for g in (0.3, 0.5, 0.7, 0.8)]
+    table = mh.Demonstrations.simulate(mdp, policies, 10, max_steps=12, seed=0)
+    return mh.solve(mh.Problem(mdp, table), mh.Population("~ 1", known_reward=points))
+
+
+def test_episodes_of_an_endless_task_are_as_long_as_those_of_the_pilot(stocks) -> None:
+    found = mh.design(None, stocks, persons=20, draws=1)
+    assert {candidate.lengths for candidate in found.schedule.candidates} == {(12,)}
+    again = mh.design(None, stocks, persons=20, draws=1, length=30)
+    assert {candidate.lengths for candidate in again.schedule.candidates} == {(30,)}
+
+
+def test_a_design_without_gain_is_said_to_be_that_and_a_start_again_and_again_is_warned_of(stocks) -> None:
+    found = mh.design(None, stocks, persons=20, draws=1)
+    largest, episodes = found.most_alike
+    assert found.hardly_matters == (0.95 <= found.saving < 1.05)
+    assert found.hardly_matters == ("The design hardly matters" in found.sentences())
+    assert found.one_sided == (2 * largest > episodes)
+    assert found.one_sided
+    assert "A spread-out study" in found.sentences()
+    badge = design_page(found, {}, "").sections[0].blocks[0]
+    assert badge.kind == ""
+    assert badge.content.startswith(("The design hardly matters", "Most episodes are of one kind"))
+    # the spread-out study keeps to the budget, and gives at least a third of it to what the best study leaves out
+    assert found.spread_times.sum() <= episodes
+    assert found.spread_times.max() < largest
+    assert found.spread_standard_errors[0] >= found.expected_standard_errors[0] * (1 - 1e-9)

@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.table import Table
 
 from multihorizon.cli.console import checked, features_in, out, progress_bar, read_mdps, show_remarks
@@ -50,6 +51,7 @@ def design(options: DesignOptions) -> None:
                 difference=options.difference,
                 term=options.term,
                 features=features,
+                length=_mean_length(fitted),
                 draws=options.draws,
                 seed=options.seed,
                 progress=progress,
@@ -60,6 +62,12 @@ def design(options: DesignOptions) -> None:
             write_design(options.out_dir, found, _recorded(options), _check(options, found, named=True), remarks)
             out.print(f"Written to {options.out_dir}: {', '.join(DESIGNED)}", soft_wrap=True)
             out.print(f"Check it by simulation: {_check(options, found)}", soft_wrap=True)
+
+
+def _mean_length(fitted: dict[str, Any]) -> int | None:
+    """How many decisions an episode of the pilot had on average, rounded up; None where its result does not say it."""
+    episodes, decisions = (np.sum(fitted.get(name) or 0) for name in ("episodes", "decisions"))
+    return int(np.ceil(decisions / episodes)) if episodes > 0 and decisions > 0 else None
 
 
 def _check(options: DesignOptions, found: Design, named: bool = False) -> str:

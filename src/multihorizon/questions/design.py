@@ -25,6 +25,10 @@ opposite sign along the principal directions of the covariance, so that they do 
 *The proof.* Shares of the budget are found by `numerics.allocation`. No other way of sharing needs fewer episodes by more than
 the gap, on average over the draws. Rounding to whole episodes may cost a little more, which is stated.
 
+*Variety.* The best shares are often those of one or two candidates. People who are given the same start again and again learn it
+or tire of it, of which the model knows nothing, and nothing is seen of where the model may be wrong. So beside the best study
+stands a spread-out one, which gives half of the budget as the best study and half evenly, and what that costs.
+
 *How many more?* Where a width is asked for, M₀ holds the information of the fit. The norm `(Σ_k v_k^β)^{1/β}` of the variances v
 is convex in N. With β = 16 it is nearly the largest of them. For each budget it is made as small as possible, and the smallest
 budget is found with which no interval is wider than asked for.
@@ -51,8 +55,9 @@ from multihorizon.mdp import MDP
 from multihorizon.numerics.allocation import Allocation, Worth, allocate, evenly, whole
 from multihorizon.numerics.spectrum import spectrum
 from multihorizon.parallel import Progress, part_of, silent
+from multihorizon.problem import Problem
 from multihorizon.questions.pilot import Layout, Pilot, read_pilot
-from multihorizon.questions.study import MOST_TIMES, Schedule, in_tasks
+from multihorizon.questions.study import LENGTH, MOST_TIMES, Schedule, in_tasks
 from multihorizon.result import COLOURS, Result, literal, package_version
 from multihorizon.solution import Solution, Status
 from multihorizon.tables import ShownTable
@@ -75,6 +80,7 @@ def design(
     difference: float | None = None,
     term: str | None = None,
     features: Sequence[Any] | None = None,
+    length: int | None = None,
     level: float = 0.95,
     draws: int = 16,
     seed: int = 0,
@@ -97,6 +103,8 @@ def design(
         difference: a difference of logit discounts, between groups or between two persons, to say the power for.
         term: for a `Population` with several covariates, the term whose effect is the target.
         features: for tasks that the reward of the guess does not describe, their features `(A·S,d)`.
+        length: how many decisions an episode of a task without an end may have, where candidates do not say it; by default as
+            many as those of the guess had on average, if its table is known. In tasks with an end, and otherwise, it is 200.
         level: of the intervals that are to be below `width`.
         draws: how many draws stand for what the guess leaves open; 1 takes the guess as it is.
         seed: same seed, same answer.
@@ -129,6 +137,8 @@ def design(
         raise ValueError(f"draws must be at most 1,000, received {draws:,}")
     as_seed(seed)
     as_level(level)
+    if length is not None:
+        as_count(length, "length")
     if not isinstance(guess, Solution | Sequence):
         raise ValueError(f"the guess must be a solution, or several of them, received {type(guess).__name__}")
     guesses = [guess] if isinstance(guess, Solution) else list(guess)
@@ -143,7 +153,9 @@ def design(
     if isinstance(candidates, Schedule):
         offered = candidates if tasks is None else replace(candidates, tasks=tuple(mdps))
     else:
-        offered = Schedule.of_starts(mdps) if candidates is None else Schedule.read(candidates, mdps)
+        rounds = length or _mean_length(guesses[0]) or LENGTH
+        longest = [LENGTH if mdp.terminal.any() else rounds for mdp in mdps]
+        offered = Schedule.of_starts(mdps, longest) if candidates is None else Schedule.read(candidates, mdps, longest)
     if features is not None:
         offered = replace(offered, features=tuple(features))
     if len(offered.candidates) > MOST_CANDIDATES:
@@ -184,9 +196,10 @@ def design(
         times = _until_narrow(drawn, times, most, width, level)
         size = float(cost @ times)
     even, chosen = evenly(most, size, cost), times.astype(np.float64)
+    spread = _spread_out(even, numbers, cost, most, size, target(even))
     best, rounded = (-np.inf if (local := target(at)) is None else local.value for at in (numbers, chosen))
     k = len(pilot.targets)
-    covariances = [drawn[0].covariance(at) for at in (chosen, even)]
+    covariances = [drawn[0].covariance(at) for at in (chosen, even, spread.astype(np.float64))]
     errors = [np.sqrt(np.diag(covariance)) for covariance in covariances]
     there = drawn[0]
     if pilot.differing is not None:
@@ -209,6 +222,8 @@ def design(
         expected_standard_errors=errors[0],
         uniform_standard_errors=errors[1],
         uniform_times=even,
+        spread_times=spread,
+        spread_standard_errors=errors[2],
         gap=found.gap,
         status=Status.OPTIMAL if found.finished else Status.NOT_CONVERGED,
         rounding_loss=max(0.0, size / float(cost @ numbers) - 1 if width is not None else -float(np.expm1((rounded - best) / k))),
@@ -230,6 +245,27 @@ def design(
         seed=seed,
         schedule=replace(offered, times=times),
     )
+
+
+def _mean_length(guess: Solution) -> int | None:
+    """How many decisions the episodes of a guess had on average, rounded up; None where its table is not known."""
+    experts = guess.problem.experts if isinstance(guess.problem, Problem) else ()
+    tables = {id(expert.table): expert.table for expert in experts if expert.table is not None}.values()
+    lengths = [table.by_episode.length for table in tables]
+    return int(np.ceil(np.concatenate(lengths).mean())) if lengths else None
+
+
+def _spread_out(even: Floats, numbers: Floats, cost: Floats, most: Floats, size: float, at: Worth | None) -> Ints:
+    """Half of the budget evenly, half as the best study gives it, in whole numbers; the rest to what says most for its cost."""
+    wanted = np.minimum((even + numbers) / 2, most)
+    times = np.floor(wanted + 1e-9)
+    left = size - float(cost @ times)
+    worth = np.zeros(cost.size) if at is None else at.gradient / cost
+    for j in np.lexsort((-worth, -np.round(wanted - times, 9))).tolist():
+        if cost[j] <= left * (1 + 1e-9) and times[j] < most[j]:
+            times[j] += 1
+            left -= cost[j]
+    return times.astype(np.int64)
 
 
 def _times_as_large(pilot: Pilot, target: Callable[[Floats], Worth | None], even: Floats, value: float) -> float:
@@ -598,6 +634,8 @@ class Design(Result):
         expected_standard_errors, uniform_standard_errors: of each target after this study, and after one of the same size that
             gives all candidates equally often; of discounts or, for a population, of the effect on their logit (`scale`).
         uniform_times: how often the uniform study gives each candidate `(J,)`.
+        spread_times, spread_standard_errors: how often the spread-out study does, half of whose budget is that of the uniform
+            one, in whole numbers, and what it can be expected to show.
         gap: no other way of sharing does as well with a budget that is smaller by a larger share than this, on average over the
             draws.
         status: "optimal" where the gap is below half a percent.
@@ -621,6 +659,8 @@ class Design(Result):
     expected_standard_errors: Floats
     uniform_standard_errors: Floats
     uniform_times: Floats
+    spread_times: Ints
+    spread_standard_errors: Floats
     gap: float
     status: Status
     rounding_loss: float
@@ -642,11 +682,28 @@ class Design(Result):
     seed: int
     schedule: Schedule
 
+    @property
+    def hardly_matters(self) -> bool:
+        """Whether the uniform study is about as good."""
+        return 0.95 <= self.saving < 1.05
+
+    @property
+    def most_alike(self) -> tuple[int, int]:
+        """How many of the episodes of a person are those of one candidate, at most, and how many there are."""
+        episodes = self.times * np.array([len(c.starts) for c in self.schedule.candidates])
+        return int(episodes.max()), int(episodes.sum())
+
+    @property
+    def one_sided(self) -> bool:
+        """Whether most episodes are those of one candidate, though there are others."""
+        largest, episodes = self.most_alike
+        return len(self.candidates) > 1 and largest > 1 and 2 * largest > episodes
+
     def sentences(self) -> str:
         """What to run, and what it can be expected to show."""
         used = int((self.times > 0).sum())
         people, offered = count(self.persons, "person"), count(len(self.candidates), "candidate")
-        episodes = int(sum(n * len(c.starts) for n, c in zip(self.times.tolist(), self.schedule.candidates, strict=True)))
+        largest, episodes = self.most_alike
         about = f"about {count(round(self.decisions), 'decision')}"
         errors = self.expected_standard_errors
         worst = int(np.argmax(errors))
@@ -670,7 +727,12 @@ class Design(Result):
             if np.any(errors > 1.005 * self.uniform_standard_errors):
                 words.append("Some errors are larger than there, because what counts is the information about all together.")
             more = "persons" if self.scale == "logit" else "episodes"
-            if self.saving >= 1.005:
+            if self.hardly_matters:
+                words.append(
+                    f"The design hardly matters: for the same information, the uniform study needs {self.saving:.2f} times as "
+                    f"many {more}. Choose episodes for other reasons, such as variety."
+                )
+            elif self.saving >= 1.05:
                 words.append(f"For the same information, the uniform study needs {self.saving:.2f} times as many {more}.")
             elif self.saving < 0.95:
                 words.append(
@@ -682,6 +744,18 @@ class Design(Result):
             words.append(
                 f"A difference of {self.difference:g} in logit discounts{between} is detected with a probability of "
                 f"{percent(self.power)} ({percent(self.uniform_power)} in the uniform study)."
+            )
+        if self.one_sided:
+            words.append(
+                f"{largest:,} of {episodes:,} episodes are of one kind. People learn such an episode or tire of it, which the "
+                "model knows nothing of, and where the model is wrong elsewhere would not be seen."
+            )
+        if self.one_sided or self.hardly_matters:
+            more = self.spread_standard_errors.max() / errors.max() - 1
+            words.append(
+                "A spread-out study, half of which is uniform (column spread_times), has a largest expected standard error of "
+                f"{self.spread_standard_errors.max():.3g}, {100 * abs(more):.2g} % {'more' if more >= 0 else 'less'}: prefer it "
+                "where that is little."
             )
         draws = f"on average over {self.draws} draws of what the pilot leaves open" if self.draws > 1 else "if the pilot is right"
         goal = "variances as small" if np.isfinite(self.width) else "the same information"
@@ -702,6 +776,7 @@ class Design(Result):
                 "times": self.times,
                 "weight": self.weights,
                 "uniform_times": self.uniform_times,
+                "spread_times": self.spread_times,
                 "task": [c.task + 1 for c in rows],
                 "episodes": [len(c.starts) for c in rows],
             }
@@ -712,6 +787,7 @@ class Design(Result):
         kind = "expert" if self.scale == "discount" else "term"
         columns: dict[str, Any] = {kind: list(self.targets), "expected_standard_error": self.expected_standard_errors}
         columns["uniform_standard_error"] = self.uniform_standard_errors
+        columns["spread_standard_error"] = self.spread_standard_errors
         if self.widths.size:
             columns |= {"width_now": self.before, "expected_width": self.widths}
         return pd.DataFrame(columns)

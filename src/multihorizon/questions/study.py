@@ -52,6 +52,8 @@ from multihorizon.solution import PopulationEvidence, PopulationFindings, Soluti
 
 #: The most decisions of an episode and the most episodes of a block that are planned for.
 LONGEST = 10_000
+#: The most decisions of an episode where nothing is said of it.
+LENGTH = 200
 #: Nobody is given anything more often, or asked for more episodes or decisions, than this.
 MOST_TIMES = 1_000_000
 
@@ -364,11 +366,12 @@ class Schedule:
                 )
 
     @classmethod
-    def read(cls, table: str | Path | Frame, tasks: MDP | Sequence[MDP]) -> Schedule:
+    def read(cls, table: str | Path | Frame, tasks: MDP | Sequence[MDP], lengths: Sequence[int] | None = None) -> Schedule:
         """Read candidates from a table with one row per episode, a file or a data frame.
 
         The column `state` says where the episode begins. Others may be left out. Rows of the same `candidate` are one block.
-        `task` is the number of the task, counted from 1; `length` the most decisions of the episode, 200 if not given;
+        `task` is the number of the task, counted from 1; `length` the most decisions of the episode, by default that of its task
+        in `lengths`, or 200;
         `episodes` how many like this the block has. `most` says how often a person may be given the candidate, `cost` what it
         costs, and `times` how often each person is given it: these are the same in all rows of a candidate.
 
@@ -397,7 +400,8 @@ class Schedule:
         if (task >= len(mdps)).any():
             row = int(np.argmax(task >= len(mdps)))
             raise ValueError(f"{rows.at(row)}: column task must be from 1 to {len(mdps)}, received {task[row] + 1}")
-        length, episodes = numbers("length", 200, 1).astype(np.int64), numbers("episodes", 1, 1).astype(np.int64)
+        length = numbers("length", 0, 1).astype(np.int64) if "length" in has else np.array(lengths or [LENGTH] * len(mdps))[task]
+        episodes = numbers("episodes", 1, 1).astype(np.int64)
         for name, given in (("length", length), ("episodes", episodes)):
             if (given > LONGEST).any():
                 row = int(np.argmax(given > LONGEST))
@@ -448,8 +452,9 @@ class Schedule:
         return cls(mdps, tuple(candidates), np.array(times, dtype=np.int64), unused=tuple(sorted(has - used)))
 
     @classmethod
-    def of_starts(cls, tasks: Sequence[MDP], length: int = 200) -> Schedule:
-        """One episode from each state in which episodes may begin, or from each that has a choice, where they begin in one."""
+    def of_starts(cls, tasks: Sequence[MDP], lengths: Sequence[int] | None = None) -> Schedule:
+        """One episode from each state in which episodes may begin, or from each that has a choice, where they begin in one; with
+        the most decisions of an episode of each task."""
         candidates = []
         for place, mdp in enumerate(tasks):
             starts = np.flatnonzero((mdp.initial > 0) & ~mdp.terminal)
@@ -457,7 +462,7 @@ class Schedule:
                 starts = np.flatnonzero(~mdp.terminal & (mdp.available.sum(axis=1) > 1))
             for state in starts.tolist():
                 name = mdp.state_names[state] if len(tasks) == 1 else f"{mdp.state_names[state]} in task {place + 1}"
-                candidates.append(Candidate(name, place, (state,), (length,)))
+                candidates.append(Candidate(name, place, (state,), ((lengths or [LENGTH] * len(tasks))[place],)))
         return cls(tuple(tasks), tuple(candidates), np.zeros(len(candidates), dtype=np.int64))
 
     def to_frame(self) -> pd.DataFrame:

@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -265,7 +266,7 @@ def carried_cells(pair: Carried) -> dict[str, str]:
 
 
 #: What `multihorizon design` writes.
-DESIGNED = ("design.json", "design.csv", "schedule.csv", "design.html")
+DESIGNED = ("design.json", "design.csv", "schedule.csv", "spread_out.csv", "design.html")
 
 
 def write_design(directory: Path, found: Design, options: dict[str, Any], check: str, remarks: Sequence[str] = ()) -> None:
@@ -275,6 +276,7 @@ def write_design(directory: Path, found: Design, options: dict[str, Any], check:
         write_json(draft / "design.json", {**found._content(), "check": check, "notes": remarks, "options": options})
         write_csv(found.to_frame(), draft / "design.csv")
         write_csv(found.schedule.to_frame(), draft / "schedule.csv", read_again=True)
+        write_csv(replace(found.schedule, times=found.spread_times).to_frame(), draft / "spread_out.csv", read_again=True)
         design_page(found, options, check, remarks).write(draft / "design.html")
 
     write_all(directory, DESIGNED, write)
@@ -283,10 +285,12 @@ def write_design(directory: Path, found: Design, options: dict[str, Any], check:
 def design_page(found: Design, options: dict[str, Any], check: str, remarks: Sequence[str] = ()) -> Page:
     """The report of a design."""
     used = int((found.times > 0).sum())
-    badge = Badge(
-        f"{used} of {count(len(found.candidates), 'candidate')} are used; the proved gap is {100 * found.gap:.2g} %",
-        "good" if found.status == Status.OPTIMAL else "bad",
+    words = (
+        "The design hardly matters; " if found.hardly_matters else "Most episodes are of one kind; " if found.one_sided else ""
     )
+    words += f"{used} of {count(len(found.candidates), 'candidate')} are used; the proved gap is {100 * found.gap:.2g} %"
+    good = "" if found.hardly_matters or found.one_sided else "good"
+    badge = Badge(words[0].upper() + words[1:], good if found.status == Status.OPTIMAL else "bad")
     pictures: list[Block] = [
         figure(found.plot(new_axes(5.0, 0.9 + 0.22 * min(used, 25))), "How often each person is given each candidate")
     ]
