@@ -283,3 +283,21 @@ def test_where_all_episodes_are_cut_off_no_column_next_state_is_needed():
     demos = mh.Demonstrations.from_frame(frame.drop(columns="next_state"), cut_off=True)
     assert [demos.states[i] if i >= 0 else None for i in demos.next_state] == ["y", "x", None]
     assert demos.select(slice(0, 2)).cut_off
+
+
+def test_moves_that_nobody_saw_are_no_evidence_against_given_transitions() -> None:
+    """Where the last next_state of each episode is blank, just the moves into the endings are unknown."""
+    mdp = mh.MDP(
+        np.array([[[0.6, 0.4], [0, 0]], [[0.1, 0.9], [0, 0]]]),
+        terminal=[1],
+        state_names=["here", "end"],
+        action_names=["stay", "go"],
+    )
+    rows = mh.Demonstrations.simulate(mdp, [np.full((2, 2), 0.5)], 300).to_frame()
+    last = rows["next_state"] == "end"
+    blank = rows.assign(next_state=rows["next_state"].mask(last, None))
+    whole, cut = mh.Demonstrations.from_frame(rows), mh.Demonstrations.from_frame(blank, cut_off=True)
+    assert require_agreement(whole, mdp) == require_agreement(cut, mdp) == []
+    swapped = mh.MDP(mdp.to_array()[::-1], terminal=[1], state_names=mdp.state_names, action_names=mdp.action_names)
+    with pytest.raises(ValueError, match="are two actions confused"):
+        require_agreement(whole, swapped)

@@ -8,6 +8,8 @@ import json
 import os
 import pickle
 import struct
+import subprocess
+import sys
 import warnings
 import zipfile
 from pathlib import Path
@@ -16,6 +18,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+import typer
 from typer.testing import CliRunner
 
 import multihorizon as mh
@@ -529,3 +532,27 @@ def test_a_mended_table_that_cannot_be_written_is_one_sentence(tmp_path, monkeyp
     assert result.exit_code == 2
     assert "/proc/mended.csv" in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_name_without_end_is_refused_at_once(tmp_path):
+    (tmp_path / "d.csv").write_text(GOOD.replace("home", "h" * 100_000))
+    result = CliRunner().invoke(app, ["fit", str(tmp_path / "d.csv")])
+    assert result.exit_code == 2
+    assert "must have at most 1,000 letters" in result.stderr
+    assert len(result.stderr) < 500
+
+
+def test_a_computation_that_breaks_down_says_what_helps(capsys):
+    with pytest.raises(typer.Exit), plain_errors():
+        raise np.linalg.LinAlgError("Eigenvalues did not converge")
+    assert "span too many powers of ten" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such limit")
+def test_too_little_memory_is_said_and_not_waited_for():
+    script = (
+        "import resource; resource.setrlimit(resource.RLIMIT_AS, (3 * 10**8,) * 2); from multihorizon.cli import main; main()"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert "a gigabyte of memory" in ended.stderr

@@ -192,6 +192,9 @@ def label(value: object, name: str) -> str:
     if isinstance(value, bytes | dict | list | tuple | set | np.ndarray):
         raise ValueError(f"{name} must be text or a number, received {_describe(value)}")
     text = str(value).strip()
+    longest = 1000
+    if len(text) > longest:
+        raise ValueError(f"{name} must have at most {longest:,} letters, received {text[:20]!r}… with {len(text):,}")
     if not text or (not text.isprintable() and not any(c.isprintable() and not c.isspace() for c in text)):
         raise ValueError(f"{name} must be a label that can be seen, received {str(value)!r}")
     whole = re.fullmatch(r"(-?\d+)\.0*", text) if "." in text else None

@@ -185,7 +185,17 @@ _unpacked: dict[str, Callable[[Any], Any]] = {}
 
 
 def _on_cluster(task: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-    client = _clients[-1]
+    try:
+        yield from _from_cluster(_clients[-1], task, items)
+    except Exception as error:
+        if isinstance(error, WorkersDiedError) or type(error).__module__.partition(".")[0] != "distributed":
+            raise
+        raise OSError(
+            f"the cluster at {_clients[-1].scheduler.address} does not answer any more: has its scheduler ended?"
+        ) from error
+
+
+def _from_cluster(client: Any, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
     shared = _sent(client, task)
     with warnings.catch_warnings():  # that items are large, though each travels once
         warnings.filterwarnings("ignore", "Sending large graph", UserWarning)

@@ -110,4 +110,15 @@ def options(
 
 def main() -> None:
     """Entry point of the console script."""
+    least = 1 << 30
+    try:
+        resource: Any = import_module("resource")
+        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    except ImportError:  # on Windows
+        limit = -1
+    if 0 <= limit < least:  # linear algebra waits for ever for memory that it cannot have
+        typer.echo(
+            f"multihorizon: there must be a gigabyte of memory for this program, and ulimit -v allows {limit >> 20} MB", err=True
+        )
+        raise SystemExit(2)
     app()

@@ -18,6 +18,7 @@ from pathlib import Path
 from threading import current_thread, main_thread
 from typing import Any, Literal
 
+import numpy as np
 import scipy.sparse as sp
 import typer
 from rich.console import Console
@@ -168,6 +169,11 @@ def _show_warning(message: Warning | str, *place: Any) -> None:
 def _sentence(error: BaseException) -> str:
     if isinstance(error, MemoryError):
         return f"there is not enough memory for this: {str(error) or 'use fewer states, or tie rewards by features'}"
+    if isinstance(error, np.linalg.LinAlgError):
+        return (
+            f"a computation broke down ({error}): the numbers of this task span too many powers of ten, or features repeat one "
+            "another. Rescale them, or leave some out"
+        )
     if isinstance(error, TableError):
         command = f"multihorizon check {shlex.quote(error.table)} {error.options}".rstrip()
         return f"{str(error).rstrip('.')}. {command} lists every problem of the table and how to mend it"

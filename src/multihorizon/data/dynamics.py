@@ -120,6 +120,8 @@ def estimate_mdp(demonstrations: Demonstrations, smoothing: float | None = None,
     stacked = sp.csr_array(given + sp.diags_array(1.0 * estimated) @ _smoothed(moves, pooled, alpha))
     available = (estimated | is_given).reshape(len(actions), n).T
     begun = np.bincount(place[: len(demonstrations.states)], demonstrations.first_states, minlength=n)
+    if (available.any(axis=1) & (begun > 0)).any():  # where nobody knows what any action leads to, decisions are left out
+        begun = np.where(available.any(axis=1), begun, 0)
     found = MDP(
         [stacked[a * n : (a + 1) * n] for a in range(len(actions))],
         initial=begun / begun.sum(),
@@ -500,7 +502,9 @@ def _tested(demonstrations: Demonstrations, mdp: MDP) -> pd.DataFrame:
     row, after, counts = _given_moves(demonstrations, mdp)
     chances = _values(mdp.stacked, row, after)
     rows, place = np.unique(row, return_inverse=True)
-    moves = np.bincount(place, counts, minlength=rows.size)
+    # A move whose end nobody knows may have led to any other next state: a record that stops where episodes end lacks just these.
+    unknown = _unknown_moves(demonstrations, mdp)[rows]
+    moves = np.bincount(place, counts, minlength=rows.size) + unknown
     share, possible = counts / moves[place], np.diff(mdp.stacked.indptr)[rows]
     p_values = np.minimum(bdtrc(counts - 1, moves[place].astype(np.int64), chances) * possible[place] * rows.size, 1.0)
     order = np.lexsort((after, -(share - chances), p_values, place))  # the worst next state of each row comes first
@@ -516,8 +520,8 @@ def _tested(demonstrations: Demonstrations, mdp: MDP) -> pd.DataFrame:
             "given": chances[worst],
             "distance": np.bincount(place, np.maximum(share - chances, 0.0), minlength=rows.size),
             "p_value": p_values[worst],
-            "relative_entropy": entropy,
-            "freedom": possible - 1.0,
+            "relative_entropy": np.where(unknown > 0, 0.0, entropy),
+            "freedom": np.where(unknown > 0, 0.0, possible - 1.0),
             "row": rows,
         }
     )
@@ -535,6 +539,13 @@ def _given_moves(demonstrations: Demonstrations, mdp: MDP) -> tuple[Ints, Ints, 
     keys, place = np.unique(row[wanted] * width + states[moves.next_state[wanted]], return_inverse=True)
     counts: Ints = np.bincount(place, moves.count[wanted], minlength=keys.size).astype(np.int64)
     return keys // width, keys % width, counts
+
+
+def _unknown_moves(demonstrations: Demonstrations, mdp: MDP) -> Ints:
+    """How many moves of each row a·S + s have no next state, `(A·S,)`."""
+    moves, (states, actions) = demonstrations.moves, demonstrations.match(mdp)
+    row, blank = actions[moves.action] * mdp.n_states + states[moves.state], moves.next_state < 0
+    return np.bincount(row[blank], moves.count[blank], minlength=mdp.stacked.shape[0]).astype(np.int64)
 
 
 def _confused(demonstrations: Demonstrations, mdp: MDP, row: int) -> str:

@@ -263,7 +263,7 @@ def _misspelt(name: str, known: Sequence[str]) -> str:
 
 def state_place(mdp: MDP, given: object, what: str) -> int:
     """The number of a state by its name."""
-    name = label(given, f"a state of {what}")
+    name = label(given, f"each of {what}")
     if name not in mdp.state_names:
         known = mdp.state_names
         raise ValueError(f"{what} must name states among {first_few(known)}, received {_misspelt(name, known)}")
@@ -750,7 +750,7 @@ def read_source(source: Any, discount: Any, persons: str) -> Known:
     if persons not in ("each", "groups"):
         raise ValueError(f'persons must be "each" or "groups", received {persons!r}')
     if persons == "groups" and not (isinstance(source, Solution) and source.solver == "Population"):
-        raise ValueError("groups are those of a Population: hand in a solution of it, or ask for each person")
+        raise ValueError("groups are those of a Population, and this fit has none: fit with a formula, or ask for each person")
     if isinstance(source, Solution):
         return _of_solution(source, persons)
     if isinstance(source, Identification | Problem):
