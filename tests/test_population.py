@@ -605,3 +605,52 @@ def test_options_are_checked() -> None:
     ):
         with pytest.raises(ValueError, match=said):
             mh.Population(**options)
+
+
+def cliff_people(discounts: np.ndarray, episodes: int = 30) -> mh.Problem:
+    """People of the cliff with these discounts, who hardly choose at random."""
+    d = mh.domains.cliff()
+    policies = [mh.soft_plan(d.mdp, d.reward, gamma, 0.5).policy for gamma in discounts]
+    return mh.Problem(d.mdp, mh.Demonstrations.simulate(d.mdp, policies, episodes=episodes, seed=0))
+
+
+def test_where_persons_differ_too_much_for_a_typical_one_their_distribution_is_shown():
+    """Half look hardly ahead and half very far: nobody is near the middle of a normal distribution of logits."""
+    rng = np.random.default_rng(0)
+    discounts = np.where(np.arange(24) % 2, rng.uniform(0.02, 0.1, 24), rng.uniform(0.93, 0.98, 24))
+    solver = mh.Population("~ 1", known_reward=mh.domains.cliff().reward)
+    found = mh.solve(cliff_people(discounts), solver).evidence["population"]
+    assert found["spread"]["discount"]["estimate"] > 2.5
+    low, _, high = found["distribution"]["everyone"]["quartiles"]
+    assert low < 0.25
+    assert high > 0.8
+    assert any("its typical person may be nobody" in caution and f"{low:.2f}" in caution for caution in found["cautions"])
+
+
+def test_neither_the_unit_nor_the_origin_of_a_covariate_matters_nor_that_of_the_reward():
+    """Age in thousandths of a year or counted from another year, and points times 0.01 or 100: the same tests and predictions."""
+    rng, reward = np.random.default_rng(2), mh.domains.cliff().reward
+    age = rng.normal(40, 12, 16)
+    problem = cliff_people(1 / (1 + np.exp(-(0.04 * (age - 40) + rng.normal(0.4, 0.5, 16)))), 12)
+    table = pd.DataFrame({"expert": problem.names, "age": age})
+    asked = pd.DataFrame({"age": [30.0, 55.0]})
+
+    def fitted(scale: float = 1.0, shift: float = 0.0, factor: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+        solver = mh.Population("~ age", table.assign(age=scale * table["age"] + shift), known_reward=factor * reward)
+        found = mh.solve(problem, solver)
+        effects = [found.evidence["population"][kind]["age"] for kind in ("discount", "temperature")]
+        numbers = [effect["p"] for effect in effects] + [effect["estimate"] * scale for effect in effects]
+        predicted = solver.predict(found, asked.assign(age=scale * asked["age"] + shift))
+        people = np.concatenate([found.discounts, found.temperature / factor, found.confidence_intervals(0.95).ravel()])
+        return np.array(numbers), np.concatenate([predicted.to_numpy().ravel(), people])
+
+    numbers, predicted = fitted()
+    for changed, tolerance in (
+        ((1000.0, 0.0), 1e-6),
+        ((1.0, -2000.0), 1e-6),
+        ((1.0, 0.0, 0.01), 1e-3),
+        ((1.0, 0.0, 100.0), 1e-3),
+    ):
+        others = fitted(*changed)
+        assert np.allclose(others[0], numbers, rtol=20 * tolerance, atol=tolerance)
+        assert np.allclose(others[1], predicted, rtol=tolerance, atol=tolerance)

@@ -160,9 +160,9 @@ class CrowdAnalysis(Result):
     def withheld(self) -> str:
         """Why no number may be used; empty where they may."""
         found, types = self.solution, self.population.types
-        if types is not None and found.status == Status.NOT_IDENTIFIED:
+        if types is not None and found.status == Status.NOT_IDENTIFIED and not any(types["identified"]):
             return open_words(types)
-        if found.status != Status.CONVERGED:
+        if found.status == Status.NOT_CONVERGED or (types is None and found.status != Status.CONVERGED):
             return f"The population could not be estimated. {found.message}"
         deep = 2 * len(self.population.person_terms or ["Intercept"])  # what a person has of their own, and its covariance
         own = 2 * len(self.population.discount) + deep * (deep + 1) // 2 if types is None else 3 * types["number"] - 1
@@ -174,9 +174,10 @@ class CrowdAnalysis(Result):
     @cached_property
     def warnings(self) -> list[str]:
         """What a reader must know before any number; often nothing."""
-        ridge = 0.0 if self.reward_given else self.solution.options.get("ridge")
+        types, ridge = self.population.types, 0.0 if self.reward_given else self.solution.options.get("ridge")
         texts = (
             self.withheld and f"Do not use these numbers. {self.withheld}",
+            open_words(types) if types is not None and not all(types["identified"]) and not self.withheld else "",
             f"A penalty on large rewards (ridge {ridge:g}) was asked for. What it moves is not known." if ridge else "",
             held_rewards(self.evidence.ridge_reason),
         )
@@ -233,14 +234,12 @@ class CrowdAnalysis(Result):
         if self.withheld:
             return Answer(question, "No usable answer", self.withheld, "bad")
         if self.population.types is not None:
-            reach = in_words([self.horizon.number(discount) for discount in self.population.types["discounts"]])
-            number = self.population.types["number"]
-            return Answer(
-                question,
-                f"{reach} {self.horizon.many}",
-                f"The {count(number, 'type')} look {reach} {self.horizon.many} ahead.",
-                "good",
-            )
+            types = self.population.types
+            known = [g for g, identified in zip(types["discounts"], types["identified"], strict=True) if identified]
+            reach, rest = in_words([self.horizon.number(discount) for discount in known]), types["number"] - len(known)
+            who = f"{count(len(known), 'type')} look{'' if len(known) > 1 else 's'} {reach} {self.horizon.many} ahead"
+            others = f"; of {'one more' if rest == 1 else f'{rest} more'} it is not identified" if rest else ""
+            return Answer(question, f"{reach} {self.horizon.many}", f"{who}{others}.", "caution" if rest else "good")
         (low, middle, high), number = self.quartiles, len(self.solution.experts)
         ends = self.horizon.interval(low, high)
         reasons = (
@@ -252,17 +251,20 @@ class CrowdAnalysis(Result):
     def _identifiability(self) -> Answer:
         """How narrow the intervals of persons are; those of groups stand beside their effects."""
         question, types = "Can the data tell?", self.population.types
-        if types is not None and self.solution.status == Status.NOT_IDENTIFIED:
+        if types is not None and self.solution.status == Status.NOT_IDENTIFIED and self.withheld:
             return Answer(question, "No", self.withheld, "bad")
         if self.withheld:
             return Answer(question, "Not with this fit", "Whether the data identify the discounts is open.", "bad")
         if types is not None:
-            widest, sure = float(np.ptp(types["intervals"], axis=1).max()), percent(types["certainty"])
+            widest, sure = float(np.nanmax(np.ptp(types["intervals"], axis=1))), percent(types["certainty"])
             reasons = (
                 f"The widest 95 % interval of a type's discount spans {widest:.3f}. The likeliest type of a person or an episode "
                 f"has a probability of {sure} on average."
             )
-            narrow = widest <= VAGUE_WIDTH
+            narrow, known = widest <= VAGUE_WIDTH, sum(types["identified"])
+            if known < types["number"]:
+                answer = f"For {known} of {count(types['number'], 'type')}"
+                return Answer(question, answer, f"{reasons} {open_words(types)}", "caution")
             return Answer(question, "Yes" if narrow else "Barely", reasons, "good" if narrow else "caution")
         widths = np.diff(self.solution.confidence_intervals(LEVEL), axis=1)[:, 0]
         number, vague = widths.size, int((widths > VAGUE_WIDTH).sum())

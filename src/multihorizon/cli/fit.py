@@ -258,9 +258,9 @@ def _groups(analysis: CrowdAnalysis) -> Table:
 
 def _show_population(found: Solution, horizon: Horizon) -> None:
     """Effects on the discount, one row per term, what they are in discounts and horizons, and what else was found."""
-    if found.status != Status.CONVERGED:
-        return  # which the answer on top has said
     population = PopulationEvidence.of(found).population
+    if found.status != Status.CONVERGED and (population.types is None or not any(population.types["identified"])):
+        return  # which the answer on top has said
     for text in absent_words(population.left_out, population.persons):
         out.print(text, style="bold", soft_wrap=True)
     if population.types is not None:
@@ -293,6 +293,8 @@ def _types(types: dict[str, Any], horizon: Horizon) -> Table:
         table.add_column(header, justify="right")
     for k, (share, discount, (low, high)) in enumerate(zip(types["shares"], types["discounts"], types["intervals"], strict=True)):
         known = percent(share), f"{discount:.3f}", f"{low:.3f} to {high:.3f}", horizon.number(discount)
+        if not types["identified"][k]:
+            known = percent(share), "–", "not identified", "–"
         table.add_row(str(k + 1), *known, f"{types['likeliest'][k]:,}")
     return table
 

@@ -134,8 +134,9 @@ def difference_words(found: Solution, horizon: Horizon) -> list[str]:
     if found.status != Status.CONVERGED:
         return [f"The population could not be estimated. {found.message}"]
     differences = differences_of(population, "discount")
+    beside = [text for text in population.cautions if _of_intervals(text)]
     if not differences:
-        return [_typical_person(name, group, horizon) for name, group in population.predictions.items()]
+        return [*(_typical_person(name, group, horizon) for name, group in population.predictions.items()), *beside]
     hotter = {difference.name: difference for difference in differences_of(population, "temperature") if difference.clear}
     words = []
     for difference in sorted(differences, key=lambda difference: not difference.clear):
@@ -150,7 +151,7 @@ def difference_words(found: Solution, horizon: Horizon) -> list[str]:
         else:
             words.append(f"{_pair(difference, largest, horizon)}{_also_at_random(difference, tail)}.")
     words += [text for difference in hotter.values() for text in _temperatures_differ(difference)]
-    return [*words, *(text for text in population.cautions if _of_intervals(text))]
+    return [*words, *beside]
 
 
 def population_words(found: Solution, horizon: Horizon) -> list[str]:
@@ -169,8 +170,8 @@ def population_words(found: Solution, horizon: Horizon) -> list[str]:
 
 
 def _of_intervals(caution: str) -> bool:
-    """Whether a caution speaks of the intervals of effects, and so belongs to the answer."""
-    return "interval" in caution
+    """Whether a caution speaks of the intervals of effects or of typical persons, and so belongs to the answer."""
+    return "interval" in caution or "typical person" in caution
 
 
 def _slopes_differ(population: PopulationFindings) -> list[str]:

@@ -359,7 +359,7 @@ def _population(
     problem, found = first.problem, [PopulationEvidence.of(one).population for one in guesses]
     assert isinstance(used, Population)
     assert isinstance(problem, Problem | Crowd)
-    if found[0].types is not None or found[0].distribution is not None:
+    if used.distribution != "normal":
         raise ValueError("a study can be designed for a normal population, received one with types or a free distribution")
     covariates = used.covariates(problem)
     if covariates.conditions:

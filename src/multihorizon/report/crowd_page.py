@@ -232,7 +232,12 @@ def _best_by_look_ahead(found: CrowdAnalysis) -> list[Section]:
         return []
     typical = [Person(k, group.name, group.typical) for k, group in enumerate(shown_groups(found, 12)[0])]
     if found.population.types is not None:
-        typical = [Person(k, f"type {k + 1}", discount) for k, discount in enumerate(found.population.types["discounts"])]
+        types = found.population.types
+        typical = [
+            Person(k, f"type {k + 1}", discount)
+            for k, (discount, identified) in enumerate(zip(types["discounts"], types["identified"], strict=True))
+            if identified
+        ]
     blocks: list[str | Block] = [
         "The same reward makes other actions best for those who look farther ahead. The slider goes through the discounts and "
         f"shows the best actions of the {'given' if found.reward_given else 'learned'} reward at each. On it "

@@ -190,7 +190,7 @@ def types_section(population: PopulationFindings, horizon: Horizon) -> list[Sect
         [
             k + 1,
             f"{percent(types['shares'][k])} ± {100 * 1.96 * types['share_errors'][k]:.0f}",
-            look_ahead(types["discounts"][k], horizon),
+            look_ahead(types["discounts"][k] if types["identified"][k] else np.nan, horizon),
             look_ahead_range(types["intervals"][k], horizon),
             f"{types['temperatures'][k]:.3g}",
             f"{types['likeliest'][k]:,}",
@@ -224,7 +224,7 @@ def types_section(population: PopulationFindings, horizon: Horizon) -> list[Sect
         for test in types["tests"]
     ]
     caption = "Types, from the shortest horizon to the longest"
-    known = all(types["identified"])
+    known = any(types["identified"])
     blocks: list[str | Block] = [types_words(types), *([PageTable(headers, rows, caption), figure] if known else [])]
     caption = "Is one more type needed? p by simulated studies"
     if any(test["p"] is not None for test in types["tests"]):

@@ -363,6 +363,7 @@ def describe_free(
     free = fit_free(counts, planner, centre, jobs, progress)
     first, used = SIDES[0] * SIDES[1], np.flatnonzero(free.found.weights > 0)
     used = used[np.lexsort(free.nodes[used].T[::-1])]
+    below = np.cumsum(free.found.weights[used])
     grid, spacing = free.nodes[:first], (free.box[1] - free.box[0]) / (np.array(SIDES) - 1)
     tried = NormalSearch(counts[free.asked] @ free.table[:, :first], grid, spacing).search()
     criteria = [each.criterion(free.asked.size) for each in tried]
@@ -396,6 +397,9 @@ def describe_free(
         "discounts": (largest * expit(free.nodes[used, 0])).tolist(),
         "temperatures": np.exp(free.nodes[used, 1]).tolist(),
         "weights": free.found.weights[used].tolist(),
+        "quartiles": (
+            largest * expit(free.nodes[used[np.searchsorted(below, np.array([0.25, 0.5, 0.75]) * below[-1])], 0])
+        ).tolist(),
         "log_likelihood": free.found.log_likelihood,
         "normal_log_likelihood": normal,
         "gap": free.found.gap,

@@ -74,8 +74,11 @@ from multihorizon.numerics.profile import profile_end
 from multihorizon.parallel import Progress, as_jobs, part_of, silent
 from multihorizon.problem import Crowd, Problem
 from multihorizon.solution import CELL_NUMBERS, Deviations, PopulationEvidence, PopulationFindings, Solution, Status
-from multihorizon.words import p_text
+from multihorizon.words import in_words, p_text
 
+#: The standard deviation of logits from which on a normal distribution has half of the persons below a discount of 0.16 or above
+#: 0.84, or further out, whoever is typical.
+WIDE = 2.5
 #: The most covariances of persons with rewards that a solution keeps; files that hold more take long to write and to read.
 MOST_KEPT = 1_000_000
 
@@ -197,23 +200,8 @@ class Population:
         taken = sorted({"expert", "pattern", *CELL_NUMBERS} & set(covariates.conditions))
         if taken:
             raise ValueError(f"a condition must not be called {taken[0]}, as a result is: rename this column")
-        if self.distribution == "free":
-            if covariates.conditions:
-                raise ValueError(
-                    f"a free distribution must have no conditions, received {first_few(covariates.conditions)}: leave them "
-                    "out, or use a normal distribution"
-                )
-            numbers = [comparison.column for comparison in covariates.comparisons if comparison.is_number]
-            if numbers:
-                raise ValueError(
-                    f"a free distribution must have columns of groups only, received the numbers of {first_few(numbers)}: leave "
-                    "them out, or make groups of them"
-                )
-            if len(covariates.patterns) > 6:  # nobody would compare more pictures
-                raise ValueError(
-                    "a free distribution must have at most 6 combinations of groups, received "
-                    f"{len(covariates.patterns)}: use fewer columns, or join groups"
-                )
+        if self.distribution == "free" and (reason := _not_free(covariates)):
+            raise ValueError(f"a free distribution must have {reason}")
         return covariates
 
     def solve(self, problem: Problem | Crowd, seed: int = 0, progress: Progress = silent) -> Solution:
@@ -246,7 +234,8 @@ class Population:
             told.deviation_words = [
                 "Personal deviations were not looked for, because this fit with one reward for all is no answer."
             ]
-        if self.distribution == "free" and told.converged:
+        wide = told.is_wide and not _not_free(covariates) and not self.deviations
+        if (self.distribution == "free" or wide) and told.converged:
             told.distribution = _free_by_group(covariates, found, part_of(progress, 0.6, 1.0))
         solved: Problem | Crowd = found.marginal.layout.crowd
         if isinstance(problem, Problem):
@@ -358,6 +347,18 @@ def remembered(
     if len(kept.columns):
         crowd = Crowd(solution.experts, (), (), owner, kept)
     return read_covariates(formula, persons, crowd, "drop", reference)
+
+
+def _not_free(covariates: Covariates) -> str:
+    """What a free distribution must have that this study has not; empty where it can be found."""
+    if covariates.conditions:
+        return f"no conditions, received {first_few(covariates.conditions)}: leave them out, or use a normal distribution"
+    numbers = [comparison.column for comparison in covariates.comparisons if comparison.is_number]
+    if numbers:
+        return f"columns of groups only, received the numbers of {first_few(numbers)}: leave them out, or make groups of them"
+    if len(covariates.patterns) > 6:  # nobody would compare more pictures
+        return f"at most 6 combinations of groups, received {len(covariates.patterns)}: use fewer columns, or join groups"
+    return ""
 
 
 def _free_by_group(covariates: Covariates, found: Maximum, progress: Progress) -> dict[str, dict[str, Any]]:
@@ -711,11 +712,36 @@ class Inference:
         kinds = ("discount", "temperature")
         return {term: dict(zip(kinds, each, strict=True)) for term, each in found.items() if np.isfinite(each).all()}
 
+    @property
+    def is_wide(self) -> bool:
+        """Whether a normal distribution of logits has most persons near a discount of 0 or 1."""
+        return self.converged and float(np.linalg.norm(self.root_at(self.found.psi)[0])) > WIDE
+
+    def about_width(self) -> str:
+        """What a typical person means where persons differ that much."""
+        spread = float(np.linalg.norm(self.root_at(self.found.psi)[0]))
+        groups = self.distribution or {}
+        own = np.quantile(self.known.persons.discounts, [0.25, 0.5, 0.75]).tolist()
+        quartiles = {name: found["quartiles"] for name, found in groups.items()} or {"": own}
+        said = [
+            "{:.2f}, {:.2f} and {:.2f}".format(*values) + (f" ({name})" if len(quartiles) > 1 else "")
+            for name, values in quartiles.items()
+        ]
+        shape = "without any assumption on the shape, the quartiles of their discounts are"
+        if not groups:
+            shape = "the quartiles of the persons' own estimates are"
+        advice = "" if groups else " To see how they are distributed, ask for a free distribution, with columns of groups only."
+        return (
+            f"Persons differ so much (a standard deviation of {spread:.2f} in the logit of the discount) that a normal "
+            "distribution has most of them near a discount of 0 or 1, and its typical person may be nobody: "
+            f"{shape} {in_words(said)}.{advice}"
+        )
+
     def cautions(self) -> list[str]:
         """Where weak priors matter, and by how much, in sentences; nothing where there is no answer."""
         if not self.converged:
             return []
-        words = [*self.covariates.cautions] + [
+        words = [*([self.about_width()] if self.is_wide else []), *self.covariates.cautions] + [
             f"The decisions hardly bound the effect of {term} on the discount: a weak prior, for logits within {WIDEST:g} of 0, "
             f"moves it by {errors:.1f} standard errors, and the far end of its interval is that of the prior."
             for term, errors in self.hardly_bound.items()

@@ -644,7 +644,7 @@ class TypeIntervals(Intervals):
         return ends
 
     def compute(self, level: float) -> Floats:
-        """Of the units `(n,2)`."""
+        """Of the units `(n,2)`; NaN for those who may be of a type whose discount is not identified."""
         order = np.argsort(-self.posterior, axis=1, kind="stable")
         before = np.cumsum(np.take_along_axis(self.posterior, order, axis=1), axis=1)
         before = np.concatenate([np.zeros((len(order), 1)), before[:, :-1]], axis=1)
@@ -668,11 +668,13 @@ def types_solution(problem: Problem | Crowd, crowd: Crowd, found: TypesFit) -> S
     posterior = point.posterior[model.units.place]
     discounts = posterior @ point.discounts
     source = TypeIntervals(point.discounts, errors, posterior, model.largest)
-    spread = posterior @ (point.discounts**2 + errors**2) - discounts**2
+    spread = posterior @ (point.discounts**2 + np.where(identified, errors, 0.0) ** 2) - discounts**2
+    spread[posterior[:, ~identified].sum(axis=1) > 1 - LEVEL] = np.nan
     residual, decisions = point.projected_gradient(), sum(float(task.counts.sum()) for task in crowd.tasks)
     told = {
         "number": model.types,
         "chosen": found.tests[-1]["p"] is not None,
+        "reward_known": model.reward is not None,
         "shares": shares.tolist(),
         "share_errors": np.sqrt(np.maximum(np.diag(of_shares), 0.0)).tolist(),
         "discounts": point.discounts.tolist(),
@@ -742,7 +744,7 @@ def types_solution(problem: Problem | Crowd, crowd: Crowd, found: TypesFit) -> S
             population=findings,
             log_likelihood=point.value,
             decisions=decisions,
-            reward_standard_errors=[float(error) if usable else None for error in reward_errors],
+            reward_standard_errors=[float(error) if usable or model.reward is not None else None for error in reward_errors],
             ridge=float(np.max(model.ridge, initial=0.0)),
             ridge_reason="",
         ),
@@ -768,18 +770,27 @@ def number_words(told: Mapping[str, Any]) -> str:
 
 def open_words(told: Mapping[str, Any]) -> str:
     """Which discounts are not identified, and why, in a sentence."""
+    given = told.get("reward_known", False)
     if told["number"] == 1:
-        return "The discount of the one type is not identified: with one type, other rewards explain the same decisions as well."
+        why = "others are as likely" if given else "with one type, other rewards explain the same decisions as well"
+        return f"The discount of the one type is not identified: {why}."
     names = [f"type {k + 1}" for k, known in enumerate(told["identified"]) if not known]
-    return f"The discount of {in_words(names)} is not identified: ask for fewer types, or give the reward."
+    instead = "ask for fewer types" if given else "ask for fewer types, or give the reward"
+    return f"The discount of {in_words(names)} is not identified: {instead}."
 
 
 def types_words(told: Mapping[str, Any]) -> str:
     """The types in a sentence or two: how many, their shares, and their discounts."""
-    if not all(told["identified"]):
-        return f"{number_words(told)} {open_words(told)}"
     each = [
         f"{percent(share)} have a discount of {discount:.3f} ({low:.3f} to {high:.3f})"
-        for share, discount, (low, high) in zip(told["shares"], told["discounts"], told["intervals"], strict=True)
+        for share, discount, (low, high), known in zip(
+            told["shares"], told["discounts"], told["intervals"], told["identified"], strict=True
+        )
+        if known
     ]
-    return f"{number_words(told)} {in_words(each)}."
+    parts = [
+        number_words(told),
+        *([f"{in_words(each)}."] if each else []),
+        *([] if all(told["identified"]) else [open_words(told)]),
+    ]
+    return " ".join(parts)
