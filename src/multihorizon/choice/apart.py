@@ -27,6 +27,22 @@ def table_on(tables: Tables, gamma: Floats, log_temperatures: Floats) -> Floats:
     return tables.exact(np.array([(a, b) for a in x for b in log_temperatures]))
 
 
+def persons_together(tables: Tables) -> int:
+    """How many persons are taken together, each with a few starts: as many as have soft values of some million numbers."""
+    states = sum(planner.mdp.n_states for planner in tables.planners)
+    return int(np.clip(8_000_000 // states, 16, 4096))
+
+
+def at_places(tables: Tables, counts: Sparse, places: Floats) -> Local:
+    """What is known of persons with these counts `(n,rows)`, each at a place `(n,2)`."""
+    n = len(places)
+    found = Local(np.zeros(n), np.zeros((n, 2)), np.zeros((n, 2, 2)))
+    for who in np.array_split(np.arange(n), max(1, -(-n // persons_together(tables)))):
+        there = FromPlans(tables, counts[who])(np.arange(who.size), places[who])
+        found.put(who, there, np.ones(who.size, dtype=np.bool_))
+    return found
+
+
 class FromPlans:
     """ℓ of persons with these counts `(n,rows)` at places (γ, log λ), planned there."""
 

@@ -44,6 +44,7 @@ from multihorizon.checks import Floats, Ints, Sparse
 from multihorizon.choice.tabular import Features, Large, Persons, Plans, engine_for
 from multihorizon.choice.weighted import WeightedPlans, steps_ahead, weighted_plans
 from multihorizon.lookahead import Depth, Lookahead
+from multihorizon.numerics.memory import require_memory
 from multihorizon.problem import CrowdTask
 
 #: m, the places on each side of a patch.
@@ -307,7 +308,14 @@ class Tables:
 
     def prepare(self, numbers: Ints) -> bool:
         """Make the tables of these patches; False where a soft value is infinite."""
+        one = 8 * self.rows * (SIDE**2 + 3 * len(_TESTS))  # bytes
         for number in (int(number) for number in np.unique(numbers) if int(number) not in self._tables):
+            if one > 10_000_000:  # each is looked at, as nobody knows how many there will be
+                require_memory(
+                    5 * one,
+                    f"policies of {self.rows:,} pairs of state and action at {len(self._tables) + 1:,} times {SIDE**2} places",
+                    "merge states that are alike, or leave out those that few decisions reach",
+                )
             eta, tests = self.patches.places(number, _GRID), self.patches.places(number, _TESTS)
             log, values = self._planned(eta, self._values.get(number))
             if log is None:

@@ -76,6 +76,7 @@ from multihorizon.data.reading import (
 from multihorizon.files import existing_file, write_csv
 from multihorizon.frames import LARGEST_WHOLE, Frame, HasFrame, as_frame
 from multihorizon.mdp import MDP
+from multihorizon.numerics.memory import require_memory
 from multihorizon.planning.plan import check_policy
 
 #: The option that looks at a table beside given transitions.
@@ -448,6 +449,9 @@ class Demonstrations(HasFrame):
 
     def _dense(self, mdp: MDP, counts: Floats | None) -> Floats:
         shape = (len(self.experts), mdp.n_actions, mdp.n_states)
+        if (size := 2 * 8 * int(np.prod(shape))) > 100_000_000:
+            what = f"a table of {shape[0]:,} experts, {mdp.n_states:,} states and {mdp.n_actions} actions"
+            require_memory(size, what, "take fewer experts at a time, or merge states that are alike")
         dense: Floats = np.ascontiguousarray(self.choices(mdp, counts).toarray().reshape(shape).transpose(0, 2, 1))
         return dense
 

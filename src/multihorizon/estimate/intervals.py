@@ -50,7 +50,7 @@ import numpy as np
 from scipy.special import expit, ndtri
 
 from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Bools, Floats, Ints, Sparse, as_level
-from multihorizon.choice.apart import FromPlans
+from multihorizon.choice.apart import FromPlans, persons_together
 from multihorizon.choice.model import ChoicePoint, Quadratic
 from multihorizon.choice.surfaces import Tables
 from multihorizon.choice.tabular import Likelihood, Point
@@ -375,7 +375,7 @@ class ProfilesApart(Intervals):
         given = self.lower[:, 0] == self.upper[:, 0]
         intervals = np.where(given[:, None], self.places[:, [0, 0]], np.nan)
         wanted = np.flatnonzero(self.known & ~given)
-        for who in np.array_split(wanted, max(1, -(-wanted.size // 4096))):
+        for who in np.array_split(wanted, max(1, -(-wanted.size // persons_together(self.tables)))):
             for side, sign in enumerate((-1, 1)):
                 intervals[who, side] = self._ends(who, sign, target)
             yield intervals.copy()

@@ -54,7 +54,7 @@ import numpy as np
 import scipy.linalg as la
 
 from multihorizon.checks import Bools, Floats, as_count, as_non_negative, first_few
-from multihorizon.choice.apart import FromPlans
+from multihorizon.choice.apart import at_places
 from multihorizon.choice.deviations import NearlyShared, NearPoint
 from multihorizon.choice.model import (
     DENSE_REWARDS,
@@ -98,6 +98,7 @@ from multihorizon.exact.closed_form import closed_form_start
 from multihorizon.lookahead import FAMILIES, Exponential, Lookahead
 from multihorizon.mdp import MDP
 from multihorizon.numerics.chance import chi2_sf, halton
+from multihorizon.numerics.memory import free_bytes, require_memory
 from multihorizon.numerics.newton import Ascent, Dense, Metric, resting
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Crowd, Problem
@@ -265,6 +266,7 @@ def fit(
             f"a reward for each of {problem.n_parameters:,} states is more than can be estimated (at most 20,000): "
             "tie the rewards of similar states together with features"
         )
+    _require_room(problem)
     model = Likelihood(problem, settings)
     model = model.holding(temperature_penalty(model), 0.0 if ridge is None else ridge)
     if foreseen := _long_work(model):
@@ -302,6 +304,20 @@ def fit(
     deviation = WEAK_PRIOR * model.known_temperature / model.feature_sizes
     held = model.holding(model.penalty, np.maximum(model.ridge, deviation**-2))
     return attempt(held, "the larger some of them are made, the better they fit", (0.5, 1.0))
+
+
+def _require_room(problem: Problem) -> None:
+    """Raise where the plans of all experts, of each start and on the way, do not fit into memory."""
+    tables = 30  # so many tables of actions and states each expert takes, as measured
+    sizes = [8 * tables * expert.mdp.n_actions * expert.mdp.n_states for expert in problem.experts]
+    largest = max((expert.mdp for expert in problem.experts), key=lambda mdp: mdp.n_actions * mdp.n_states)
+    most = int(free_bytes() / max(sizes)) if np.isfinite(free_bytes()) else problem.n_experts
+    require_memory(
+        sum(sizes),
+        f"{problem.n_experts:,} experts who are fitted together in {largest.n_states:,} states with {largest.n_actions} actions",
+        f"fit a sample of at most {most:,} of them, merge states that are alike, or let Population share plans between them; "
+        'where the reward is known and each has a temperature of their own ("per_expert"), experts are fitted one by one',
+    )
 
 
 def with_deviations(found: Fit, wanted: float | Literal["estimated"], progress: Progress = silent) -> Fit:
@@ -1012,7 +1028,7 @@ def resume_apart(solution: Solution) -> ProfilesApart | None:
     if alone is None or solution.temperature is None or solution.standard_errors is None:
         return None
     model, places = alone[1], np.stack([solution.discounts, np.log(solution.temperature)], axis=1)
-    here = FromPlans(model.tables, model.counts)(np.arange(len(places)), places)
+    here = at_places(model.tables, model.counts, places)
     errors = solution.standard_errors
     bounds, others = (model.lower, model.upper), OtherPlaces(np.arange(len(places)), places, here.value)
     return ProfilesApart(model.tables, model.counts, *bounds, places, here, errors, np.isfinite(errors), others)

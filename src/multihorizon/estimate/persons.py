@@ -29,7 +29,7 @@ from functools import partial
 import numpy as np
 
 from multihorizon.checks import ENDLESS_DISCOUNT, Bools, Floats, Ints, Sparse, first_few
-from multihorizon.choice.apart import FromPlans, table_on
+from multihorizon.choice.apart import FromPlans, persons_together, table_on
 from multihorizon.choice.model import Settings, log_temperature_bounds, usual_temperature
 from multihorizon.choice.surfaces import Tables
 from multihorizon.estimate.ascent import CONVERGED_GRADIENT
@@ -39,8 +39,6 @@ from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Crowd, Problem
 from multihorizon.solution import FamilyParameters, LikelihoodEvidence, Solution, Status
 
-#: How many persons are taken together.
-BLOCK = 4096
 #: The grid on which persons begin: shares of the largest discount, and log-temperatures in units of the usual one.
 SHARES = np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.995, 0.999, 0.9999, 1.0])
 LOGS = np.array([*np.linspace(-6, 4, 21), 5.0, 6.5, 8.0])
@@ -91,9 +89,10 @@ class PersonsApart:
             nobody.copy(),
             nobody.copy(),
         )
-        for low in range(0, n, BLOCK):
-            self._climb(np.arange(low, min(low + BLOCK, n)), grid, found)
-            progress(min(1.0, (low + BLOCK) / n), f"{min(low + BLOCK, n):,} of {n:,} persons")
+        size = persons_together(self.tables)
+        for low in range(0, n, size):
+            self._climb(np.arange(low, min(low + size, n)), grid, found)
+            progress(min(1.0, (low + size) / n), f"{min(low + size, n):,} of {n:,} persons")
         return found
 
     def _climb(self, who: Ints, grid: _Grid, found: PersonsFit) -> None:
