@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.numerics import memory
+from multihorizon import memory
 from multihorizon.problem import Crowd
 
 CLIFF = mh.domains.cliff()

@@ -617,10 +617,10 @@ def cliff_people(discounts: np.ndarray, episodes: int = 30) -> mh.Problem:
 def test_where_persons_differ_too_much_for_a_typical_one_their_distribution_is_shown():
     """Half look hardly ahead and half very far: nobody is near the middle of a normal distribution of logits."""
     rng = np.random.default_rng(0)
-    discounts = np.where(np.arange(24) % 2, rng.uniform(0.02, 0.1, 24), rng.uniform(0.93, 0.98, 24))
+    discounts = np.where(np.arange(24) % 2, rng.uniform(0.01, 0.04, 24), rng.uniform(0.97, 0.99, 24))
     solver = mh.Population("~ 1", known_reward=mh.domains.cliff().reward)
-    found = mh.solve(cliff_people(discounts), solver).evidence["population"]
-    assert found["spread"]["discount"]["estimate"] > 2.5
+    found = mh.solve(cliff_people(discounts, 60), solver).evidence["population"]
+    assert found["spread"]["discount"]["estimate"] > 3.0
     low, _, high = found["distribution"]["everyone"]["quartiles"]
     assert low < 0.25
     assert high > 0.8

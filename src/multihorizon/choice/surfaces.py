@@ -44,7 +44,7 @@ from multihorizon.checks import Floats, Ints, Sparse
 from multihorizon.choice.tabular import Features, Large, Persons, Plans, engine_for
 from multihorizon.choice.weighted import WeightedPlans, steps_ahead, weighted_plans
 from multihorizon.lookahead import Depth, Lookahead
-from multihorizon.numerics.memory import require_memory
+from multihorizon.memory import require_memory
 from multihorizon.problem import CrowdTask
 
 #: m, the places on each side of a patch.

@@ -76,7 +76,7 @@ from multihorizon.data.reading import (
 from multihorizon.files import existing_file, write_csv
 from multihorizon.frames import LARGEST_WHOLE, Frame, HasFrame, as_frame
 from multihorizon.mdp import MDP
-from multihorizon.numerics.memory import require_memory
+from multihorizon.memory import require_memory
 from multihorizon.planning.plan import check_policy
 
 #: The option that looks at a table beside given transitions.

@@ -97,8 +97,8 @@ from multihorizon.estimate.persons import ANOTHER, COLDEST, FLAT, RANDOM, Person
 from multihorizon.exact.closed_form import closed_form_start
 from multihorizon.lookahead import FAMILIES, Exponential, Lookahead
 from multihorizon.mdp import MDP
+from multihorizon.memory import free_bytes, require_memory
 from multihorizon.numerics.chance import chi2_sf, halton
-from multihorizon.numerics.memory import free_bytes, require_memory
 from multihorizon.numerics.newton import Ascent, Dense, Metric, resting
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Crowd, Problem

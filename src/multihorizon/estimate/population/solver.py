@@ -76,9 +76,9 @@ from multihorizon.problem import Crowd, Problem
 from multihorizon.solution import CELL_NUMBERS, Deviations, PopulationEvidence, PopulationFindings, Solution, Status
 from multihorizon.words import in_words, p_text
 
-#: The standard deviation of logits from which on a normal distribution has half of the persons below a discount of 0.16 or above
-#: 0.84, or further out, whoever is typical.
-WIDE = 2.5
+#: From this standard deviation of logits on, a normal distribution around 0 has half of the persons below a discount of 0.12 or
+#: above 0.88.
+WIDE = 3.0
 #: The most covariances of persons with rewards that a solution keeps; files that hold more take long to write and to read.
 MOST_KEPT = 1_000_000
 
