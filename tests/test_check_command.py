@@ -79,7 +79,7 @@ def test_all_problems_are_listed_with_their_places_and_remedies(walks, tmp_path)
     assert result["kinds"]["blank action"]["places"] == ["line 5"]
     assert {"look-alike actions", "chance"} <= result["kinds"].keys()
     assert "Coin" in result["kinds"]["chance"]["what"]
-    assert "Episodes that simply stop are taken with --cut-off." in result["summary"]
+    assert "--cut-off if episodes simply stop" in result["summary"]
     assert all(finding["remedy"].endswith((".", "…")) for finding in result["findings"])
 
 
@@ -182,7 +182,9 @@ def test_bad_input_is_one_sentence(walks, tmp_path):
         ("received none named action", "short.csv"),
         ("must have at least one row", "empty.csv"),
         ("must have a row with all of expert", "blank.csv"),
-        ("one table at a time, received 2", "d.csv", tmp_path / "short.csv"),
+        ("--write must come with one table, received 2", "d.csv", tmp_path / "short.csv", "--write", tmp_path / "m.csv"),
+        ("--believed must come with --transitions", "d.csv", "--believed"),
+        ("must name each file once", "d.csv", tmp_path / "d.csv", "--same-task"),
         ("--write must be another file", "d.csv", "--write", tmp_path / "d.csv"),
         ("of the same kind as the table, .csv or .csv.gz", "d.csv", "--write", tmp_path / "d.parquet"),
         ("which is no folder", "d.csv", "--write", tmp_path / "none" / "d.csv"),
@@ -229,3 +231,70 @@ def test_whatever_is_wrong_the_mended_table_is_read_or_what_is_left_is_named(wal
             with pytest.raises(ValueError):
                 mh.Demonstrations.from_files(tmp_path / "mended.csv", cut_off=True)
     assert 3 < read < 25
+
+
+def test_a_table_that_a_fit_takes_with_an_option_is_not_refused(walks, tmp_path):
+    """Without next_state a fit needs transitions, or to know that episodes simply stop."""
+    CLIFF.mdp.to_npz(tmp_path / "mdp.npz")
+    people = walks[walks["expert"] != "Coin"]
+    people.drop(columns="next_state").to_csv(tmp_path / "d.csv", index=False)
+    result = found(tmp_path / "d.csv")
+    assert "refuses" not in result["summary"]
+    assert "--transitions" in result["summary"]
+    assert "A fit refuses this table" not in (tmp_path / "out" / "check.html").read_text()
+    taken = fit(tmp_path / "d.csv", "--transitions", tmp_path / "mdp.npz", "--quick", "--deviations", 0)
+    assert taken.exit_code == 0, taken.output
+
+
+def believed() -> mh.MDP:
+    """The cliff as somebody sees it who believes that every way leads to the next state on it."""
+    moves = CLIFF.mdp.to_array()
+    wrong = np.roll(moves, 1, axis=2) * ~CLIFF.mdp.terminal[None, :, None]
+    return mh.MDP(wrong, terminal=CLIFF.mdp.terminal, action_names=CLIFF.mdp.action_names)
+
+
+def test_transitions_that_people_believe_in_may_contradict_the_table(walks, tmp_path):
+    walks[walks["expert"] != "Coin"].to_csv(tmp_path / "d.csv", index=False)
+    believed().to_npz(tmp_path / "believed.npz")
+    options = ("--transitions", tmp_path / "believed.npz")
+    refused = fit(tmp_path / "d.csv", *options, "--quick", "--deviations", 0)
+    assert refused.exit_code == 2
+    assert "--believed" in refused.stderr
+    assert {"impossible move"} <= found(tmp_path / "d.csv", *options)["kinds"].keys()
+    assert not {"impossible move", "unlikely move"} & found(tmp_path / "d.csv", *options, "--believed")["kinds"].keys()
+    taken = fit(tmp_path / "d.csv", *options, "--believed", "--quick", "--deviations", 0)
+    assert taken.exit_code == 0, taken.output
+    assert "taken as what people believe" in " ".join(taken.output.split())
+    table = mh.Demonstrations.from_csv(tmp_path / "d.csv")
+    analysis = mh.analyse(table, believed(), believed=True, quick=True, deviations=0.0)
+    assert analysis.solution.problem.mdp.sample_sizes is None
+    with pytest.raises(ValueError, match="believed must come with the transitions"):
+        mh.analyse(table, believed=True)
+
+
+def test_several_files_are_several_tasks_or_one(walks, tmp_path):
+    people = walks[walks["expert"] != "Coin"]
+    people[people["expert"] != "Cy"].to_csv(tmp_path / "a.csv", index=False)
+    other = people[people["expert"] == "Cy"]
+    other.assign(action=other["action"].map(lambda name: f"go {name}")).to_csv(tmp_path / "b.csv", index=False)
+    files = tmp_path / "a.csv", tmp_path / "b.csv"
+    result = check(*files, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    content = json.loads((tmp_path / "out" / "check.json").read_text())
+    assert [len(table["experts"]) for table in content["tables"]] == [2, 1]
+    assert "share no action" in content["findings"][0]
+    one = found(files[0], files[1], "--same-task")
+    assert [expert["expert"] for expert in one["experts"]] == ["Ann", "Bo", "Cy"]
+    assert "b.csv (go " in one["kinds"]["no actions in common"]["what"]
+    assert not one["kinds"]["no actions in common"]["stops"]
+    other.to_csv(tmp_path / "b.csv", index=False)
+    assert "no actions in common" not in found(files[0], files[1], "--same-task")["kinds"]
+    CLIFF.mdp.to_npz(tmp_path / "mdp.npz")
+    options = ("--transitions", tmp_path / "mdp.npz", "--quick", "--deviations", 0, "--out", tmp_path / "fit")
+    taken = fit(*files, "--same-task", *options)
+    assert taken.exit_code == 0, taken.output
+    people.to_csv(tmp_path / "all.csv", index=False)
+    together = mh.analyse(mh.Demonstrations.from_csv(tmp_path / "all.csv"), CLIFF.mdp, quick=True, deviations=0.0)
+    discounts = json.loads((tmp_path / "fit" / "result.json").read_text())["discounts"]
+    assert discounts == pytest.approx(together.solution.discounts.tolist(), abs=1e-6)
+    assert "given once for each table, received 1 for 2" in fit(*files, *options[:2]).stderr

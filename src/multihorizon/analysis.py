@@ -48,6 +48,7 @@ from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.crowd import CrowdAnalysis, crowd_analysis, held_rewards, is_crowd
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.data.dynamics import (
+    describe_belief,
     describe_durations,
     describe_estimate,
     estimate_mdp,
@@ -748,6 +749,7 @@ def analyse(
     smoothing: float | None = None,
     ridge: float | None = None,
     estimate_rest: bool = False,
+    believed: bool = False,
     pairs: bool = False,
     quick: bool = False,
     keep: Callable[[Analysis], None] = lambda found: None,
@@ -768,7 +770,7 @@ def analyse(
     Args:
         tables: the decisions: a table or a data frame, one for each task, or `Steps` where states are vectors. With `Steps`, only
             `temperature`, `solver`, `quick`, `keep`, `seed`, `jobs` and `progress` may be given.
-        mdps, features, smoothing, estimate_rest: as in `build_problem`.
+        mdps, features, smoothing, estimate_rest, believed: as in `build_problem`.
         temperature, ridge: as in `MaximumLikelihood`; temperatures are "pooled" unless it is said otherwise.
         pairs: whether to test every pair of more than six experts for a shared discount; of few it is always done.
         quick: leave out tests and model checks, and take intervals from standard errors.
@@ -803,6 +805,7 @@ def analyse(
             "population": population,
             "lookahead": lookahead or None,
             "estimate_rest": estimate_rest or None,
+            "believed": believed or None,
         }
         wrong = [name for name, value in of_lists.items() if value is not None]
         if wrong or not isinstance(solver, SieveLikelihood | None):
@@ -828,13 +831,13 @@ def analyse(
             why = "where types are asked for, as nobody is fitted alone"
             why = "with so many persons: fit a sample of them to ask for it" if is_crowd(tables) else why
             raise ValueError(f"{' and '.join(refused)} must be left out {why}")
-        crowd, remarks = build_crowd(tables, mdps, features, smoothing, estimate_rest)
+        crowd, remarks = build_crowd(tables, mdps, features, smoothing, estimate_rest, believed)
         known = solver.known_reward if known_reward is None else known_reward(crowd.mdp)
         asked = replace(population, known_reward=known, jobs=jobs)
         solution = solve(crowd, asked, seed=seed, progress=progress)
         episodes = sum(int(table.episode_counts.sum()) for table in tables)
         return crowd_analysis(solution, crowd, episodes, remarks)
-    problem, remarks = build_problem(tables, mdps, features, smoothing, estimate_rest)
+    problem, remarks = build_problem(tables, mdps, features, smoothing, estimate_rest, believed)
     if known_reward is not None:
         solver = replace(solver, known_reward=known_reward(problem.mdp))
     if lookahead:
@@ -974,6 +977,7 @@ def build_problem(
     features: Any = None,
     smoothing: float | None = None,
     estimate_rest: bool = False,
+    believed: bool = False,
 ) -> tuple[Problem, list[str]]:
     """One problem from one or several tables with their transitions, and remarks on what was assumed.
 
@@ -984,8 +988,9 @@ def build_problem(
             `(A·S,d)` in rows a·S + s for decisions.
         smoothing: of estimated transitions.
         estimate_rest: whether `mdps` hold only some actions of some states, and the others are estimated.
+        believed: whether `mdps` are what people believe, which is what they plan with: where moves led may contradict them.
     """
-    tasks, remarks = _tasks(tables, mdps, features, smoothing, estimate_rest)
+    tasks, remarks = _tasks(tables, mdps, features, smoothing, estimate_rest, believed)
     problems = [
         Problem(mdp, table, feature_names=names, **{_of_features(mdp, matrix): matrix}) for table, mdp, matrix, names in tasks
     ]
@@ -998,9 +1003,10 @@ def build_crowd(
     features: Any = None,
     smoothing: float | None = None,
     estimate_rest: bool = False,
+    believed: bool = False,
 ) -> tuple[Crowd, list[str]]:
     """The same as `Crowd.of` the problem and the same remarks, without an object for each of very many persons."""
-    tasks, remarks = _tasks(tables, mdps, features, smoothing, estimate_rest)
+    tasks, remarks = _tasks(tables, mdps, features, smoothing, estimate_rest, believed)
     crowds = [
         Crowd.read(mdp, table, feature_names=names, **{_of_features(mdp, matrix): matrix}) for table, mdp, matrix, names in tasks
     ]
@@ -1018,6 +1024,7 @@ def _tasks(
     features: Any,
     smoothing: float | None,
     estimate_rest: bool,
+    believed: bool,
 ) -> tuple[list[tuple[Demonstrations, MDP, Any, Any]], list[str]]:
     """Each table with its MDP, the matrix of features and their names, and remarks on what was assumed."""
     tables = in_one_unit(tables)
@@ -1027,6 +1034,8 @@ def _tasks(
         raise ValueError(f"there must be one file of transitions for each table, received {len(mdps)} for {len(tables)}")
     if mdps is None and estimate_rest:
         raise ValueError("estimate_rest must come with mdps to start from, received none: leave it out")
+    if believed and mdps is None:
+        raise ValueError("believed must come with the transitions that people believe in, received none")
     estimated = mdps is None or estimate_rest
     if mdps is None or estimate_rest:
         known: Sequence[MDP | None] = mdps or [None] * len(tables)
@@ -1043,7 +1052,8 @@ def _tasks(
                     "how long moves take must be said by the transitions or by time stamps, received both: leave out --time"
                 )
             mdp = mdp.lasting(observed_durations(table, mdp, smoothing))
-        remarks += [*require_agreement(table, mdp), *describe_durations(table, mdp)]
+        remarks += describe_belief(table, mdp) if believed else require_agreement(table, mdp)
+        remarks += describe_durations(table, mdp)
         tasks.append((table, mdp, *((None, None) if features is None else features(mdp))))
     return tasks, remarks
 

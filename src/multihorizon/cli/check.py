@@ -8,10 +8,11 @@ from pathlib import Path
 
 from rich.table import Table
 
-from multihorizon.cli.console import checked, out, read_mdps, write_answer
+from multihorizon.cli.console import checked, out, read_mdps, tables_of, write_answer
 from multihorizon.cli.options import CheckOptions
-from multihorizon.data.check import CHANCE, Finding, TableCheck, check_table, write_mended
+from multihorizon.data.check import CHANCE, Finding, TableCheck, check_table, nothing_shared, write_mended
 from multihorizon.data.reading import file_kind, files_of
+from multihorizon.mdp import MDP
 from multihorizon.report.charts import Badge, Block, Cell, Page, PageTable, Section
 from multihorizon.result import package_version
 from multihorizon.words import count, p_text
@@ -20,34 +21,44 @@ FILES = ("check.json", "check.html")
 
 
 def check(options: CheckOptions) -> None:
-    """Look at a table before any fit: what it holds, what is wrong with it, and how to mend each.
+    """Look at tables before any fit: what they hold, what is wrong with them, and how to mend each.
 
     The exit code is 0 whatever is found, and 2 where the file cannot be read as a table.
     """
     with checked(options, FILES):
-        if len(options.demos) != 1:
-            raise ValueError(f"check must be given one table at a time, received {len(options.demos)}")
+        paths = tables_of(options)
         if options.state is not None and options.transitions:
             raise ValueError("--state must come without --transitions, which belongs to tasks with a list of states")
         if options.write is not None:
+            if len(options.demos) > 1:
+                raise ValueError(f"--write must come with one table, received {len(options.demos)}: mend them one by one")
             _check_target(options.write, options.demos[0])
         columns = [name.strip() for name in options.state.split(",")] if options.state is not None else []
-        mdps = read_mdps(options.transitions)
-        found = check_table(options.demos[0], None if mdps is None else mdps[0], columns)
-        _show(found)
+        mdps: Sequence[MDP | None] = read_mdps(options.transitions) or [None] * len(paths)
+        every = [check_table(path, mdp, columns, believed=options.believed) for path, mdp in zip(paths, mdps, strict=True)]
+        between = nothing_shared({one.name: {"action": {*one.log.actions}, "state": {*one.log.states}} for one in every})
+        for found in every:
+            _show(found)
+        for finding in between:
+            out.print(f"{finding.what} {finding.remedy}", style="bold", soft_wrap=True)
+        written = []
         if options.write is not None:
-            write_mended(found, options.write)
-            for line in _written(found, options.write):
+            write_mended(every[0], options.write)
+            for line in _written(every[0], options.write):
                 out.print(line, soft_wrap=True)
+            written = _written(every[0], Path(options.write.name))
         if options.out_dir is not None:
             recorded = {
                 "transitions": [path.name for path in options.transitions] if options.transitions else None,
+                "believed": options.believed,
+                "same_task": options.same_task,
                 "state": options.state,
                 "write": options.write.name if options.write else None,
             }
-            written = [] if options.write is None else _written(found, Path(options.write.name))
-            page = _page(found, written, bool(options.transitions))
-            write_answer(options.out_dir, FILES, {**found._content(), "options": recorded}, page)
+            contents = [found._content() for found in every]
+            content = contents[0] if len(every) == 1 else {"tables": contents, "findings": [finding.what for finding in between]}
+            page = _page(every, between, written, options)
+            write_answer(options.out_dir, FILES, {**content, "options": recorded}, page)
 
 
 def _check_target(path: Path, log: Path) -> None:
@@ -107,13 +118,16 @@ def _show(found: TableCheck) -> None:
         for row_of_cells in cells:
             drawn.add_row(*row_of_cells.values())
         out.print(drawn)
-    out.print(found.sentences(), style="bold red" if any(finding.stops for finding in found.findings) else "bold", soft_wrap=True)
+    out.print(
+        found.sentences(), style="bold red" if any(finding.refused for finding in found.findings) else "bold", soft_wrap=True
+    )
 
 
 def _finding_cells(finding: Finding) -> dict[str, str]:
     """The row of a finding, by the headers of the table of findings."""
     where = f" First: {', '.join(finding.places)}." if finding.places else ""
-    fit = ("refuses it; --write mends it" if finding.mended else "refuses it") if finding.stops else "goes on"
+    refuses = "refuses it" if finding.refused else "takes it with --transitions or --cut-off"
+    fit = f"{refuses}; --write mends it" if finding.mended else refuses if finding.stops else "goes on"
     what = f"{finding.what}{where}"
     return {"problem": finding.kind, "what was found": what, "how to mend it": finding.remedy, "a fit": fit}
 
@@ -137,24 +151,33 @@ def _parts(found: TableCheck) -> dict[str, tuple[list[str], list[list[Cell]]]]:
     }
 
 
-def _page(found: TableCheck, written: Sequence[str], transitions: bool) -> Page:
+def _page(every: Sequence[TableCheck], between: Sequence[Finding], written: Sequence[str], options: CheckOptions) -> Page:
     """The report."""
-    wrong = any(finding.stops for finding in found.findings)
-    badge = Badge("A fit refuses this table", "bad") if wrong else Badge("Nothing stops a fit", "good")
-    blocks: list[str | Block] = [badge, found.sentences()]
-    if found.findings:
-        cells = [_finding_cells(finding) for finding in found.findings]
-        blocks.append(PageTable(list(cells[0]), [list(row.values()) for row in cells]))
-    blocks += written
-    compared = "It was compared with the given transitions." if transitions else "It was not compared with transitions."
-    holds: list[str | Block] = [compared]
-    holds += [PageTable(headers, rows, caption) for caption, (headers, rows) in _parts(found).items() if rows]
-    if "chance_p" in found.experts:
-        holds.append(
-            "The last column of experts is a test of their decisions against equally likely actions in each state. A small p "
-            f"says that they do not choose at random; from {CHANCE} on they may."
-        )
-    sections = [Section("What is wrong, and how to mend it", blocks), Section("What the table holds", holds)]
-    return Page(
-        "What is in this table?", f"{Path(found.name).name}: {_sizes(found)}", sections, f"multihorizon {package_version()}"
-    )
+    compared = "It was compared with the given transitions." if options.transitions else "It was not compared with transitions."
+    sections: list[Section] = []
+    for found in every:
+        of = f": {Path(found.name).name}" if len(every) > 1 else ""
+        wrong, option = (any(getattr(finding, name) for finding in found.findings) for name in ("refused", "stops"))
+        badge = Badge("Nothing stops a fit", "good")
+        if wrong or option:
+            badge = (
+                Badge("A fit refuses this table", "bad") if wrong else Badge("A fit needs an option for this table", "caution")
+            )
+        blocks: list[str | Block] = [badge, found.sentences()]
+        if found.findings:
+            cells = [_finding_cells(finding) for finding in found.findings]
+            blocks.append(PageTable(list(cells[0]), [list(row.values()) for row in cells]))
+        blocks += written
+        holds: list[str | Block] = [compared]
+        holds += [PageTable(headers, rows, caption) for caption, (headers, rows) in _parts(found).items() if rows]
+        if "chance_p" in found.experts:
+            holds.append(
+                "The last column of experts is a test of their decisions against equally likely actions in each state. A small p "
+                f"says that they do not choose at random; from {CHANCE} on they may."
+            )
+        sections += [Section(f"What is wrong, and how to mend it{of}", blocks), Section(f"What the table holds{of}", holds)]
+    if between:
+        sections.insert(0, Section("Between the tables", [f"{finding.what} {finding.remedy}" for finding in between]))
+    names = [f"{Path(found.name).name}: {_sizes(found)}" for found in every]
+    title = "What is in this table?" if len(every) == 1 else "What is in these tables?"
+    return Page(title, " ".join(names), sections, f"multihorizon {package_version()}")

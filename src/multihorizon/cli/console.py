@@ -39,9 +39,9 @@ from multihorizon.checks import (
     first_few,
 )
 from multihorizon.choice.model import Temperature
-from multihorizon.cli.options import ChoiceOptions, CompareOptions, FitOptions, RecoverOptions, TableOptions
+from multihorizon.cli.options import CheckOptions, ChoiceOptions, CompareOptions, FitOptions, RecoverOptions, TableOptions
 from multihorizon.data.demonstrations import CODES, Demonstrations, TableError, put_under, read_tables
-from multihorizon.data.reading import columns_of, files_of
+from multihorizon.data.reading import JOINT, columns_of, files_of
 from multihorizon.data.side_tables import read_episodes, read_features, read_persons, read_transitions
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
 from multihorizon.estimate.population.covariates import Missing, read_formula
@@ -175,7 +175,8 @@ def _sentence(error: BaseException) -> str:
             "another. Rescale them, or leave some out"
         )
     if isinstance(error, TableError):
-        command = f"multihorizon check {shlex.quote(error.table)} {error.options}".rstrip()
+        table = shlex.join(error.table.split(JOINT)) + " --same-task" * (JOINT in error.table)
+        command = f"multihorizon check {table} {error.options}".rstrip()
         return f"{str(error).rstrip('.')}. {command} lists every problem of the table and how to mend it"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
@@ -232,9 +233,12 @@ def checked(options: Any, files: Sequence[str]) -> Iterator[None]:
         temperature_of(getattr(options, "temperature", None))
         discounts_of(getattr(options, "discount", None))
         families_of(getattr(options, "lookahead", None))
-        given = len(getattr(options, "transitions", None) or ()) if getattr(options, "demos", None) else 0
-        if given and given != len(options.demos):
-            raise ValueError(f"--transitions must be given once for each table, received {given} for {len(options.demos)}")
+        demos = getattr(options, "demos", None)
+        given, tables = len(getattr(options, "transitions", None) or ()) if demos else 0, len(tables_of(options)) if demos else 0
+        if given and given != tables:
+            raise ValueError(f"--transitions must be given once for each table, received {given} for {tables}")
+        if getattr(options, "believed", False) and not getattr(options, "transitions", None):
+            raise ValueError("--believed must come with --transitions that people believe in, received none")
         if getattr(options, "estimate_rest", False) and not given:
             raise ValueError("--estimate-rest must come with --transitions to start from, received none: leave it out")
         if options.out_dir is not None:
@@ -246,9 +250,10 @@ def checked(options: Any, files: Sequence[str]) -> Iterator[None]:
 def read_study(options: TableOptions, tables: list[Demonstrations] | None = None) -> Study:
     """The tables of decisions with their transitions and features; `tables` are those that have been read already."""
     if tables is None:
-        tables = read_tables(options.demos, options.cut_off, time=options.time, time_unit=options.time_unit)
+        tables = read_tables(tables_of(options), options.cut_off, time=options.time, time_unit=options.time_unit)
     matrix = None if options.features is None else partial(read_features, options.features)
-    problem, remarks = build_problem(tables, read_mdps(options.transitions), matrix, options.smoothing, options.estimate_rest)
+    mdps = read_mdps(options.transitions)
+    problem, remarks = build_problem(tables, mdps, matrix, options.smoothing, options.estimate_rest, options.believed)
     return Study(tables, problem, remarks)
 
 
@@ -259,10 +264,17 @@ def read_options(options: TableOptions) -> dict[str, Any]:
         "transitions": [path.name for path in options.transitions] if options.transitions else "estimated",
         "features": options.features.name if options.features else None,
         "temperature": ", ".join(options.temperature or ["pooled"]) if isinstance(options, ChoiceOptions) else None,
+        "believed": options.believed,
+        "same_task": options.same_task,
         "cut_off": options.cut_off,
         "time": options.time,
         "time_unit": options.time_unit,
     }
+
+
+def tables_of(options: TableOptions | CheckOptions) -> list[list[Path]]:
+    """The files of each table of decisions: with --same-task all are of one."""
+    return [options.demos] if options.same_task else [[path] for path in options.demos]
 
 
 def read_mdps(transitions: list[Path] | None) -> list[MDP] | None:
@@ -340,7 +352,7 @@ def read_decisions(options: FitOptions | CompareOptions, population: Population 
     unnamed = population is not None and population.distribution == "types"
     found = [column for column in wanted if homes[column] in options.demos]
     clock = {"time": options.time, "time_unit": options.time_unit}
-    tables = read_tables(options.demos, options.cut_off, found, unnamed=unnamed, **clock)
+    tables = read_tables(tables_of(options), options.cut_off, found, unnamed=unnamed, **clock)
     if options.episodes is None:
         return tables, []
     needed = [column for column in wanted if homes[column] == options.episodes]

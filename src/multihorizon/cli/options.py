@@ -68,6 +68,13 @@ EstimateRest = Annotated[
     bool,
     typer.Option("--estimate-rest", help="Estimate from next_state the actions and states that --transitions leaves out."),
 ]
+Believed = Annotated[
+    bool,
+    typer.Option("--believed", help="--transitions are what people believe: where moves led may contradict them."),
+]
+SameTask = Annotated[
+    bool, typer.Option("--same-task", help="All TABLES are parts of one table of one task, like the files of a folder.")
+]
 CutOff = Annotated[
     bool,
     typer.Option("--cut-off", help="Episodes may simply stop: a last decision without next_state counts, whatever followed."),
@@ -200,6 +207,8 @@ class TableOptions:
     features: Features = None
     smoothing: Smoothing = None
     estimate_rest: EstimateRest = False
+    believed: Believed = False
+    same_task: SameTask = False
     cut_off: CutOff = False
     time: TimeColumn = None
     time_unit: TimeUnit = None
@@ -218,6 +227,8 @@ class CheckOptions:
 
     demos: Demos
     transitions: Transitions = None
+    believed: Believed = False
+    same_task: SameTask = False
     state: StateColumns = None
     write: Annotated[
         Path | None,

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -54,6 +54,7 @@ from multihorizon.data.reading import (
     connect,
     files_of,
     in_order,
+    joint_name,
     look_alikes,
     positions,
     quoted,
@@ -69,7 +70,7 @@ from multihorizon.result import Result
 PLACES = 3
 #: An expert whose decisions are likelier than this if all actions are equally likely may choose at random.
 CHANCE = 0.05
-#: The findings that the option --cut-off answers.
+#: The findings that --cut-off or given transitions answer: a fit takes such a table with one of them.
 STOPPING = ("cut off", "no next_state")
 
 
@@ -96,6 +97,11 @@ class Finding:
     mended: bool = False
     rows: tuple[int, ...] = ()
     places: tuple[str, ...] = ()
+
+    @property
+    def refused(self) -> bool:
+        """Whether a fit refuses the table for it, whatever its options are."""
+        return self.stops and self.kind not in STOPPING
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,10 +200,10 @@ class TableCheck(Result):
 
     def sentences(self) -> str:
         """Whether the table can be fitted, and what must be mended how."""
-        wrong = [finding for finding in self.findings if finding.stops]
-        if not wrong:
+        wrong = [finding for finding in self.findings if finding.refused]
+        if not any(finding.stops for finding in self.findings):
             return "Nothing stops a fit." if self.findings else "Nothing is wrong with this table."
-        parts = [f"A fit refuses this table for: {', '.join(finding.kind for finding in wrong)}."]
+        parts = [f"A fit refuses this table for: {', '.join(finding.kind for finding in wrong)}."] if wrong else []
         mended = [finding.kind for finding in wrong if finding.mended]
         if mended:
             parts.append(f"--write FILE mends, without guessing: {', '.join(mended)}.")
@@ -205,7 +211,9 @@ class TableCheck(Result):
         if hand:
             parts.append(f"To be mended by hand: {', '.join(hand)}.")
         if len(hand) < len(self.left):
-            parts.append("Episodes that simply stop are taken with --cut-off.")
+            parts.append(
+                "Where no next_state says how an episode ended, a fit needs --transitions FILE, or --cut-off if episodes simply stop."
+            )
         return " ".join(parts)
 
     def _facts(self) -> dict[str, Any]:
@@ -228,21 +236,24 @@ class TableCheck(Result):
         }
 
 
-def check_table(path: str | Path, mdp: MDP | None = None, vector: Sequence[str] = ()) -> TableCheck:
-    """Look at a table of decisions: a file, or a folder of files.
+def check_table(
+    path: str | Path | Sequence[str | Path], mdp: MDP | None = None, vector: Sequence[str] = (), *, believed: bool = False
+) -> TableCheck:
+    """Look at a table of decisions: a file, or a folder or a list of files.
 
     Args:
         path: CSV or Parquet, as for `Demonstrations.from_files`.
         mdp: transitions to compare it with.
         vector: the columns that are the state, where it is a vector.
+        believed: whether the transitions are what people believe, so that where moves led may contradict them.
 
     Raises:
         ValueError: where the table has not the columns it needs, cannot be read, or is too large to be loaded.
     """
     log = _read(path, tuple(vector))
     mended, changes = _mend(log)
-    found = _findings(log, mdp)
-    left = [finding for finding in (_findings(mended, mdp) if changes else found) if finding.stops]
+    found = _findings(log, mdp, believed)
+    left = [finding for finding in (_findings(mended, mdp, believed) if changes else found) if finding.stops]
     unmended = {finding.kind for finding in left}
     places = log.scan.places({row for finding in found for row in finding.rows})
     found = [
@@ -297,9 +308,9 @@ def write_mended(checked: TableCheck, path: Path) -> None:
             draft.unlink(missing_ok=True)
 
 
-def _read(path: str | Path, vector: tuple[str, ...]) -> Log:
+def _read(path: str | Path | Sequence[str | Path], vector: tuple[str, ...]) -> Log:
     """The table as codes; what cannot be read is blank."""
-    scan = scan_files(str(path), files_of(path, "demonstrations"))
+    scan = scan_files(joint_name(path), files_of(path, "demonstrations"))
     header = Table(pd.DataFrame([[None] * len(scan.types)], columns=list(scan.types)), scan.name)
     header.require(*(column for column in COLUMNS if column != "state" or not vector), *vector)
     require_labels(scan, tuple(column for column in LABELS if not vector or not column.endswith("state")))
@@ -396,7 +407,7 @@ def _mend(log: Log) -> tuple[Log, list[str]]:
     return (rows.select(np.argsort(rows.number)) if sentences else log), sentences
 
 
-def _findings(log: Log, mdp: MDP | None) -> list[Finding]:
+def _findings(log: Log, mdp: MDP | None, believed: bool) -> list[Finding]:
     """All that is wrong with a log, and what is worth knowing."""
     found: list[Finding] = []
     for column in ("expert", "episode", "state", "action"):
@@ -417,11 +428,11 @@ def _findings(log: Log, mdp: MDP | None) -> list[Finding]:
     found.append(_at("next_state", wrong, "row", "whose next_state is not the state of the next step", REMEDIES["next_state"]))
     blank = ": write the state that followed, or leave the cell empty to take it from the next step"
     found.append(_at("unseen next_state", log.number[log.unseen], "row", "whose next_state cannot be read", blank))
-    found += [_ends(rows, mdp), *_alike(log)]
+    found += [_ends(rows, mdp), *_alike(log), *nothing_shared(_by_file(log))]
     table = rows.decisions()
     if len(table):
         found += [_single(table, mdp), *_chance(table, mdp)]
-        found += [] if mdp is None else _against(rows, mdp)
+        found += [] if mdp is None else _against(rows, mdp, believed)
     return [finding for finding in found if finding.count]
 
 
@@ -458,6 +469,39 @@ def _alike(log: Log) -> list[Finding]:
         said, _, remedy = (look_alikes(names, what) or "").partition(". ")
         found.append(Finding(f"look-alike {what}s", f"{said}.", remedy, int(bool(said)), False))
     return found
+
+
+def _by_file(log: Log) -> dict[str, dict[str, set[str]]]:
+    """The names of actions and states in each file of a table."""
+    whose = log.scan.file_of(log.number)
+    return {
+        file.name: {
+            what: {names[code] for code in np.unique(getattr(log, what)[whose == i]) if code >= 0}
+            for what, names in (("action", log.actions), ("state", log.states))
+        }
+        for i, file in enumerate(log.scan.files)
+    }
+
+
+def nothing_shared(files: Mapping[str, Mapping[str, set[str]]]) -> list[Finding]:
+    """Files of which some share no action, or no state, with any other: the same things may have other names there."""
+    found = []
+    for what in ("action", "state"):
+        alone = []
+        for name, own in files.items():
+            others = set().union(*(other[what] for key, other in files.items() if key != name))
+            if own[what] and others and not own[what] & others:
+                alone.append(f"{name} ({_some(in_order(own[what]))})")
+        found.append(
+            Finding(
+                f"no {what}s in common",
+                f"These files share no {what} with any other: {_some(alone, '; ')}.",
+                f"If these {what}s are the same under other names, write them alike, letter by letter.",
+                len(alone),
+                False,
+            )
+        )
+    return [finding for finding in found if finding.count]
 
 
 def _counts(table: Demonstrations) -> pd.DataFrame:
@@ -535,7 +579,7 @@ def _chance(table: Demonstrations, mdp: MDP | None) -> list[Finding]:
     ]
 
 
-def _against(rows: Log, mdp: MDP) -> list[Finding]:
+def _against(rows: Log, mdp: MDP, believed: bool) -> list[Finding]:
     """What contradicts given transitions; decisions that are wrong in one way are left out of the next question."""
     found = []
     codes: dict[str, Any] = {}
@@ -566,7 +610,7 @@ def _against(rows: Log, mdp: MDP) -> list[Finding]:
         _at("unavailable action", rows.number[barred], "decision", f"by an action that cannot be taken ({taken})", remedy)
     )
     table = rows.select(~ended & ~barred).decisions()
-    return found + (_moves_against(table, mdp) if len(table) else [])
+    return found + (_moves_against(table, mdp) if len(table) and not believed else [])
 
 
 def _moves_against(table: Demonstrations, mdp: MDP) -> list[Finding]:

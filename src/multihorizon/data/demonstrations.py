@@ -58,6 +58,7 @@ from multihorizon.data.reading import (
     connect,
     files_of,
     in_order,
+    joint_name,
     label_order,
     load,
     moved,
@@ -354,7 +355,7 @@ class Demonstrations(HasFrame):
 
     @staticmethod
     def from_files(
-        path: str | Path,
+        path: str | Path | Sequence[str | Path],
         cut_off: bool = False,
         conditions: Sequence[str] = (),
         *,
@@ -362,9 +363,9 @@ class Demonstrations(HasFrame):
         time: str | None = None,
         time_unit: str | None = None,
     ) -> Demonstrations:
-        """Read a CSV or Parquet file by the ending of its name, or a folder of files of one kind as one table."""
+        """Read a CSV or Parquet file by the ending of its name, or a folder or a list of files of one kind as one table."""
         return _read(
-            scan_files(str(path), files_of(path, "demonstrations")), cut_off, conditions, unnamed, _clock(time, time_unit)
+            scan_files(joint_name(path), files_of(path, "demonstrations")), cut_off, conditions, unnamed, _clock(time, time_unit)
         )
 
     @staticmethod
@@ -1527,7 +1528,7 @@ def _read(scan: Scan, cut_off: bool, conditions: Sequence[str], unnamed: bool, c
 
 
 def read_tables(
-    paths: Sequence[str | Path],
+    paths: Sequence[str | Path | Sequence[str | Path]],
     cut_off: bool = False,
     conditions: Sequence[str] = (),
     *,
@@ -1541,7 +1542,8 @@ def read_tables(
         table = Demonstrations.from_files(path, cut_off, conditions, unnamed=unnamed, time=time, time_unit=time_unit)
         for earlier, other in zip(paths, tables, strict=False):
             if table.same_decisions(other):
-                raise ValueError(f"{path} holds the same decisions as {earlier}: give each table once, or they count double")
+                both = f"{joint_name(path)} holds the same decisions as {joint_name(earlier)}"
+                raise ValueError(f"{both}: give each table once, or they count double")
         tables.append(table)
     return tables
 

@@ -432,10 +432,23 @@ def require_agreement(demonstrations: Demonstrations, mdp: MDP) -> list[str]:
     return remarks
 
 
+def describe_belief(demonstrations: Demonstrations, mdp: MDP) -> list[str]:
+    """A sentence for a report on transitions that people believe in: how far the record of the table contradicts them."""
+    demonstrations.require_available(mdp)
+    moves, impossible = demonstrations.moves, _impossible(demonstrations, mdp)
+    never = int(sum(moves.count[move] for move, _ in impossible))
+    led = int(moves.count[moves.next_state >= 0].sum())
+    what = f"{never:,} of {led:,} recorded moves have probability 0 in them" if led else "the table does not say where moves led"
+    return [
+        f"The transitions are taken as what people believe, whatever happened: {what}. They were not compared with the table."
+    ]
+
+
 #: What a user can do about transitions that contradict the table.
 CHOICES = (
     "Correct the transitions; or leave them out, and they are estimated from the table; or, if they are right and the record of "
-    "where moves led is wrong, leave out the column next_state."
+    "where moves led is wrong, leave out the column next_state; or, if they are what people believe, say so with --believed "
+    "(in Python believed=True)."
 )
 
 

@@ -75,12 +75,29 @@ def read_table(path: str | Path, what: str, labels: Sequence[str], needed: Seque
     return load(scan_files(str(path), [_one_file(path, what)]), labels, needed)
 
 
-def files_of(path: str | Path, what: str) -> list[Path]:
-    """The file, or the tables of a folder in the order of their names.
+#: What stands between the names of files that are one table.
+JOINT = " + "
+
+
+def joint_name(path: str | Path | Sequence[str | Path]) -> str:
+    """The name of a table in messages: that of its file or folder, or those of several."""
+    return str(path) if isinstance(path, str | Path) else JOINT.join(map(str, path))
+
+
+def files_of(path: str | Path | Sequence[str | Path], what: str) -> list[Path]:
+    """The file, the tables of a folder in the order of their names, or those of several files and folders.
 
     Raises:
         ValueError: where a folder has no tables, or CSV and Parquet files side by side.
     """
+    if not isinstance(path, str | Path):
+        files = [file for one in path for file in files_of(one, what)]
+        if len({file_kind(file) for file in files}) > 1:
+            raise ValueError(f"{what} must be files of one kind, received .csv and .parquet files: {joint_name(path)}")
+        twice = [file for file, times in Counter(file.resolve() for file in files).items() if times > 1]
+        if twice:
+            raise ValueError(f"{what} must name each file once, received {twice[0].name} twice")
+        return files
     folder = expanded(path)
     if not os.path.isdir(folder):  # unlike that of Path, it takes any text
         return [_one_file(path, what)]
@@ -261,6 +278,12 @@ class Scan:
             before = f"{file.name}, " if len(self.files) > 1 else ""
             found |= {row + start: f"{before}{words}" for row, words in lines.items()}
         return found
+
+    def file_of(self, rows: Ints) -> Ints:
+        """Which of the files each row of data is in, `(N,)`."""
+        if len(self.files) == 1:
+            return np.zeros(len(rows), dtype=np.int64)
+        return np.searchsorted(self._ends, rows, side="right").astype(np.int64)
 
     @cached_property
     def _ends(self) -> list[int]:
