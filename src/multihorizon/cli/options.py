@@ -22,7 +22,7 @@ def path(text: str | Path) -> Path:
     if not str(text).strip():
         raise typer.BadParameter("received an empty name: type that of a file or folder")
     typed = Path(os.path.expanduser(text))
-    if typed.parts[0].startswith("~") and not typed.exists():
+    if str(typed).startswith("~") and not typed.exists():
         raise typer.BadParameter(
             f"received {text}, where {typed.parts[0]} is the home of nobody: write ./{text} for a name with ~"
         )

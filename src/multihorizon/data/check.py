@@ -212,7 +212,7 @@ class TableCheck(Result):
             parts.append(f"To be mended by hand: {', '.join(hand)}.")
         if len(hand) < len(self.left):
             parts.append(
-                "Where no next_state says how an episode ended, a fit needs --transitions FILE, or --cut-off if episodes simply stop."
+                "Where no next_state says how an episode ended, a fit needs --transitions, or --cut-off if episodes simply stop."
             )
         return " ".join(parts)
 
