@@ -42,6 +42,7 @@ import pandas as pd
 from scipy.special import ndtri
 
 from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Bools, Floats, Ints, first_few
+from multihorizon.choice.clusters import Choice
 from multihorizon.choice.deviations import NearPoint
 from multihorizon.choice.model import DENSE_REWARDS, Settings, Temperature, with_known_reward
 from multihorizon.choice.tabular import Likelihood, Point
@@ -62,6 +63,7 @@ from multihorizon.data.reading import look_alikes
 from multihorizon.data.steps import Steps
 from multihorizon.driver import solve
 from multihorizon.estimate.ascent import climb
+from multihorizon.estimate.clusters import independence_words
 from multihorizon.estimate.intervals import Contrasts, ProfileIntervals, ProfilesApart, reward_contrasts
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood, resume
 from multihorizon.estimate.persons import COLDEST, RANDOM, SEPARATED, UNFINISHED
@@ -72,7 +74,7 @@ from multihorizon.frames import Frame, is_frame
 from multihorizon.horizon import Horizon
 from multihorizon.lookahead import Lookahead
 from multihorizon.mdp import MDP
-from multihorizon.numerics.chance import chi2_ppf
+from multihorizon.numerics.chance import chi2_ppf, t_ppf
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Crowd, Problem, SampledProblem
 from multihorizon.questions.differences import difference_words
@@ -110,6 +112,7 @@ from multihorizon.solution import (
     SieveEvidence,
     Solution,
     Status,
+    TakenAsIndependent,
     dynamics_unknown,
     unpredicted,
 )
@@ -320,6 +323,11 @@ class Analysis(Result):
         """The deviations from one reward that the fit allows for; None where it has one reward for all."""
         found = self.evidence.deviations if isinstance(self.evidence, LikelihoodEvidence) else None
         return found if found is not None and found.spread > 0 else None
+
+    @property
+    def independence(self) -> TakenAsIndependent | None:
+        """What was taken to be independent, as in `LikelihoodEvidence`; None where states are vectors."""
+        return self.evidence.independence if isinstance(self.evidence, LikelihoodEvidence) else None
 
     @cached_property
     def about_deviations(self) -> str:
@@ -670,6 +678,7 @@ class Analysis(Result):
             "equal_temperatures_p": evidence.equal_temperatures_p,
             "goals": as_dict(self.goals),
             "deviations": evidence.deviations if isinstance(evidence, LikelihoodEvidence) else None,
+            "independence": self.independence,
             "lookahead": as_dict(self.lookahead),
             "model_checks": self._checks() if lists else None,
             "one_maximum": {"discounts": solution.discounts, "log_likelihood": solution.objective},
@@ -756,6 +765,7 @@ def analyse(
     solver: MaximumLikelihood | SieveLikelihood | None = None,
     known_reward: Callable[[MDP], Floats] | None = None,
     deviations: float | Literal["estimated"] | None = None,
+    cluster: Choice | None = None,
     lookahead: Sequence[Lookahead] = (),
     population: Population | None = None,
     seed: int = 0,
@@ -780,6 +790,8 @@ def analyse(
         deviations: how far each expert's reward may be from the shared one, as in `MaximumLikelihood`. By default it is
             "estimated", and that of the solver where one is given. Where it cannot be had, one reward is fitted, and a remark
             says so. From a reward that is known in full nobody deviates unless a number is given.
+        cluster: what standard errors, intervals and tests take to be independent, as in `MaximumLikelihood`. By default it is
+            "auto", and that of the solver where one is given that does not take decisions. Of a population the persons are.
         lookahead: families of look-ahead to compare on the same decisions.
         population: what to ask about groups, persons and the conditions of the tables, if anything; the known reward is handed on
             to it.
@@ -802,6 +814,7 @@ def analyse(
         of_lists = {"mdps": mdps, "features": features, "smoothing": smoothing, "ridge": ridge, "known_reward": known_reward}
         of_lists |= {
             "deviations": deviations or None,
+            "cluster": None if cluster == "auto" else cluster,
             "population": population,
             "lookahead": lookahead or None,
             "estimate_rest": estimate_rest or None,
@@ -824,7 +837,9 @@ def analyse(
     tables, mdps = _as_tables(tables), _as_mdps(mdps)
     if deviations is None:
         deviations = "estimated" if solver is None else solver.deviations
-    solver = replace(solver or MaximumLikelihood(temperature, ridge=ridge), deviations=deviations)
+    if cluster is None:
+        cluster = "auto" if solver is None or solver.cluster == "decision" else solver.cluster
+    solver = replace(solver or MaximumLikelihood(temperature, ridge=ridge), deviations=deviations, cluster=cluster)
     if population is not None and (is_crowd(tables) or population.distribution == "types"):
         refused = [name for name, asked in {"pairs": pairs, "lookahead": bool(lookahead)}.items() if asked]
         if refused:
@@ -872,7 +887,9 @@ def analyse(
         found = replace(found, penalty=penalty, withheld=found.withheld or penalty.decides(solution))
     found = replace(found, identification=identification(solution))
     if quick and not _several_maxima(solution):
-        half = ndtri(0.5 + LEVEL / 2) * found.standard_errors
+        said = found.independence
+        freedom = np.array(np.inf if said is None else said.get("freedom", np.inf), dtype=np.float64)
+        half = t_ppf(0.5 + LEVEL / 2, np.where(np.isnan(freedom), np.inf, freedom)) * found.standard_errors
         ends = np.clip(solution.discounts[:, None] + half[:, None] * [-1, 1], 0.0, found.largest_discount)
         return replace(found, intervals=ends, finished=True)
     if quick:
@@ -1580,6 +1597,7 @@ def _how_narrowly(found: Analysis, unknown: list[str]) -> Answer:
         how_sure = "this discount is" if len(missing) == 1 else "these discounts are"
         parts.append(f"No whole interval was found for {_named(found, listed)}, so it is not known how sure {how_sure}.")
     parts += [_widths(found, useful)] if useful else []
+    parts += independence_words(found.independence)
     reasons = " ".join([*parts, *_open_directions(found)])
     question = "Can the data tell?"
     if len(useful) == number:

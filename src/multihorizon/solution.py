@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, ClassVar, NotRequired, Protocol, Self, TypedDict, get_args, get_type_hints
+from typing import Any, ClassVar, Literal, NotRequired, Protocol, Self, TypedDict, get_args, get_type_hints
 
 import numpy as np
 import pandas as pd
@@ -366,6 +366,23 @@ class KnownBefore(TypedDict):
     reward: str | None
 
 
+class TakenAsIndependent(TypedDict):
+    """What a fit took to be independent of each other.
+
+    `unit` is "decision", "episode" or "expert"; `p_value` is that of the test that chose it, None where there was none, and
+    `reason` says why it is not the unit that the test asked for. By expert, where it is no decision: how many `clusters` there
+    are, how much wider they make the standard error of the discount (`widening`), and the degrees of freedom of its interval,
+    None for very many.
+    """
+
+    unit: Literal["decision", "episode", "expert"]
+    p_value: float | None
+    reason: str
+    clusters: NotRequired[list[int]]
+    widening: NotRequired[list[float]]
+    freedom: NotRequired[list[float | None]]
+
+
 class OtherEnd(TypedDict):
     """Where another climb of the search ended."""
 
@@ -392,6 +409,7 @@ class LikelihoodEvidence(DiscountEvidence):
         other_maxima: those and maxima that are a little less likely, which confidence intervals reach where they are inside.
         deviations: how far persons deviate from the shared reward; None where that was not asked.
         reasons: by expert, why there is no number for the discount; empty where there is one.
+        independence: what was taken to be independent of each other.
     """
 
     known: dict[str, Any]
@@ -409,6 +427,7 @@ class LikelihoodEvidence(DiscountEvidence):
     other_maxima: list[dict[str, Any]] | None = None
     deviations: Deviations | None = None
     reasons: list[str] | None = None
+    independence: TakenAsIndependent | None = None
 
     _schema: ClassVar[dict[str, Any]] = {
         "known": KnownBefore,

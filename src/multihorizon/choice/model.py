@@ -44,6 +44,7 @@ from multihorizon.checks import (
     label,
     read_only,
 )
+from multihorizon.choice.clusters import Clusters
 from multihorizon.mdp import MDP
 from multihorizon.numerics.newton import Dense, Metric, resting
 from multihorizon.problem import AnyProblem, Crowd, Problem
@@ -205,6 +206,8 @@ class ChoiceModel(ABC):
     known_range: float = 0.0
     #: How often each move of estimated transitions that gives way was counted.
     move_counts: Floats = np.zeros(0)
+    #: Which decisions are independent of each other; None where all are.
+    clusters: Clusters | None = None
 
     def __init__(
         self,
@@ -302,6 +305,12 @@ class ChoiceModel(ABC):
         """The same model with other penalties."""
         changed = copy.copy(self)
         changed._hold(penalty, ridge)
+        return changed
+
+    def clustered(self, clusters: Clusters | None) -> Self:
+        """The same model where the decisions of a cluster need not be independent of each other."""
+        changed = copy.copy(self)
+        changed.clusters = clusters
         return changed
 
     def sharing(self, groups: tuple[int, ...]) -> Self:

@@ -737,6 +737,7 @@ class ListedModel(ChoiceModel):
         changed.problem = self.problem.with_experts(experts)
         changed.batches = tuple(batch.recounted(counts) for batch in self.batches)
         changed.decisions = float(sum(batch.visits.sum() for batch in changed.batches))
+        changed.clusters = None
         return changed
 
     def person_values(self, point: Any) -> Floats:

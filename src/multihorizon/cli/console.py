@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import current_thread, main_thread
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -38,6 +38,7 @@ from multihorizon.checks import (
     as_seed,
     first_few,
 )
+from multihorizon.choice.clusters import CHOICES, Choice
 from multihorizon.choice.model import Temperature
 from multihorizon.cli.options import CheckOptions, ChoiceOptions, CompareOptions, FitOptions, RecoverOptions, TableOptions
 from multihorizon.data.demonstrations import CODES, Demonstrations, TableError, put_under, read_tables
@@ -288,6 +289,13 @@ def features_in(path: Path, task: MDP, wanted: Sequence[str]) -> Sparse:
     if set(names) != set(wanted):
         raise ValueError(f"--features must have the columns of the fit, {first_few(wanted)}, received {first_few(names)}")
     return sp.csr_array(matrix[:, [names.index(name) for name in wanted]])
+
+
+def cluster_of(text: str) -> Choice:
+    """The option `cluster` for what the command line says is independent."""
+    if text not in CHOICES:
+        raise ValueError(f"--cluster-by must be one of {', '.join(CHOICES)}, received {text}")
+    return cast(Choice, text)
 
 
 def temperature_of(texts: list[str] | None) -> Temperature:

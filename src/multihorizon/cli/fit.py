@@ -17,6 +17,7 @@ from rich.table import Table
 from multihorizon.analysis import Analysis, analyse, half_life_text, person_cells, sizes
 from multihorizon.cli.console import (
     checked,
+    cluster_of,
     deviations_of,
     discounts_of,
     families_of,
@@ -125,6 +126,7 @@ def _analyse(options: FitOptions, **how: Any) -> Analysis | CrowdAnalysis:
         lookahead=families_of(options.lookahead),
         known_reward=None if options.known_reward is None else partial(read_known_reward, options.known_reward),
         deviations=deviations_of(options.deviations),
+        cluster=cluster_of(options.cluster_by),
         keep=lambda found: keep(replace(found, remarks=[*found.remarks, *remarks])),
         **how,
     )
@@ -153,6 +155,7 @@ def _read_steps(options: FitOptions, state: str) -> Steps:
         "--same-task": options.same_task,
         "--ridge": options.ridge is not None,
         "--deviations": options.deviations != "estimated",
+        "--cluster-by": options.cluster_by != "auto",
         "--lookahead": options.lookahead,
         "--recovered": options.recovered,
         "--smoothing": options.smoothing is not None,
@@ -188,6 +191,7 @@ def _recorded(options: FitOptions) -> dict[str, Any]:
         "smoothing": options.smoothing if options.estimate_rest or not options.transitions else None,
         "ridge": options.ridge,
         "deviations": options.deviations if options.state is None else None,
+        "cluster": options.cluster_by if options.state is None else None,
         "lookahead": options.lookahead,
         "recovered": options.recovered.name if options.recovered else None,
         "pairs": options.pairs,

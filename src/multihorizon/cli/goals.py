@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from multihorizon.cli.console import (
     checked,
+    cluster_of,
     out,
     progress_bar,
     read_options,
@@ -28,6 +29,7 @@ def goals(options: GoalsOptions) -> None:
                 study.problem,
                 temperature_of(options.temperature),
                 options.simulations,
+                cluster=cluster_of(options.cluster_by),
                 seed=options.seed,
                 jobs=options.jobs,
                 progress=progress,
@@ -35,7 +37,7 @@ def goals(options: GoalsOptions) -> None:
         out.print(found.sentences(), soft_wrap=True)
         show_remarks(study.remarks)
         if options.out_dir is not None:
-            recorded = {**read_options(options), "simulations": options.simulations}
+            recorded = {**read_options(options), "simulations": options.simulations, "cluster": options.cluster_by}
             content = {**found.to_dict(), "summary": found.sentences(), "remarks": study.remarks, "seed": options.seed}
             page = goals_page(found, study.remarks, options.seed)
             write_answer(options.out_dir, FILES, {**content, "options": recorded}, page)

@@ -167,6 +167,15 @@ Cluster = Annotated[
     str | None,
     typer.Option("--cluster", metavar="ADDRESS", help="Work on a Dask cluster, in place of --jobs: tcp://host:8786."),
 ]
+ClusterBy = Annotated[
+    str,
+    typer.Option(
+        "--cluster-by",
+        metavar="auto|decision|episode|expert",
+        help="What standard errors, intervals and tests take to be independent: by default episodes, if choices of one episode "
+        "go together more than their states explain, else decisions; expert needs --groups that share discounts.",
+    ),
+]
 Pairs = Annotated[bool, typer.Option("--pairs", help="Compare every pair of experts, even of many.")]
 LookaheadChoice = Annotated[
     str | None,
@@ -254,6 +263,7 @@ class FitOptions(ChoiceOptions):
     types: Types = None
     ridge: Ridge = None
     deviations: DeviationsChoice = "estimated"
+    cluster_by: ClusterBy = "auto"
     lookahead: LookaheadChoice = None
     recovered: Recovered = None
     pairs: Pairs = False
@@ -289,6 +299,7 @@ class GoalsOptions(ChoiceOptions):
     """The options of `goals`."""
 
     simulations: Annotated[int, typer.Option("--simulations", help="Tables drawn to test one reward for all.")] = 999
+    cluster_by: ClusterBy = "auto"
     jobs: Jobs = 1
     cluster_at: Cluster = None
     seed: Seed = 0

@@ -11,9 +11,11 @@ nothing here, nor do transitions that are known roughly. Where experts may choos
 that of scores under the same ones. `C = Σ_episodes Σ_{t≠u} r_t r_uᵀ` has mean 0 if choices do not go
 together. It is measured by `(I + τ⁻²)^{-1/2} C (I + τ⁻²)^{-1/2}`, with I the mean information of an episode and τ a spread of
 rewards of ten temperatures, for the largest value of each feature. Its trace is large where episodes differ in many ways, its
-largest eigenvalue where they differ in one, such as which of two goals pays. For p-values the sign of each r_t is drawn anew:
-given what came before, its mean is 0 whatever its sign (a martingale), and only products of different choices change. Both
-numbers are measured in their standard deviations over the draws, and the larger counts.
+largest eigenvalue where they differ in one, such as which of two goals pays. A third number is the same sum of `cᵀr_t cᵀr_u`, c
+the column of J⁻¹ of the expert's discount in units of its standard error: it is large where episodes differ in how far ahead
+choices look. For p-values the sign of each r_t is drawn anew: given what came before, its mean is 0 whatever its sign (a
+martingale), and only products of different choices change. The numbers are measured in their standard deviations over the
+draws, and the largest counts. Sums over long episodes are drawn from the normal distribution that they nearly have.
 
 *Standard errors* are those of the sandwich `J⁻¹ B J⁻¹` (Huber 1967; Liang and Zeger 1986), with J the curvature of the
 objective and `B = Σ_k E_k/(E_k−1) Σ_(e of k) (u_e − ū_k)(u_e − ū_k)ᵀ`, for the E_k episodes of expert k in a task, in place of
@@ -41,20 +43,307 @@ likely. Of more than 2,000 clusters sums are drawn from the normal distribution 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
-from multihorizon.checks import TINY, Bools, Floats, Ints
-from multihorizon.choice.clusters import sources
+from multihorizon.checks import TINY, Bools, Floats, Ints, Sparse
+from multihorizon.choice.clusters import Choice, Clusters, Unit, sources
+from multihorizon.choice.deviations import NearPoint
 from multihorizon.choice.model import DENSE_REWARDS
 from multihorizon.choice.tabular import Point
 from multihorizon.data.demonstrations import Demonstrations
+from multihorizon.numerics.spectrum import spectrum
 from multihorizon.problem import cells_of_episodes
+from multihorizon.solution import TakenAsIndependent
 
 #: A p-value below this counts as dependence.
 DEPENDENT = 0.05
+#: The smallest p-value that the test of dependence can have.
+LEAST_P = 0.001
+#: With fewer clusters that count than this, a standard error is rough.
+FEW = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Independence:
+    """What is taken to be independent in a fit.
+
+    Attributes:
+        unit: the unit that was used.
+        clusters: its decisions; None where every decision is independent.
+        within: the test that choices of one episode do not go together, where it decided.
+        reason: why the unit is not the one that the test asked for; empty where it is.
+    """
+
+    unit: Unit = "decision"
+    clusters: Clusters | None = None
+    within: WithinEpisodes | None = None
+    reason: str = ""
+
+
+def independence(point: Point, asked: Choice, seed: int = 0) -> Independence:
+    """What to take as independent at a fit; "auto" takes episodes where choices of one episode go together."""
+    model, within = point.likelihood, None
+    if asked == "decision":
+        return Independence()
+    if asked == "auto":
+        tables = [expert.table for expert in model.problem.experts]
+        named = [set() if table is None or table.conditions is None else {*table.conditions} for table in tables]
+        within = within_episodes(point, seed=seed, conditions=sorted(set.intersection(*named)))
+        if within.reason or within.p_value > DEPENDENT:
+            return Independence(within=within)
+    unit: Unit = "episode" if asked == "auto" else asked
+    reason = f"that needs at most {DENSE_REWARDS} rewards, and there are {model.n_reward:,}" if model.is_large else ""
+    clusters = reason or Clusters.of(model.problem, unit)
+    if isinstance(clusters, Clusters):
+        free = ~model.fixed[model.discount_slice]
+        if unit == "expert" and (np.bincount(model.groups)[free] < 2).any():
+            clusters = "a discount of one expert alone has no other expert to compare with: give groups of experts who share one"
+    if isinstance(clusters, Clusters):
+        if unit == "episode" and max(map(len, clusters.numbers)) < 2:
+            return Independence(within=within, reason="every expert has a single episode")
+        return Independence(unit, clusters, within)
+    if asked != "auto":
+        raise ValueError(f'cluster="{asked}" cannot be had: {clusters}')
+    return Independence(within=within, reason=clusters)
+
+
+# Scores by cluster.
+
+
+@dataclass(frozen=True, eq=False)
+class _Own:
+    """What one expert did in one task, by cluster.
+
+    Attributes:
+        owner: the number of the expert.
+        places: the positions in x `(q,)` on which choices depend.
+        numbers: of the clusters `(n,)`.
+        made: how often each cluster took each of some decisions `(n,m)`, and `visits`, how often it had that choice.
+        slopes: `d log π(a|s)` of these decisions `(m,q)`.
+        chances: their probabilities `(m,)`.
+    """
+
+    owner: int
+    places: Ints
+    numbers: Ints
+    made: Sparse
+    visits: Sparse
+    slopes: Floats
+    chances: Floats
+
+    @property
+    def scores(self) -> Floats:
+        """u_e of each cluster `(n,q)`."""
+        found: Floats = self.made @ self.slopes
+        return found
+
+    @property
+    def information(self) -> Floats:
+        """A_k `(q,q)`."""
+        weighted = self.slopes * np.sqrt(np.asarray(self.visits.sum(axis=0)).ravel() * self.chances)[:, None]
+        found: Floats = weighted.T @ weighted
+        return found
+
+    def expected(self, along: Floats) -> Floats:
+        """`cᵀI_e c` `(n,)` for a direction c `(q,)`."""
+        found: Floats = self.visits @ (self.chances * (self.slopes @ along) ** 2)
+        return found
+
+
+def _by_expert(point: Point) -> Iterator[_Own]:
+    """Each of the problem's experts, in each task."""
+    clusters = point.likelihood.clusters
+    assert clusters is not None
+    for i, plan in enumerate(point.plans):
+        batch, (rows, columns, slopes) = plan.persons, point.scores(i)
+        states = rows % batch.mdp.n_states
+        alike = sp.csr_array((np.ones(rows.size), (np.arange(rows.size), states)), shape=(rows.size, batch.mdp.n_states))
+        chances = plan.policy.reshape(-1, plan.lam.size)[rows]
+        for k, (position, owner, places) in enumerate(zip(batch.positions, batch.owners, columns, strict=True)):
+            made = sp.csr_array(clusters.counts[position][:, rows])
+            visits = sp.csr_array(made @ alike)[:, states]
+            yield _Own(int(owner), places, clusters.numbers[position], made, visits, slopes[:, k], chances[:, k])
+
+
+def _carried(point: Point) -> dict[int, tuple[Ints, Floats]]:
+    """For each expert who deviates from the common reward the places in x and R_k `(q,q)` there; nothing with one reward."""
+    if not isinstance(point, NearPoint):
+        return {}
+    found = {}
+    for k, places, information in point.arrows:
+        theta = places[places < point.likelihood.n_reward]
+        carry = np.eye(places.size)
+        curvature = point.curvatures[k][np.ix_(theta, theta)]
+        carry[:, : theta.size] -= np.linalg.solve(curvature, information[: theta.size]).T
+        found[k] = places, carry
+    return found
+
+
+def middle(point: Point) -> Floats:
+    """B `(p,p)`, the variance of the scores where clusters are independent, and the decisions of one need not be."""
+    model, carried = point.likelihood, _carried(point)
+    if model.clusters is not None and model.clusters.unit == "expert":
+        scores = np.zeros((model.n_experts, model.size))
+        for own in _by_expert(point):
+            scores[own.owner, own.places] += own.scores.sum(axis=0)
+        for k, (places, carry) in carried.items():
+            scores[k, places] = carry @ scores[k, places]
+        total: Floats = model.n_experts / max(model.n_experts - 1, 1) * scores.T @ scores
+        moves = np.arange(model.size)[model.transition_slice]
+        total[moves, moves] += model.move_counts
+        return total
+    total = point.information.copy()
+    for own in _by_expert(point):
+        size = len(own.numbers)
+        if size < 2:
+            continue
+        scores = own.scores
+        scores = scores - scores.mean(axis=0)
+        excess = size / (size - 1) * scores.T @ scores - own.information
+        places = own.places
+        if own.owner in carried:
+            places, carry = carried[own.owner]
+            carry = carry[:, np.searchsorted(places, own.places)]
+            excess = carry @ excess @ carry.T
+        total[np.ix_(places, places)] += excess
+    return total
+
+
+def dispersion(point: Point) -> float:
+    """How many times as large the variance of the scores is as that of independent decisions, on average; at least 1.
+
+    A log-likelihood divided by it can be compared between models as one of independent decisions (quasi-likelihood).
+    """
+    if point.likelihood.clusters is None:
+        return 1.0
+    free = np.ix_(~point.likelihood.fixed, ~point.likelihood.fixed)
+    found = spectrum(point.information[free])
+    return max(1.0, float((found.inverse * middle(point)[free]).sum()) / max(found.rank, 1))
+
+
+def clusters_that_count(point: Point, along: Floats) -> float:
+    """Satterthwaite's degrees of freedom of the robust variance of `cᵀ(scores)`, for a direction c `(p,)`; at least 1."""
+    model = point.likelihood
+    if model.clusters is not None and model.clusters.unit == "expert":
+        each = np.zeros(model.n_experts)
+        for own in _by_expert(point):
+            each[own.owner] += float(own.expected(along[own.places]).sum())
+        return max(1.0, float(each.sum()) ** 2 / max(float((each**2).sum()), TINY) - 1)
+    total = squares = 0.0
+    for own in _by_expert(point):
+        each = own.expected(along[own.places])
+        variance, counted = float(each.sum()), float((each**2).sum())
+        total += variance
+        if len(each) > 1 and counted > 0:
+            squares += variance**2 / max(variance**2 / counted - 1, 1e-3)
+    return max(1.0, total**2 / squares) if squares else np.inf
+
+
+def independence_figures(found: Independence, point: Point, robust: Floats | None, of_model: Floats | None) -> TakenAsIndependent:
+    """What was taken to be independent, how much wider that makes standard errors of discounts, and of how many clusters."""
+    model, within = point.likelihood, found.within
+    p_value = None if within is None or within.reason else within.p_value
+    said: TakenAsIndependent = {"unit": found.unit, "p_value": p_value, "reason": found.reason}
+    if found.clusters is None or robust is None or of_model is None:
+        return said
+    columns = np.arange(model.size)[model.discount_slice]
+    own: list[set[int]] = [set() for _ in range(model.n_experts)]
+    for owner, numbers in zip(model.problem.owner, found.clusters.numbers, strict=True):
+        own[owner].update(numbers.tolist())
+    variances = [np.diag(matrix)[columns] for matrix in (robust, of_model)]
+    wider = np.sqrt(np.where(variances[1] > 0, variances[0] / np.maximum(variances[1], TINY), 1.0))
+    counted = [np.inf if model.fixed[c] else clusters_that_count(point, of_model[:, c]) for c in columns.tolist()]
+    return {
+        **said,
+        "clusters": [len(numbers) for numbers in own],
+        "widening": wider[model.groups].tolist(),
+        "freedom": [None if np.isinf(n) else n for n in np.array(counted)[model.groups].tolist()],
+    }
+
+
+def independence_words(said: TakenAsIndependent | None) -> list[str]:
+    """What was taken to be independent, in a sentence or two; nothing where it is every decision, as usual."""
+    if said is None or (said["unit"] == "decision" and not said["reason"]):
+        return []
+    why, p = "", said["p_value"]
+    if p is not None:
+        why = f"Choices of one episode go together (p {'≤' if p <= LEAST_P else '='} {p:.3f}), "
+    if said["reason"]:
+        narrow = "every decision counts as independent, so intervals are too narrow and p-values too small"
+        return [f"{why}but {said['reason']}: {narrow}."]
+    wider = float(np.median(said["widening"]))
+    unit = "the episode" if said["unit"] == "episode" else "the expert"
+    first = f"{why}so {unit}" if why else f"{unit[0].upper()}{unit[1:]}"
+    words = [
+        f"{first}, and not the decision, is the unit of standard errors, intervals and tests: standard errors of discounts are "
+        f"{wider:.2g} times those of independent decisions."
+    ]
+    few = sum(n is not None and n < FEW for n in said["freedom"])
+    if few:
+        whose = f"For {few} of {len(said['freedom'])} experts" if few < len(said["freedom"]) else "For all experts"
+        words.append(f"{whose} fewer than {FEW} independent {said['unit']}s count, so their intervals are wide and rough.")
+    return words
+
+
+# Tests by flipping signs.
+
+
+def flipped(scores: Floats, times: int, rng: np.random.Generator) -> Floats:
+    """Sums `(times,q)` of scores `(n,q)` with signs drawn anew."""
+    if len(scores) > 2000:
+        root = np.linalg.qr(scores, mode="r")
+        sums: Floats = rng.standard_normal((times, len(root))) @ root
+    else:
+        sums = rng.choice([-1.0, 1.0], (times, len(scores))) @ scores
+    return sums
+
+
+def sign_flip_test(point: Point, contrasts: Floats, seed: int = 0) -> tuple[float, float]:
+    """Test that the contrasts `(p,r)` of x have the values that they have at a fit with these values.
+
+    Returns:
+        The statistic, in units in which its mean is r, and the p-value; NaN where the decisions do not determine the contrasts.
+    """
+    model, free = point.likelihood, np.flatnonzero(~point.likelihood.fixed)
+    found = spectrum(point.curvature()[np.ix_(free, free)])
+    null = found.null_space / (np.abs(found.null_space).max(initial=0.0) or 1.0)
+    if np.abs(null.T @ contrasts[free]).max(initial=0.0) > 1e-3:
+        return np.nan, np.nan
+    follow = np.zeros_like(contrasts)
+    follow[free] = found.inverse @ contrasts[free]
+    follow = follow @ np.linalg.pinv(contrasts.T @ follow, hermitian=True)
+    metric = np.linalg.pinv(follow.T @ point.information @ follow, hermitian=True)
+    carried = _carried(point)
+    parts: dict[int, list[Floats]] = {}
+    values = np.round(model.person_values(point), 6)
+    for own in _by_expert(point):
+        turned = follow[own.places]
+        if own.owner in carried:
+            places, carry = carried[own.owner]
+            turned = carry[:, np.searchsorted(places, own.places)].T @ follow[places]
+        parts.setdefault(own.owner, []).append(own.scores @ turned)
+    if model.clusters is not None and model.clusters.unit == "expert":
+        parts = {k: [np.sum([part.sum(axis=0) for part in own], axis=0)[None]] for k, own in parts.items()}
+    # Experts draw in the order of their likelihoods, so that it does not matter how they are listed.
+    order = sorted(parts, key=lambda k: float(values[k]))
+    made = np.sum([part.sum(axis=0) for own in parts.values() for part in own], axis=0)
+    statistic, drawn = float(made @ metric @ made), np.zeros(0)
+    for times in (999, 9000):  # more draws only where the first make the hypothesis doubtful
+        rng = np.random.default_rng((seed, times))
+        sums = np.sum([flipped(part, times, rng) for k in order for part in parts[k]], axis=0)
+        drawn = np.append(drawn, ((sums @ metric) * sums).sum(axis=1))
+        p_value = (1 + int((drawn >= statistic * (1 - 1e-9)).sum())) / (1 + drawn.size)
+        if p_value > 0.01:
+            break
+    return contrasts.shape[1] * statistic / max(float(drawn.mean()), TINY), p_value
+
+
+# Do choices of one episode go together?
 
 
 class WithinEpisodes(NamedTuple):
@@ -69,14 +358,11 @@ class WithinEpisodes(NamedTuple):
     reason: str = ""
 
 
-# Within episodes.
-
-
 def within_episodes(
     point: Point,
     tables: Sequence[Demonstrations] | None = None,
     seed: int = 0,
-    max_decisions: int = 20_000,
+    max_decisions: int = 200_000,
     conditions: Sequence[str] = (),
 ) -> WithinEpisodes:
     """Test that choices of one episode do not go together; of more decisions, in episodes drawn at random.
@@ -98,11 +384,12 @@ def within_episodes(
     order = np.argsort([np.round((scores**2).sum(), 6) for scores, _ in parts], kind="stable")
     streams = np.random.SeedSequence(seed).spawn(len(parts))
     draws = [np.random.default_rng(streams[rank]) for rank in np.argsort(order)]
-    found = [_together(parts)]
+    single = np.sum([scores.T @ scores for scores, _ in parts], axis=0)
+    found = [_together([np.add.reduceat(scores, starts) for scores, starts in parts], single)]
+    short = [_in_short(scores, starts) for scores, starts in parts]
     for number in (199, 999):  # more draws only where the first make the model doubtful
         while len(found) <= number:
-            pairs = zip(draws, parts, strict=True)
-            found.append(_together([(x * rng.choice([-1.0, 1.0], len(x))[:, None], starts) for rng, (x, starts) in pairs]))
+            found.append(_together([part.sums(rng) for rng, part in zip(draws, short, strict=True)], single))
         drawn = np.array(found[1:])
         largest = ((np.array(found) - drawn.mean(axis=0)) / np.maximum(drawn.std(axis=0), TINY)).max(axis=1)
         p_value = (1 + int((largest[1:] >= largest[0] - 1e-9).sum())) / (1 + number)
@@ -111,13 +398,38 @@ def within_episodes(
     return WithinEpisodes(float(largest[0]), p_value)
 
 
-def _together(parts: Sequence[tuple[Floats, Ints]]) -> tuple[float, float]:
-    """Trace and largest eigenvalue of C, from the scores `(N,m)` of each expert and the rows that begin an episode."""
-    total = np.zeros((parts[0][0].shape[1],) * 2)
-    for scores, starts in parts:
-        sums = np.add.reduceat(scores, starts)
-        total += sums.T @ sums - scores.T @ scores
-    return float(np.trace(total)), float(np.linalg.eigvalsh(total)[-1])
+def _together(sums: Sequence[Floats], single: Floats) -> tuple[float, float, float]:
+    """Trace and largest eigenvalue of C, and the same sum along discounts, which is the last column.
+
+    `sums` are those of the scores over each episode `(E,m)`, by expert, and `single` `(m,m)` is the sum of all `r_t r_tᵀ`.
+    """
+    total = np.sum([own.T @ own for own in sums], axis=0) - single
+    return float(np.trace(total[:-1, :-1])), float(np.linalg.eigvalsh(total[:-1, :-1])[-1]), float(total[-1, -1])
+
+
+@dataclass(frozen=True, eq=False)
+class _Short:
+    """Scores `(n,m)` to which signs are drawn, and the rows that begin an episode; where it is `long` `(n,)`, normal numbers."""
+
+    scores: Floats
+    starts: Ints
+    long: Bools
+
+    def sums(self, rng: np.random.Generator) -> Floats:
+        """The sums over each episode `(E,m)` with signs drawn anew."""
+        signs = rng.choice([-1.0, 1.0], self.long.size)
+        signs[self.long] = rng.standard_normal(int(self.long.sum()))
+        found: Floats = np.add.reduceat(self.scores * signs[:, None], self.starts)
+        return found
+
+
+def _in_short(scores: Floats, starts: Ints) -> _Short:
+    """Scores of one expert, in which a root of their squares stands for a long episode: its sums are nearly normal."""
+    parts = np.split(scores, starts[1:])
+    long = [len(part) > 3 * scores.shape[1] for part in parts]
+    kept = [np.linalg.qr(part, mode="r") if many else part for part, many in zip(parts, long, strict=True)]
+    lengths = np.array([len(part) for part in kept])
+    return _Short(np.concatenate(kept), np.cumsum(lengths) - lengths, np.repeat(long, lengths))
 
 
 def _centred_scores(
@@ -125,7 +437,7 @@ def _centred_scores(
 ) -> list[tuple[Floats, Ints]]:
     """The scores `(N,m)` of each expert's choices, weighted and centred in each state, and the rows that begin an episode.
 
-    They are taken in the 20 directions of the reward of which the choices say most.
+    They are taken in the 20 directions of the reward of which the choices say most, and in that of the expert's discount.
     """
     model = point.likelihood
     share = min(1.0, max_decisions / model.decisions)
@@ -152,6 +464,11 @@ def _centred_scores(
     directions = np.zeros((model.size, min(20, values.size)))
     directions[free] = (vectors / np.sqrt(np.maximum(values, 0.0) + 10.0**-2))[:, -20:]  # the spread τ is 10 temperatures
     directions *= unit[:, None]
+    estimated = np.flatnonzero(~model.fixed)
+    covariance = np.zeros((model.size, model.size))
+    covariance[np.ix_(estimated, estimated)] = spectrum(point.curvature()[np.ix_(estimated, estimated)]).inverse
+    along = covariance[:, model.discount_slice][:, model.groups]
+    along = along / np.sqrt(np.maximum(covariance.diagonal()[model.discount_slice][model.groups], TINY))
     found = []
     for b, batch in enumerate(model.batches):
         rows, columns, slopes = point.scores(b)
@@ -161,7 +478,8 @@ def _centred_scores(
             table, state, action, cell, lengths = choices[position]
             states, actions = table.match(batch.mdp)
             state, action = states[state], actions[action]
-            scores = (slopes[:, i] @ directions[own])[place[action * batch.mdp.n_states + state]]
+            turned = np.column_stack([directions[own], along[own, batch.owners[i]]])
+            scores = (slopes[:, i] @ turned)[place[action * batch.mdp.n_states + state]]
             here = np.unique(cell * batch.mdp.n_states + state, return_inverse=True)[1]
             visits = np.maximum(np.bincount(here), 1)
             means = np.stack([np.bincount(here, column) for column in scores.T], axis=1) / visits[:, None]

@@ -36,6 +36,9 @@ so is everything above. Profiles are those of `numerics.each`, for many persons 
 experts show it roughly. With v the variance of its logarithm and φ the share of a standard error's logarithm that follows it, the
 interval has `1/(2vφ²)` degrees of freedom (Satterthwaite), and the signed root is compared with Student's t.
 
+*Clusters.* Where the decisions of an episode need not be independent, the covariance is that of the sandwich, and the signed root
+is compared with a quantile that the ratio of the two standard errors scales (`estimate.clusters`).
+
 *Normal intervals* come from standard errors, on the scale of the discount or of its logit.
 """
 
@@ -55,6 +58,7 @@ from multihorizon.choice.model import ChoicePoint, Quadratic
 from multihorizon.choice.surfaces import Tables
 from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.estimate.ascent import climb, left_to_gain
+from multihorizon.estimate.clusters import clusters_that_count, middle
 from multihorizon.numerics.chance import chi2_ppf, t_ppf
 from multihorizon.numerics.each import Local, of_some, profile_ends
 from multihorizon.numerics.newton import Dense, Metric
@@ -73,6 +77,7 @@ class Precision:
 
     `null_space` `(p,nullity)` spans the directions of which the decisions say nothing, and `rank` is the number of the others.
     `widening` `(p,)` is the factor by which a first stage that is not among the parameters widens each standard error.
+    `of_model` `(p,p)` is the covariance if every decision is independent; where that is assumed, `covariance` is the same.
     `standard_errors` `(p,)` are 0 for what is known, NaN for what is not identified.
     """
 
@@ -82,6 +87,7 @@ class Precision:
     covariance: Floats | None
     null_space: Floats
     widening: Floats
+    of_model: Floats | None = None
 
     def __post_init__(self) -> None:
         self.nullity = int(self.null_space.shape[1])
@@ -107,7 +113,10 @@ def precision(point: ChoicePoint) -> Precision:
     identified[free] = found.identified()
     null_space = np.zeros((model.size, free.size - found.rank))
     null_space[free] = found.null_space
-    return Precision(np.diag(covariance), identified, found.values, covariance, null_space, ones)
+    robust = covariance
+    if isinstance(point, Point) and model.clusters is not None:
+        robust = covariance @ middle(point) @ covariance
+    return Precision(np.diag(robust), identified, found.values, robust, null_space, ones, covariance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -227,13 +236,13 @@ def transition_widening(point: Point, found: Precision) -> Floats:
     widening = np.ones(model.size)
     if not model.moves:
         return widening
-    if found.covariance is None:
+    if found.of_model is None:
         return widening * np.nan
     # Given the transitions, the covariance of the rest is what is left when theirs is conditioned on.
     others, moves = slice(0, model.transition_slice.start), model.transition_slice
-    shared = found.covariance[others, moves]
-    given = found.variance[others] - (shared * np.linalg.solve(found.covariance[moves, moves], shared.T).T).sum(axis=1)
-    widening[others] = np.where(given > 0, np.sqrt(found.variance[others] / np.where(given > 0, given, np.inf)), 1.0)
+    shared, variance = found.of_model[others, moves], np.diag(found.of_model)[others]
+    given = variance - (shared * np.linalg.solve(found.of_model[moves, moves], shared.T).T).sum(axis=1)
+    widening[others] = np.where(given > 0, np.sqrt(variance / np.where(given > 0, given, np.inf)), 1.0)
     return widening
 
 
@@ -427,13 +436,16 @@ def profile_intervals(
         targets = t_ppf(0.5 + level / 2, freedom)
     intervals = np.full((model.n_discounts, 2), np.nan)
     for group in range(model.n_discounts):
-        index, target = model.n_reward + group, float(targets[model.groups == group].max())
+        index = model.n_reward + group
         if model.fixed[index]:
             intervals[group] = point.x[index]
         elif known[model.groups == group].all():
-            error = float(np.sqrt(found.variance[index]))
+            error, target = float(np.sqrt(found.variance[index])), float(targets[model.groups == group].max())
+            if model.clusters is not None and found.of_model is not None:
+                target = max(target, float(t_ppf(0.5 + level / 2, clusters_that_count(point, found.of_model[:, index]))))
+                target *= error / float(np.sqrt(found.of_model[index, index]))
             part, metric = None, None
-            if model.n_experts > 10 and found.covariance is not None:
+            if model.n_experts > 10 and found.of_model is not None:
                 part = _Part.of(point, found, group)
             else:
                 metric = point.metric()
@@ -466,15 +478,15 @@ class _Part:
         places = np.concatenate([np.arange(model.n_reward), [model.n_reward + group], first + np.array(temperatures), *moves])
         here = alone.at(point.x[places])
         assert here is not None
-        assert found.covariance is not None
+        assert found.of_model is not None
         own, free = here.information, np.ix_(~alone.fixed, ~alone.fixed)
         together, rest = np.zeros_like(own), np.zeros_like(own)
-        together[free] = np.linalg.pinv(found.covariance[np.ix_(places, places)][free], rcond=1e-12, hermitian=True)
+        together[free] = np.linalg.pinv(found.of_model[np.ix_(places, places)][free], rcond=1e-12, hermitian=True)
         rest[free] = positive_part((together - own)[free])
         slope = point.gradient[places] - here.gradient
         start = alone.holding(Quadratic(point.x[places], slope, rest)).at(point.x[places])
         assert start is not None
-        return cls(point, start, places, found.covariance[:, places] @ together, Dense(own + rest))
+        return cls(point, start, places, found.of_model[:, places] @ together, Dense(own + rest))
 
     def ends(self, target: float, error: float) -> tuple[float, float] | None:
         """The ends of the interval; None where one does not stand the check with the likelihood of all experts."""

@@ -31,6 +31,10 @@ there, and so on until the best has been climbed.
 5 % level, deviations are part of the answer: its likelihood, standard errors and intervals allow for them. Temperatures that are
 pooled are judged anew then, because deviations look like unequal temperatures to a model without them.
 
+*Clusters.* Unless every decision is to be independent of every other, the unit is chosen at the fit with equal temperatures, and
+standard errors, intervals and tests take clusters as independent (`estimate.clusters`). The estimate is the same, but for what
+tests decide: whether temperatures are equal.
+
 *Separation.* Where some action is never taken, or all experts look equally far ahead, the likelihood may rise forever as rewards
 grow, and has no maximum. Signs of it are a climb that does not end, and a reward or a `log π(a|s)` of a visited state with a very
 large standard error. Then, unless a ridge is given, the reward is held by the penalty `½ Σ (θ_j f_j / WEAK_PRIOR)²`, f_j the
@@ -55,6 +59,7 @@ import scipy.linalg as la
 
 from multihorizon.checks import Bools, Floats, as_count, as_non_negative, first_few
 from multihorizon.choice.apart import at_places
+from multihorizon.choice.clusters import Choice, check_cluster
 from multihorizon.choice.deviations import NearlyShared, NearPoint
 from multihorizon.choice.model import (
     DENSE_REWARDS,
@@ -73,6 +78,13 @@ from multihorizon.choice.model import (
 from multihorizon.choice.tabular import Likelihood, Persons, Plans, Point, draw_decisions
 from multihorizon.choice.weighted import require_lookahead
 from multihorizon.estimate.ascent import CONVERGED_GRADIENT, P, climb, polished
+from multihorizon.estimate.clusters import (
+    Independence,
+    independence,
+    independence_figures,
+    independence_words,
+    sign_flip_test,
+)
 from multihorizon.estimate.deviations import (
     Nearly,
     choices_moved,
@@ -142,6 +154,12 @@ class MaximumLikelihood:
             decisions reject that at the 5 % level, and then the most likely one. `evidence["deviations"]` says what was found.
         lookahead: the shape in which the future loses weight. With one that is not exponential the task must end after so many
             steps. Then `discounts` are NaN, and each expert's parameters stand in `evidence["lookahead"]`.
+        cluster: what standard errors, intervals and tests take to be independent.
+            "decision": every decision of every other.
+            "episode": episodes; decisions of one may go together, because of a goal or a habit that the state does not show.
+            "expert": experts with all their episodes, where `groups` of them share discounts.
+            "auto": episodes if a test finds that choices of one episode go together, else decisions.
+            `evidence["independence"]` says what was taken. Episodes are those of the `Demonstrations` the problem was made of.
 
     Example:
         >>> from multihorizon import Demonstrations, Problem, domains, solve
@@ -162,10 +180,12 @@ class MaximumLikelihood:
     starts: int = 4
     deviations: float | Literal["estimated"] = 0.0
     lookahead: Lookahead = field(default_factory=Exponential)
+    cluster: Choice = "decision"
 
     def __post_init__(self) -> None:
         check_temperature(self.temperature)
         check_discounts(self.discounts)
+        check_cluster(self.cluster)
         if self.ridge is not None:
             as_non_negative(self.ridge, "ridge")
         as_count(self.starts, "starts")
@@ -226,7 +246,7 @@ class MaximumLikelihood:
         paid, reward = with_known_reward(problem, self.known_reward)
         settings = replace(read_settings(paid, self.temperature, self.discounts, self.groups, reward), moves=True)
         pooled, part = self.temperature == "pooled", part_of(progress, 0.0, 0.5) if self.deviations else progress
-        found = fit(paid, settings, pooled, self.ridge, self.starts, seed, part)
+        found = fit(paid, settings, pooled, self.ridge, self.starts, seed, part, self.cluster)
         return paid, with_deviations(found, self.deviations, part_of(progress, 0.5, 1.0)) if self.deviations else found
 
     def _require_deviations(self, problem: Problem) -> None:
@@ -248,17 +268,28 @@ class MaximumLikelihood:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """The best end, the ends of all climbs carried on, the spreads of temperatures and deviations, and why there is a ridge."""
+    """The best end, the ends of all climbs carried on, the spreads of temperatures and deviations, and why there is a ridge.
+
+    `independence` says what is taken to be independent.
+    """
 
     best: Ascent[Point]
     ends: list[Ascent[Point]]
     spread: Spread[Point] | None
     ridge_reason: str
     nearly: Nearly | None = None
+    independence: Independence = field(default_factory=Independence)
 
 
 def fit(
-    problem: Problem, settings: Settings, pooled: bool, ridge: float | None, starts: int, seed: int, progress: Progress = silent
+    problem: Problem,
+    settings: Settings,
+    pooled: bool,
+    ridge: float | None,
+    starts: int,
+    seed: int,
+    progress: Progress = silent,
+    cluster: Choice = "decision",
 ) -> Fit:
     """Fit without a penalty where there is a maximum, and with a weak one where rewards run away."""
     if problem.n_parameters > 20_000:
@@ -284,13 +315,16 @@ def fit(
             weaker = _weakly_held(best)
             if weaker is not best:
                 best, ends = compared_with_profile(weaker, [weaker])
-        spread = None
+        spread, independent = None, independence(best.point, cluster, seed)
+        clustered = independent.clusters
+        best = replace(best, point=replace(best.point, likelihood=best.point.likelihood.clustered(clustered)))
         if pooled and problem.n_experts > 1 and best.finished:
             each = replace(settings, temperatures=np.full(problem.n_experts, np.nan), temperature_groups=None)
-            spread = estimate_spread(best, Likelihood(model.problem, each, ridge=best.point.likelihood.ridge))
+            free = Likelihood(model.problem, each, ridge=best.point.likelihood.ridge)
+            spread = estimate_spread(best, free.clustered(clustered))
             best = spread.ascent
         part(1.0, f"log-likelihood {best.point.value:.2f}")
-        return Fit(polished(best), ends, spread, reason)
+        return Fit(polished(best), ends, spread, reason, independence=independent)
 
     if ridge is not None:
         return attempt(model, "", (0.0, 1.0))
@@ -345,7 +379,7 @@ def with_deviations(found: Fit, wanted: float | Literal["estimated"], progress: 
             if again.ascent is not None:
                 best, nearly = cast(Ascent[Point], again.ascent), replace(again, shared=shared, p_shared=nearly.p_shared)
     progress(1.0, f"log-likelihood {best.point.value:.2f}")
-    return Fit(polished(climb(best.point)), found.ends, spread, found.ridge_reason, nearly)
+    return Fit(polished(climb(best.point)), found.ends, spread, found.ridge_reason, nearly, found.independence)
 
 
 def never_earned(problem: Problem) -> Bools:
@@ -664,6 +698,9 @@ def estimate_spread(equal: Ascent[P], free: ChoiceModel, rejected: float = 0.05)
     ends: dict[int, tuple[float, Ascent[P]]] = {}
     unfinished: list[int] = []
     at, spread = _with_spread(free, float(spreads[-1]), equal.point), float(spreads[-1])
+    alike = _equal_temperatures(equal, free) if free.clusters is not None else 0.0
+    if alike > rejected:
+        return Spread(0.0, equal, alike, complete=True)
     while at is not None:
         expected = _expected_gains(at, spread, spreads) - equal.point.objective
         if not ends and not unfinished and expected.argmax() == 0:
@@ -688,11 +725,24 @@ def estimate_spread(equal: Ascent[P], free: ChoiceModel, rejected: float = 0.05)
     gained, end = ends[best]
     p_equal = 0.5 * float(chi2_sf(2 * gained, 1)) if gained > 0 and best else 1.0
     few = not free.is_large and free.n_experts <= 12  # with many, χ² does
-    if p_equal < rejected and few and type(free) is Likelihood and isinstance(equal.point, Point):
+    if free.clusters is not None:
+        p_equal = max(p_equal, alike)
+    elif p_equal < rejected and few and type(free) is Likelihood and isinstance(equal.point, Point):
         p_equal = max(p_equal, _simulated(equal.point, free, float(spreads[best]), gained, rejected))
     if p_equal > rejected:
         return Spread(0.0, equal, p_equal, not unfinished)
     return Spread(float(spreads[best]), climb(end.point), p_equal, not unfinished)
+
+
+def _equal_temperatures(equal: Ascent[P], free: ChoiceModel) -> float:
+    """The p-value of equal temperatures where clusters are independent, from the scores of each expert's temperature."""
+    start = _with_spread(free, np.inf, equal.point)
+    if not isinstance(start, Point):
+        return 1.0
+    contrasts = np.zeros((free.size, free.n_temperatures - 1))
+    contrasts[free.temperature_slice] = orthonormal_differences(free.n_temperatures)
+    p_value = sign_flip_test(start, contrasts)[1]
+    return 1.0 if np.isnan(p_value) else p_value
 
 
 def _expected_gains(point: ChoicePoint, spread: float, spreads: Floats) -> Floats:
@@ -869,6 +919,7 @@ def _solution(problem: Problem, found: Fit) -> Solution:
             other_maxima=[_end(end) for end in rivals] or None,
             deviations=None if found.nearly is None else _deviations(found.nearly, point),
             reasons=reasons.tolist(),
+            independence=independence_figures(found.independence, point, precise.covariance, precise.of_model),
         ),
     )
 
@@ -942,6 +993,7 @@ def _message(
         lower = [float(best.point.objective - end.point.objective) for end in rivals]
         parts += about_rivals(list(zip(lower, (model.discounts(end.point.x) for end in rivals), strict=True)))
     parts += _about_deviations(found)
+    parts += independence_words(independence_figures(found.independence, best.point, precise.covariance, precise.of_model))
     if found.spread is not None and not found.spread.complete:
         parts.append("Climbs at some spreads of the temperatures did not end: the test of equal temperatures is not reliable.")
     weight, unearned = float(np.max(model.ridge, initial=0.0)), never_earned(problem)

@@ -33,6 +33,7 @@ from multihorizon.choice.model import Temperature
 from multihorizon.choice.tabular import Likelihood
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.estimate.ascent import climb
+from multihorizon.estimate.clusters import dispersion
 from multihorizon.estimate.maximum_likelihood import resume
 from multihorizon.exact.equations import in_order_of_content
 from multihorizon.parallel import Progress, part_of, silent
@@ -194,7 +195,7 @@ def compare_goals(
     if deviations is not None and max(deviations.spread, deviations.estimated) > 0:
         models[NEARLY] = NearlyShared.of(one, deviations.spread or deviations.estimated)
     several = several and test.rejected and model.settings.reward is None and model.settings.discounts is None
-    names = [*models, *([SEVERAL] if several else [])]
+    names, times = [*models, *([SEVERAL] if several else [])], dispersion(point)
     totals = {name: [np.zeros(fold.size) for fold in dealt] for name in names}
     found = []
     for number in range(folds):
@@ -203,7 +204,7 @@ def compare_goals(
         policies = {name: _fitted(fitted, train, point.x, name) for name, fitted in models.items()}
         part(0.5, f"fold {number + 1}: {' and '.join(models)}")
         if several:
-            groups, policies[SEVERAL] = _groups(model.with_counts(train).problem, solution.options["temperature"], part)
+            groups, policies[SEVERAL] = _groups(model.with_counts(train).problem, solution.options["temperature"], times, part)
             found.append(groups)
         for name in names:
             for total, predicted in zip(totals[name], _predicted(problem, tables, held, policies[name]), strict=True):
@@ -277,9 +278,11 @@ def _predicted(
     return found
 
 
-def _groups(problem: Problem, temperature: Temperature, progress: Progress) -> tuple[tuple[tuple[str, ...], ...], list[Floats]]:
+def _groups(
+    problem: Problem, temperature: Temperature, times: float, progress: Progress
+) -> tuple[tuple[tuple[str, ...], ...], list[Floats]]:
     """The groups of experts by goal, and the policies of all the problem's experts with the rewards of their groups."""
-    scores = Scores(in_order_of_content(problem), temperature)
+    scores = Scores(in_order_of_content(problem), temperature, times)
     names, policies = scores.problem.names, dict[tuple[str, int], Floats]()
     groups = merged(scores, progress)
     for group in groups:

@@ -26,6 +26,9 @@ few decisions it would claim that everybody shares a goal. A marginal likelihood
 for a newcomer, because it takes goals to have nothing in common, while often they differ in a few states only. The spread σ is
 that with which the experts alone have the best score at c = 1. It keeps every climb finite: there is always a maximum.
 
+Where decisions of an episode go together, the log-likelihood is divided by how many times as much it varies as one of independent
+decisions (quasi-likelihood, as in QAIC), and decisions count as so many fewer.
+
 A partition of the experts into groups has the sum of its groups' scores, and a probability in proportion to the exponential of
 that sum (Akaike's weights). The search begins with single experts and merges the two groups whose merging promises most, as long
 as any gains. From there the best partition is taken again and again, and its neighbours are tried: one expert in another group or
@@ -56,11 +59,13 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import softmax
 
 from multihorizon.checks import Floats, as_count, as_positive, label
+from multihorizon.choice.clusters import Choice
 from multihorizon.choice.model import DENSE_REWARDS, Temperature, check_temperature, read_settings
 from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.driver import solve
 from multihorizon.estimate.ascent import climb
-from multihorizon.estimate.maximum_likelihood import MaximumLikelihood, choice_probability_start, own_discounts
+from multihorizon.estimate.clusters import dispersion, independence_words
+from multihorizon.estimate.maximum_likelihood import MaximumLikelihood, choice_probability_start, own_discounts, resume
 from multihorizon.exact.equations import has_features, in_order_of_content, joint_equations, read_equations, reward_families
 from multihorizon.exact.identify import Conclusion, Identification, judge, read_temperature
 from multihorizon.exact.identify import Temperature as PolicyTemperature
@@ -70,7 +75,7 @@ from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Problem, require_finite
 from multihorizon.questions.shared_goal import SharedGoalTest, shared_goal_test, temperature_prior
 from multihorizon.result import Result
-from multihorizon.solution import LikelihoodEvidence, Solution, Status
+from multihorizon.solution import LikelihoodEvidence, Solution, Status, TakenAsIndependent
 from multihorizon.tables import ShownTable, without_empty
 from multihorizon.words import p_text
 
@@ -124,6 +129,7 @@ class Goals(Result, Generic[Found]):
         sharing: the probability `(K,K)` that two experts share a goal; on the diagonal that nobody shares the expert's goal.
         test: the test that all share one reward; None for policies, which are compared exactly.
         unexplored: of decisions, how many partitions near the best were not looked around, because too many groups were fitted.
+        independence: of decisions, what was taken to be independent, in a sentence; empty where it is every decision.
     """
 
     _drawn: ClassVar[tuple[str, ...]] = ("expert", "discount")
@@ -138,6 +144,7 @@ class Goals(Result, Generic[Found]):
     sharing: Floats
     test: SharedGoalTest | None = None
     unexplored: int = 0
+    independence: str = ""
 
     @property
     def discounts(self) -> Floats:
@@ -165,6 +172,7 @@ class Goals(Result, Generic[Found]):
         lines: list[str] = [self.headline()]
         for number, (group, solution) in enumerate(zip(self.groups, self.solutions, strict=True), start=1):
             lines.append(f"Goal {number}: {', '.join(group)}. {_describe(solution)}")
+        lines += [self.independence] if self.independence else []
         if self.unexplored:
             lines.append(
                 f"{self.unexplored} groupings that are nearly as likely were not looked around: probabilities are rough."
@@ -268,6 +276,7 @@ def goals(
     tolerance: float = 1e-8,
     simulations: int = 999,
     *,
+    cluster: Choice = "auto",
     seed: int = 0,
     jobs: int = 1,
     progress: Progress = silent,
@@ -282,6 +291,8 @@ def goals(
         tolerance: how large the errors in policies may be, as in `identify`; with large errors fewer pairs can be decided. Not
             used for demonstrations.
         simulations: for demonstrations how many tables are drawn to test whether all share one reward.
+        cluster: for demonstrations what is independent, as in `MaximumLikelihood`: by default episodes where choices of one
+            episode go together, else decisions. Episodes are those of the `Demonstrations` the problem was made of.
         seed: fixes the simulations.
         jobs: processes that share the work of the test; -1 is all cores. The digits do not depend on it.
         progress: called as the work goes on.
@@ -303,7 +314,7 @@ def goals(
     """
     if any(expert.counts is None for expert in require_finite(problem).experts):
         return _goals_of_policies(problem, cast(PolicyTemperature, temperature), tolerance, progress)
-    return goals_of_decisions(problem, temperature, simulations, seed=seed, jobs=jobs, progress=progress)
+    return goals_of_decisions(problem, temperature, simulations, cluster=cluster, seed=seed, jobs=jobs, progress=progress)
 
 
 # Policies.
@@ -477,6 +488,7 @@ def goals_of_decisions(
     temperature: Temperature = 1.0,
     simulations: int = 999,
     *,
+    cluster: Choice = "auto",
     seed: int = 0,
     jobs: int = 1,
     progress: Progress = silent,
@@ -489,7 +501,7 @@ def goals_of_decisions(
             f"experts can be grouped by goals for at most {DENSE_REWARDS} rewards, received {problem.n_parameters}: "
             "tie the rewards of similar states together with features"
         )
-    together = solve(problem, MaximumLikelihood(temperature), seed=seed, progress=part_of(progress, 0.0, 0.1))
+    together = solve(problem, MaximumLikelihood(temperature, cluster=cluster), seed=seed, progress=part_of(progress, 0.0, 0.1))
     test = shared_goal_test(together, simulations, seed=seed, jobs=jobs, progress=part_of(progress, 0.1, 0.2))
     return group_experts(together, test, temperature, seed=seed, progress=part_of(progress, 0.2, 1.0))
 
@@ -500,7 +512,10 @@ def group_experts(
     """Group the experts of a fit with one reward, where the test that all share it is done."""
     problem = together.require_problem()
     names, number = problem.names, range(problem.n_experts)
-    scores = Scores(in_order_of_content(problem), temperature)
+    said = LikelihoodEvidence.of(together).independence or TakenAsIndependent(unit="decision", p_value=None, reason="")
+    scores = Scores(
+        in_order_of_content(problem), temperature, 1.0 if said["unit"] == "decision" else dispersion(resume(together))
+    )
     weights, unexplored = weigh_partitions(scores, part_of(progress, 0.0, 0.9))
     shared = _sharing(weights, len(names))
     place = [scores.problem.names.index(name) for name in names]
@@ -515,7 +530,9 @@ def group_experts(
     open_pairs = [pair for pair in combinations(range(n_groups), 2) if pair not in apart]
     memberships = np.array([[shared[k, sorted(group - {k}) or [k]].mean() for group in found] for k in place])
     groups = tuple(tuple(name for name, k in zip(names, place, strict=True) if k in group) for group in found)
-    solutions = [together] if n_groups == 1 else [_solve_group(problem, group, temperature, seed) for group in groups]
+    solutions = (
+        [together] if n_groups == 1 else [_solve_group(problem, group, temperature, said["unit"], seed) for group in groups]
+    )
     progress(1.0, f"{n_groups} groups")
     shared = shared[np.ix_(place, place)]
     own = [next(g for g, group in enumerate(groups) if name in group) for name in names]
@@ -527,14 +544,26 @@ def group_experts(
         pairs.append(Pair((names[i], names[j]), verdict, float(shared[i, j]), left_out=why))
     accepted = not test.rejected and not test.reason
     verdict = _verdict(n_groups, open_pairs, accepted, test.rejected)
-    return Goals(names, groups, tuple(solutions), tuple(pairs), verdict, tuple(open_pairs), memberships, shared, test, unexplored)
+    return Goals(
+        names,
+        groups,
+        tuple(solutions),
+        tuple(pairs),
+        verdict,
+        tuple(open_pairs),
+        memberships,
+        shared,
+        test,
+        unexplored,
+        " ".join(independence_words(said)),
+    )
 
 
-def _solve_group(problem: Problem, group: Sequence[str], temperature: Temperature, seed: int) -> Solution:
+def _solve_group(problem: Problem, group: Sequence[str], temperature: Temperature, unit: Choice, seed: int) -> Solution:
     members = problem.with_experts(expert for expert in problem.experts if expert.name in group)
     if isinstance(temperature, Mapping):
         temperature = {key: value for key, value in temperature.items() if label(key, "the name of an expert") in group}
-    return solve(members, MaximumLikelihood(temperature), seed=seed)
+    return solve(members, MaximumLikelihood(temperature, cluster=unit), seed=seed)
 
 
 Group = frozenset[int]
@@ -602,8 +631,8 @@ class Scores:
     #: A partition that is estimated so far below the best, with a millionth of its weight, is not worth a fit.
     hopeless = 15.0
 
-    def __init__(self, problem: Problem, temperature: Temperature) -> None:
-        self.problem = problem
+    def __init__(self, problem: Problem, temperature: Temperature, dispersion: float = 1.0) -> None:
+        self.problem, self.dispersion = problem, dispersion
         free = "per_expert" if temperature == "pooled" else temperature
         self._everyone = Likelihood(problem, read_settings(problem, free, None, None, None))
         tried: list[tuple[float, Floats, dict[Group, GroupFit]]] = []
@@ -611,10 +640,11 @@ class Scores:
             self._ridge = (self._everyone.feature_sizes / (spread * self._everyone.known_temperature)) ** 2
             self._fits: dict[Group, GroupFit] = {}
             singles = [self(frozenset((k,))) for k in range(problem.n_experts)]
-            tried.append((sum(fit.point.value - fit.determined for fit in singles), self._ridge, self._fits))
+            tried.append((sum(fit.point.value / dispersion - fit.determined for fit in singles), self._ridge, self._fits))
         _, self._ridge, self._fits = max(tried, key=lambda one: one[0])
         determined = sum(fit.determined for fit in self._fits.values())
-        self.price = max(1.0, 0.5 * float(np.log(self._everyone.decisions / determined))) if determined > 0 else 1.0
+        counted = self._everyone.decisions / dispersion
+        self.price = max(1.0, 0.5 * float(np.log(counted / determined))) if determined > 0 else 1.0
         self._near: dict[int, tuple[Group, Parabola]] = {}
         self._estimates: dict[frozenset[tuple[int, Group]], float] = {}
         self.left_out: dict[tuple[int, int], float] = {}
@@ -640,7 +670,7 @@ class Scores:
     def score(self, group: Group) -> float:
         """The score of a group."""
         fit = self(group)
-        return fit.point.value - self.price * fit.determined
+        return fit.point.value / self.dispersion - self.price * fit.determined
 
     def gain(self, first: Group, second: Group) -> float:
         """The score that one reward of two groups gains against one each."""
@@ -671,7 +701,7 @@ class Scores:
                 alone = np.linalg.inv(near.own + np.diag(prior))
                 moved = near.across @ alone
                 determined += prior.size - float(prior @ np.diag(alone + moved.T @ inverse @ moved))
-            self._estimates[key] = float(value - self.price * determined)
+            self._estimates[key] = float(value / self.dispersion - self.price * determined)
         return self._estimates[key]
 
     def promise(self, new: Collection[Group], old: Collection[Group]) -> float:

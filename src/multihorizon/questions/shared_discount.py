@@ -14,6 +14,10 @@ and with the same experts' discounts set apart. Where no rank is lost there is n
 the climb under the hypothesis did not end, unless it is so far behind that further steps could not save the hypothesis. Where a
 shared discount lies on a bound the true distribution is smaller than χ², and the test is conservative.
 
+*Clusters.* Where a solution takes episodes as independent, and not decisions, the loss of log-likelihood is no χ². Then the
+scores of the members' discounts at the maximum under the hypothesis are compared with those of drawn signs
+(`estimate.clusters`). Directions that are open do no harm there.
+
 Pairwise p-values come with Holm's correction for testing all pairs.
 
 *Sampled states.* For a solution of `SieveLikelihood` the learned dynamics make the loss larger than χ², by the factor by which
@@ -36,6 +40,7 @@ from multihorizon.checks import Floats
 from multihorizon.choice.model import ChoiceModel
 from multihorizon.choice.tabular import Point
 from multihorizon.estimate.ascent import climb
+from multihorizon.estimate.clusters import sign_flip_test
 from multihorizon.estimate.intervals import Precision, holm, precision
 from multihorizon.estimate.maximum_likelihood import choice_probability_start, log_likelihood_given, resume
 from multihorizon.files import for_json
@@ -154,12 +159,32 @@ def _test(point: Point, spread: float, members: tuple[int, ...]) -> SharedDiscou
     if not contrasts:
         return SharedDiscountTest(names, np.nan, np.nan, 0, np.nan, np.nan)
     end = _restricted(point, members)
+    if model.clusters is not None:
+        return _test_by_clusters(point, end, members, contrasts)
     degrees = _degrees(point, end.point, members, contrasts)
     shared = float(end.point.likelihood.discounts(end.point.x)[members[0]])
     statistic = max(0.0, 2 * (log_likelihood_given(point, spread) - log_likelihood_given(end.point, spread)))
     known = degrees > 0 and (end.finished or statistic > 2 * HOPELESS)
     p_value = float(chi2_sf(statistic, degrees)) if known else np.nan
     return SharedDiscountTest(names, shared, statistic, degrees, p_value, p_value)
+
+
+def _test_by_clusters(point: Point, end: Ascent[Point], members: tuple[int, ...], contrasts: int) -> SharedDiscountTest:
+    """The test where clusters are independent, at the maximum under the hypothesis."""
+    model, x = point.likelihood, end.point.x
+    shared = end.point.likelihood.discounts(x)
+    grouped = np.array([shared[model.groups == g][0] for g in range(model.n_discounts)])
+    temperatures, moved = (x[part] for part in (end.point.likelihood.temperature_slice, end.point.likelihood.transition_slice))
+    there = model.at(model.pack(end.point.likelihood.reward(x), grouped, np.exp(temperatures), moved))
+    groups = np.unique(model.groups[list(members)])
+    free = groups[~model.fixed[model.discount_slice][groups]]
+    among = np.zeros((model.size, free.size))
+    among[model.n_reward + free, np.arange(free.size)] = 1.0
+    if contrasts < free.size:  # no discount among them is known
+        among = among[:, 1:] - among[:, :1]
+    found = (np.nan, np.nan) if there is None or not end.finished else sign_flip_test(there, among)
+    names = tuple(model.problem.names[i] for i in members)
+    return SharedDiscountTest(names, float(shared[members[0]]), found[0], contrasts, found[1], found[1])
 
 
 def _contrasts(model: ChoiceModel, members: tuple[int, ...]) -> int:

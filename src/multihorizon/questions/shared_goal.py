@@ -18,6 +18,10 @@ on a bound explains nothing. The likelihood is not quadratic where decisions are
 are made, and D − S of one of them, at random, is added to that expert's part of every S. A χ² would be spoiled by states that
 are rarely visited. The p-value is that of a Monte Carlo test, `(1 + exceedances)/(1 + simulations)`.
 
+*Clusters.* Where the solution takes episodes as independent, and not decisions, S stands for D, and the scores that are
+compared with those of the decisions are sums over episodes with signs drawn anew (`estimate.clusters`). Then a goal, or a habit,
+that changes from episode to episode is no difference between experts.
+
 *Few and many.* Pooled temperatures are free here, with `log λ ~ N(0, 1)`, and rewards are held by the weak prior of the fit.
 With more than 100 rewards climbs take long, and S stands for D everywhere.
 """
@@ -35,6 +39,7 @@ from multihorizon.checks import Bools, Floats, Ints
 from multihorizon.choice.model import DENSE_REWARDS, Quadratic
 from multihorizon.choice.tabular import Likelihood, Point, decide
 from multihorizon.estimate.ascent import climb
+from multihorizon.estimate.clusters import flipped
 from multihorizon.estimate.maximum_likelihood import WEAK_PRIOR, resume
 from multihorizon.numerics.newton import resting
 from multihorizon.numerics.spectrum import spectrum
@@ -102,7 +107,7 @@ def shared_goal_test(
     if np.mean(quadratic) < 1e-6:  # degrees of freedom, apart from rounding
         return SharedGoalTest(np.nan, np.nan, 0, "no two experts made decisions that one reward would have to explain together")
     total = np.sum(quadratic, axis=0)
-    if point.likelihood.n_reward <= 100:
+    if point.likelihood.n_reward <= 100 and point.likelihood.clusters is None:
         total = np.zeros(1 + simulations)
         climbed = in_parallel(partial(_climbed_gains, point.likelihood, point.x), experts, jobs)
         for number, (expert, parts, own) in enumerate(zip(experts, quadratic, climbed, strict=True), start=1):
@@ -124,12 +129,14 @@ def _fit_with_one_reward(solution: Solution) -> Point | str:
     model = point.likelihood
     if model.settings.reward is not None:
         return "the reward was given"
+    if model.clusters is not None and model.clusters.unit == "expert":
+        return "each expert is one cluster, so that what differs between experts has nothing to be compared with"
     if model.is_large:
         return f"that needs at most {DENSE_REWARDS} rewards, and there are {model.n_reward:,}"
     settings = replace(model.settings, moves=False)  # estimated transitions stay as they were fitted under the hypothesis
     if solution.options.get("temperature") == "pooled":
         settings = replace(settings, temperatures=np.full(model.problem.n_experts, np.nan), temperature_groups=None)
-    tested = Likelihood(point.problem, settings)
+    tested = Likelihood(point.problem, settings).clustered(model.clusters)
     tested = tested.holding(temperature_prior(tested), (WEAK_PRIOR * tested.known_temperature / tested.feature_sizes) ** -2.0)
     temperatures = [model.temperatures(point.x)[tested.temperature_groups == g][0] for g in range(tested.n_temperatures)]
     start = tested.at(tested.pack(model.reward(point.x), point.x[model.discount_slice], np.array(temperatures)), point)
@@ -191,6 +198,8 @@ def _drawn(point: Point, simulations: int, seed: int) -> list[_Drawn]:
     order = np.argsort(np.argsort(np.round(model.person_values(point), 6), kind="stable"))
     streams = [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(number)]
     climbed = min(max(2, 100 // number), simulations)  # climbs are made in about 100 draws of all experts together
+    if model.clusters is not None:
+        climbed = 0
     parts: dict[int, list[tuple[Ints, Floats, Floats]]] = {k: [] for k in range(number)}
     tables: dict[int, list[tuple[int, Floats]]] = {k: [] for k in range(number)}
     for b, (batch, plan) in enumerate(batches):
@@ -200,12 +209,18 @@ def _drawn(point: Point, simulations: int, seed: int) -> list[_Drawn]:
             seen = np.flatnonzero(batch.visits[:, i] > 0)
             visits, policy = batch.visits[seen, i], plan.policy[:, seen, i].T
             made = batch.counts[:, seen, i].T
-            counts = np.concatenate([made[None], decide(visits, policy, plan.values[seen, i], streams[order[k]], simulations)])
             own = np.isin(state, seen)
             cells = np.searchsorted(seen, state[own]), action[own]
             expected, slope = visits[:, None] * policy, slopes[own, i]
+            information = (slope * expected[cells][:, None]).T @ slope
+            if model.clusters is not None:
+                each = model.clusters.counts[batch.positions[i]][:, rows[own]] @ slope
+                flips = flipped(each, simulations, streams[order[k]])
+                parts[k].append((places, information, np.concatenate([each.sum(axis=0)[None], flips])))
+                continue
+            counts = np.concatenate([made[None], decide(visits, policy, plan.values[seen, i], streams[order[k]], simulations)])
             scores = (counts - expected)[:, *cells] @ slope
-            parts[k].append((places, (slope * expected[cells][:, None]).T @ slope, scores))
+            parts[k].append((places, information, scores))
             whole = np.zeros((climbed, *batch.counts.shape[1::-1]))
             whole[:, seen] = counts[1 : 1 + climbed]
             tables[k].append((int(batch.positions[i]), whole))
@@ -222,7 +237,7 @@ def _drawn(point: Point, simulations: int, seed: int) -> list[_Drawn]:
         if model.penalty is not None:
             information += np.diag(model.penalty.matrix.diagonal()[places])
         ordered = [table for _, table in sorted(tables[k], key=lambda entry: entry[0])]
-        chosen = streams[order[k]].integers(climbed, size=simulations)
+        chosen = streams[order[k]].integers(max(climbed, 1), size=simulations)
         found.append(_Drawn(k, places, information, scores, precisions[places], ordered, chosen))
     return found
 
