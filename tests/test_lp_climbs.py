@@ -197,3 +197,68 @@ def test_one_failing_program_does_not_stop_a_search(monkeypatch):
     monkeypatch.setattr(Inner, "solve", failing)
     solution = mh.solve(acting_best(mh.domains.cliff()), mh.MPLP(reward_bound=20))
     assert solution.objective == pytest.approx(2.593949, rel=1e-5)
+
+
+def weaning() -> mh.Problem:
+    """A patient on a ventilator: support 0 to 3, stamina 0 to 2; keep, reduce or extubate, which ends well or badly."""
+    moves = np.zeros((3, 14, 14))
+    for support, stamina in itertools.product(range(4), range(3)):
+        here, share = 3 * support + stamina, 0.5 + 0.25 * stamina
+        lower, works, well = 3 * max(support - 1, 0), 0.75 * share, (0.95, 0.7, 0.4, 0.15)[support] * share
+        moves[0, here, here] += 0.5
+        moves[0, here, 3 * support + min(stamina + 1, 2)] += 0.5
+        moves[1, here, lower + max(stamina - 1, 0)] += works / 4
+        moves[1, here, lower + stamina] += works * 3 / 4
+        moves[1, here, here] += 1 - works
+        moves[2, here, 12:] = well, 1 - well
+    mdp = mh.MDP(moves, initial=np.append(np.full(12, 1 / 12), [0, 0]), terminal=[12, 13])
+    reward = np.append(np.repeat([-0.2, -0.5, -0.8, -1.2], 3), [8.0, -6.0])
+    return mh.Problem(mdp, [mh.plan(mdp, reward, gamma).optimal_actions.argmax(axis=1) for gamma in (0.3, 0.7, 0.98)])
+
+
+def test_an_order_with_two_hills_is_climbed_from_more_than_one_place():
+    """The best start in the true order leads to a lower top than the reversed order has; another one leads to the optimum."""
+    searched = mh.solve(weaning(), mh.MPLP(reward_bound=8, certify=None))
+    assert searched.objective == pytest.approx(0.242611, rel=1e-4)
+    assert searched.discounts == pytest.approx([0.0, 0.928, 1.0], abs=1e-3)
+    assert searched.status == "converged"
+    proved = mh.solve(weaning(), mh.MPLP(reward_bound=8))
+    assert proved.status == "optimal"
+    assert proved.evidence["certificate"]["upper"] <= 1.001 * proved.objective
+
+
+def test_a_user_can_hand_in_an_order_or_a_start():
+    backwards = mh.solve(weaning(), mh.MPLP(reward_bound=8, search=mh.SequentialLP(order=["2", "1", "0"])))
+    assert backwards.evidence["order"] == [["2"], ["1"], ["0"]]
+    assert backwards.objective == pytest.approx(0.180815, rel=1e-4)
+    near = mh.SequentialLP(starts=1, start=[0.0, 0.9, 0.99])
+    started = mh.solve(weaning(), mh.MPLP(reward_bound=8, search=near))
+    assert started.evidence["starts"][-1]["objective"] == pytest.approx(0.242611, rel=1e-4)
+    for wrong, message in (({"order": ["0", "1"]}, "order must name each expert once"), ({"start": [0.1]}, "start must be one")):
+        with pytest.raises(ValueError, match=message):
+            mh.solve(weaning(), mh.MPLP(search=mh.SequentialLP(**wrong)))
+    with pytest.raises(ValueError, match="certify must be left out"):
+        mh.MPLP(search=mh.SequentialLP(order=["0", "1", "2"]), certify=0.1)
+
+
+def test_what_no_second_climb_confirms_has_not_converged():
+    gridded = mh.solve(weaning(), mh.MPLP(reward_bound=8, search=mh.Grid(0.25)))
+    assert gridded.status == "not converged"
+    assert "nothing shows that it is the optimum" in gridded.message
+
+
+def test_the_optimum_may_put_the_experts_in_the_wrong_order():
+    """The smallest case: stay at a stall, or walk past a toll to a feast. Eq. 5 prefers a walker who likes the toll."""
+    moves = np.zeros((2, 3, 3))
+    moves[:, 0, 2] = moves[:, 1, 0] = moves[0, 2, 1] = moves[1, 2, 2] = 1.0
+    mdp = mh.MDP(moves, state_names=["feast", "toll", "stall"], action_names=["walk", "stay"])
+    low, high = mh.discount_intervals(mdp, [4.0, -1.0, 1.0])
+    assert (low.high, high.low) == pytest.approx((2 / 3, 2 / 3))
+    problem = mh.Problem(mdp, [low.optimal_actions.argmax(axis=1), high.optimal_actions.argmax(axis=1)], names=["near", "far"])
+    solution = mh.solve(problem, mh.MPLP())
+    assert solution.status == "optimal"
+    assert solution.evidence["certificate"]["covers_all"]
+    assert solution.objective == pytest.approx(2 / 3, rel=1e-3)
+    assert solution.discounts == pytest.approx([1.0, 0.0], abs=1e-3)
+    true = mh.solve(problem, mh.MPLP(search=mh.SequentialLP(order=["near", "far"])))
+    assert true.objective == pytest.approx(2 / 5, rel=1e-3)

@@ -27,7 +27,7 @@ REFERENCE = {
 def test_every_start_reaches_the_global_optimum(name):
     domain, bound, optimum, discounts = REFERENCE[name]
     solution = mh.solve(acting_best(domain), mh.MPLP(reward_bound=bound), seed=3)
-    assert solution.status == mh.Status.CONVERGED
+    assert solution.status in (mh.Status.CONVERGED, mh.Status.OPTIMAL)
     assert len(solution.evidence["starts"]) == 8
     for start in solution.evidence["starts"]:
         assert start["objective"] == pytest.approx(optimum, rel=1e-5)
@@ -77,7 +77,7 @@ def two_tasks() -> mh.Problem:
 def test_experts_of_several_tasks_have_one_discount():
     joined = two_tasks()
     solution = mh.solve(joined, mh.MPLP(reward_bound=20, search=mh.SequentialLP(starts=2)))
-    assert solution.status == mh.Status.CONVERGED
+    assert solution.status == mh.Status.OPTIMAL
     assert solution.experts == ("near", "far")
     assert all(solution.evidence["reproduced"].values())
     for policy, expert in zip(solution.policies(), joined.experts, strict=True):
@@ -193,7 +193,7 @@ def test_a_large_l1_weight_ends_in_a_status_not_in_a_zero_reward():
     solution = mh.solve(acting_best(mh.domains.toy()), mh.MPLP(l1=10.0, reward_bound=10, search=mh.SequentialLP(starts=1)))
     assert solution.status == mh.Status.NOT_IDENTIFIED
     moderate = mh.solve(acting_best(mh.domains.toy()), mh.MPLP(l1=0.02, reward_bound=10, search=mh.SequentialLP(starts=2)))
-    assert moderate.status == mh.Status.CONVERGED
+    assert moderate.status == mh.Status.OPTIMAL
     assert 0 < moderate.objective < 1.579
 
 
@@ -252,6 +252,7 @@ def test_experts_who_act_alike_are_named():
     solution = mh.solve(problem, mh.MPLP(reward_bound=20, search=mh.SequentialLP(starts=1)))
     assert solution.status == mh.Status.INDISTINGUISHABLE
     assert solution.evidence["indistinguishable"] == [["a", "b"]]
+    assert "have the same policy" in solution.message
     assert all(solution.evidence["reproduced"].values())
 
 
@@ -331,7 +332,7 @@ def test_a_discount_on_the_limit_of_endless_policies_is_said() -> None:
     experts = [mh.plan(domain.mdp, domain.reward, gamma).policy.argmax(axis=1) for gamma in (0.1, 0.4, 0.8)]
     problem = mh.Problem(domain.mdp, experts)
     resting = mh.solve(problem, mh.MPLP(search=At((0.9999, 0.9974, 0.9951))))
-    assert resting.status == mh.Status.CONVERGED
+    assert resting.status == mh.Status.NOT_CONVERGED  # nothing but the one point was tried
     assert "; 0 rest on the limit 0.9999" in resting.message
     assert "rest on the limit" not in mh.solve(problem, mh.MPLP(search=At((0.9932, 0.396, 0.8999)))).message
     known = mh.solve(mh.Problem(domain.mdp, experts[:1]), mh.LPIRL(discount=0.9999))
@@ -346,5 +347,5 @@ def test_a_simplex_method_that_goes_round_in_a_circle_is_stopped() -> None:
     moves[0, 3, [1, 3]], moves[0, 4, [1, 2]], moves[1, 4, [2, 4]] = ((p, 1 - p) for p in (stay, leave, ride))
     experts = [np.array([0, 1, 1, 1, 0]), np.array([0, 0, 1, 0, 1])]
     found = mh.solve(mh.Problem(mh.MDP(moves), experts), mh.MPLP())
-    assert found.status == "converged"
+    assert found.status == "optimal"
     assert all(found.evidence["reproduced"].values())

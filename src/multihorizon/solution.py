@@ -172,6 +172,7 @@ class ProgramEvidence(Evidence):
 
     Attributes:
         starts: what each start of the search reached.
+        agreeing: how many other climbs, from points of their own, ended as high as the best one.
         intervals: by expert, the discounts at which its policy is optimal under the reward found.
         order: the experts from the shortest horizon to the longest; those with one discount share a place.
         reproduced: by expert, whether its policy is optimal under the answer.
@@ -180,10 +181,11 @@ class ProgramEvidence(Evidence):
         violation: by how much the worst row is violated.
         indistinguishable: pairs of experts that no reward distinguishes at these discounts.
         contradiction: where no reward was found, margins that cannot all be positive, with their weights.
-        certificate: the proof of how far the answer is from the optimum, if one was asked for.
+        certificate: the proof of how far the answer is from the optimum, where one was tried.
     """
 
     starts: list[dict[str, Any]] | None = None
+    agreeing: int | None = None
     intervals: dict[str, list[float]] | None = None
     order: list[list[str]] | None = None
     reproduced: dict[str, bool] | None = None

@@ -46,7 +46,7 @@ from multihorizon.numerics.lp import INFINITY, LinearProgram, dual_bound, solve_
 from multihorizon.parallel import Progress, in_parallel, n_workers, silent
 from multihorizon.programs.inner import POSITIVE_MARGIN, Inner, Optimum, slices
 from multihorizon.programs.margins import Margins
-from multihorizon.programs.search import Climber, ProgramLog, Top
+from multihorizon.programs.search import ROUGH, Climber, ProgramLog, Top
 
 
 class Box(NamedTuple):
@@ -139,6 +139,11 @@ class Relaxation:
         costs[columns.worst] = 1.0
         return LinearProgram(costs, matrix, row_lower, row_upper, lower, upper)
 
+    @property
+    def size(self) -> int:
+        """The number of entries in a box's program."""
+        return int(self._entries.structure.nnz)
+
     @cached_property
     def columns(self) -> BoxColumns:
         """Where the variables are."""
@@ -227,20 +232,32 @@ class Certificate:
                 return f"proved: no reward distinguishes all experts at any discounts ({self.boxes} boxes)"
             return f"not proved that there is none at others ({self.boxes} boxes, {self.open_boxes} open)"
         where = "" if self.covers_all else " wherever Ω contains the answer's"
-        done = "proved" if self.proved else f"not proved, out of time with {self.open_boxes} boxes open"
+        done = "proved" if self.proved else f"not proved, stopped with {self.open_boxes} boxes open"
         above = f"{100 * self.gap:.3g} % above the answer"
         return f"{done}: the optimum{where} is at most {self.upper:.6g}, {above} ({self.boxes} boxes)"
 
 
+def cheap_boxes(inner: Inner) -> int:
+    """How many boxes take about as long as the search: a number, not a time, so that the same problem gets the same answer."""
+    every = np.ones(len(inner.margins.strict), dtype=bool)
+    return min(256, int(2e6 / Relaxation(inner.margins, every, inner.l1).size))
+
+
 def bound_optimum(
-    inner: Inner, point: Optimum, gap: float, seconds: float, jobs: int = 1, progress: Progress = silent
+    inner: Inner,
+    point: Optimum,
+    gap: float,
+    seconds: float,
+    jobs: int = 1,
+    progress: Progress = silent,
+    most: float = INFINITY,
 ) -> tuple[Certificate, Top | None]:
-    """Prove an upper bound on the worst margin over the point's Ω, to a relative `gap` if `seconds` allow it.
+    """Prove an upper bound on the worst margin over the point's Ω, to a relative `gap` if `seconds` and `most` boxes allow it.
 
     Where the proof comes upon an answer that is better by more than the gap, that one is climbed from, returned, and bounded.
     """
     if not point.has_reward:
-        return _bound_nothing(inner, gap, seconds), None
+        return _bound_nothing(inner, gap, seconds, most), None
     begun = time.perf_counter()
     margins, required = inner.margins, point.omega
     relaxation = Relaxation(margins, required, inner.l1)
@@ -248,10 +265,10 @@ def bound_optimum(
     boxes = [relaxation.box(np.zeros(margins.n_experts), margins.limits, INFINITY, target)]
     deadline, settled, count, first = begun + seconds, -INFINITY, 1, boxes[0].bound
     asked, workers = False, n_workers(jobs)
-    while boxes and time.perf_counter() < deadline:
+    while boxes and time.perf_counter() < deadline and count < most:
         # The first boxes are for one process: many problems are done before a second process has started. Later rounds last
         # four seconds; then all open boxes are divided again.
-        begins, left = count < 64, deadline - time.perf_counter()
+        begins, left = count < 64 or most < INFINITY, deadline - time.perf_counter()
         work = partial(_work, relaxation, target, 8 if begins else INFINITY, left if begins else min(4.0, left))
         shares = [boxes] if begins or workers == 1 else [boxes[i::workers] for i in range(min(workers, len(boxes)))]
         results = [work(boxes)] if len(shares) == 1 else list(in_parallel(work, shares, jobs))
@@ -263,15 +280,12 @@ def bound_optimum(
         message = f"certificate: bound {inner.bound * worst:.6g}, {len(boxes)} of {count} boxes open"
         progress(min(1.0, done) if boxes else 1.0, message)
         # Only now: later rounds end by the clock, and what is found must not depend on it.
-        if boxes and not asked and count >= 64:
+        if boxes and not asked and count >= min(64, most):
             asked = True
-            points = [inner.at(box.relaxed, over_all=bool(required.all())) for box in boxes]
-            # g* over fewer rows is not comparable.
-            higher = [at for at in points if at.objective > target * inner.bound and at.omega[required].all()]
-            if higher:
-                there = max(higher, key=lambda at: at.objective)
-                better = Climber(1e-9, 200).ascend(inner, ProgramLog(), there)
-                proof, best = bound_optimum(inner, better.point, gap, deadline - time.perf_counter(), jobs, progress)
+            better = _higher(inner, required, boxes, target * inner.bound)
+            if better is not None:
+                left = deadline - time.perf_counter()
+                proof, best = bound_optimum(inner, better.point, gap, left, jobs, progress, most)
                 return proof, best or better
     upper = max(inner.bound * max([settled, *[box.bound for box in boxes]]), point.objective)
     # A row that alone distinguishes a pair is in every Ω, by Theorem 1.
@@ -291,7 +305,19 @@ def bound_optimum(
     return proof, None
 
 
-def _bound_nothing(inner: Inner, gap: float, seconds: float) -> Certificate:
+def _higher(inner: Inner, required: Bools, boxes: list[Box], target: float) -> Top | None:
+    """An answer above the target that the relaxed answers of open boxes lead to, climbed from the best few of them.
+
+    g* over fewer rows is not comparable.
+    """
+    points = [inner.at(box.relaxed, over_all=bool(required.all())) for box in boxes]
+    points = sorted((at for at in points if at.has_reward and at.omega[required].all()), key=lambda at: -at.objective)
+    rough = [ROUGH.ascend(inner, ProgramLog(), at, rival=target).point for at in points[:4]]
+    above = [at for at in rough if at.objective > target and at.omega[required].all()]
+    return Climber(1e-9, 200).ascend(inner, ProgramLog(), max(above, key=lambda at: at.objective)) if above else None
+
+
+def _bound_nothing(inner: Inner, gap: float, seconds: float, most: float = INFINITY) -> Certificate:
     """A proof that there is no answer: two experts whom no reward distinguishes, whatever the discounts.
 
     A reward distinguishes two experts if it makes one of the actions in which they differ strictly better and no chosen action
@@ -305,7 +331,7 @@ def _bound_nothing(inner: Inner, gap: float, seconds: float) -> Certificate:
             relaxation = Relaxation(margins, np.arange(len(margins.strict)) == row, 0.0)
             first = relaxation.box(np.zeros(margins.n_experts), margins.limits, INFINITY, POSITIVE_MARGIN)
             left = begun + seconds - time.perf_counter()
-            largest, boxes, done = _work(relaxation, POSITIVE_MARGIN, INFINITY, left, [first])
+            largest, boxes, done = _work(relaxation, POSITIVE_MARGIN, most - count, left, [first])
             settled, count = max(settled, largest), count + 1 + done
             if boxes:
                 break

@@ -12,19 +12,23 @@ they rule out is not evaluated. A climb that has all rows in Ω keeps them: it d
 positive, since g* over fewer rows is not comparable. Where no reward satisfies all rows, θ = 0 is the optimum and every slope is
 zero. There the same steps are taken on another program first: the worst margin (now negative) of a reward whose mean margin is 1.
 
-**Which order.** At γ_i = γ_j no reward distinguishes experts i and j who differ, so the orders of the experts are separate hills,
-and a climb stays on the hill it starts from. Up to four experts every order is scored at a few spread-out discounts. More experts
-are inserted one after the other: a reward that explains some experts in some order explains any of them left out as well, so g*
-of a part of the experts in their order bounds g* of all from above. The most promising part is extended first, by the next
-expert in every place, each climbed roughly. Pairs of experts come first and decide most of the order. There are three kinds of
-score. Rewards under which every action not chosen is strictly worse come first, then those under which Ω is smaller. Discounts
-without a reward come last; they are compared by the worst margin of a reward whose mean margin is 1. So every order has a score,
-and the choice between orders is never arbitrary.
+**Which order.** At γ_i = γ_j no reward distinguishes experts i and j who differ, so no hill reaches from one order of the experts
+into another; but an order can have several. Up to four experts every order is scored at a few spread-out discounts, and climbed
+from each of them that has a reward. More experts are inserted one after the other: a reward that explains some experts in some
+order explains any of them left out as well, so g* of a part of the experts in their order bounds g* of all from above. The most
+promising part is extended first, by the next expert in every place, each climbed roughly. Pairs of experts come first and decide
+most of the order, so this is done twice, with the experts in opposite sequence. There are three kinds of score. Rewards under
+which every action not chosen is strictly worse come first, then those under which Ω is smaller. Discounts without a reward come
+last; they are compared by the worst margin of a reward whose mean margin is 1. So every order has a score, and the choice between
+orders is never arbitrary.
 
-**The search.** The first start is the best of rough climbs in the orders ranked so, as long as they can still catch up with the
-best. The others are a scrambled Sobol sequence, put in the order that won; they keep it. With an l1 weight the climbs are made
-without it first: θ = 0 is optimal on whole regions of Γ if the weight is large, and a climb that starts there sees no slope. It
-is a local search. That all starts agree says that they found the same hill of one order, not that there is no higher one.
+**The search.** The first start is the best of rough climbs from the points ranked so, as long as they can still catch up with the
+best. The others are a scrambled Sobol sequence, put in the order that won; they keep it. A user's own start is one more, in its
+own order. With an l1 weight the climbs are made without it first: θ = 0 is optimal on whole regions of Γ if the weight is large,
+and a climb that starts there sees no slope.
+
+It is a local search. It counts as converged only if a second climb, from a point of its own, reached the best top as well; and
+that they agree says that they found the same hill, not that there is no higher one. `certificate.py` can prove that.
 """
 
 from __future__ import annotations
@@ -38,7 +42,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import qmc
 
-from multihorizon.checks import Floats, Ints, as_count, as_positive
+from multihorizon.checks import Floats, Ints, as_count, as_discount, as_positive
 from multihorizon.driver import EvaluationLog, Objective, SearchResult
 from multihorizon.numerics import slp
 from multihorizon.numerics.lp import INFINITY, MOST_SIMPLEX_ROWS, LPStatus
@@ -230,21 +234,21 @@ ROUGH = Climber(1e-3, 20)
 
 
 def starts_by_order(inner: Inner, log: ProgramLog) -> list[Floats]:
-    """Discounts to climb from, one vector for each order worth a climb, from the best to the worst."""
+    """Discounts to climb from: a few in each order worth a climb, from the best to the worst."""
     twins = {j for _, j in inner.margins.alike}
     experts = [k for k in range(inner.margins.n_experts) if k not in twins]
     if len(experts) > 4:
-        return _insert(inner, experts, log)
-    # For each order the best of the spread-out discounts.
+        return _ranked([*_insert(inner, experts, log), *_insert(inner, experts[::-1], log)])
     k, limits = inner.margins.n_experts, inner.margins.limits
-    orders = [np.array(order) for order in itertools.permutations(range(k))]
-    points = [[in_order(spread, order, limits) for spread in _spreads(k)] for order in orders]
-    scores = iter(_scores(inner, [gamma for row in points for gamma in row], log))
-    return _ranked([max(((next(scores), gamma) for gamma in row), key=lambda pair: pair[0]) for row in points])
+    points = [in_order(spread, np.array(o), limits) for o in itertools.permutations(range(k)) for spread in _spreads(k)]
+    return _ranked(list(zip(_scores(inner, points, log), points, strict=True)))
 
 
-def _insert(inner: Inner, experts: list[int], log: ProgramLog) -> list[Floats]:
-    """Extend the most promising part first, until the most promising one has all experts; six parts of each size at most."""
+def _insert(inner: Inner, experts: list[int], log: ProgramLog) -> list[tuple[Score, Floats]]:
+    """Extend the most promising part first, until the most promising one has all experts; six parts of each size at most.
+
+    Returns the discounts of all experts that were reached, with their scores.
+    """
     parts = {m: replace(inner, margins=inner.margins.of(experts[:m]), _bases=Bases()) for m in range(2, len(experts) + 1)}
     number = itertools.count()
     heap: list[tuple[Score, int, Floats]] = [((0, 0.0), next(number), np.array([0.5]))]
@@ -257,14 +261,14 @@ def _insert(inner: Inner, experts: list[int], log: ProgramLog) -> list[Floats]:
         for place in range(gamma.size + 1):
             (kind, value), top = _insert_at(parts[gamma.size + 1], gamma, place, log)
             heapq.heappush(heap, ((-kind, -value), next(number), top))
-    whole = [((-kind, -value), gamma) for (kind, value), _, gamma in heap if gamma.size == len(experts)]
     starts = []
-    for gamma in _ranked(whole):
-        start = np.full(inner.margins.n_experts, np.nan)
-        start[experts] = gamma
-        for i, j in inner.margins.alike:
-            start[j] = start[i] if np.isnan(start[j]) else start[j]
-        starts.append(start)
+    for (kind, value), _, gamma in heap:
+        if gamma.size == len(experts):
+            start = np.full(inner.margins.n_experts, np.nan)
+            start[experts] = gamma
+            for i, j in inner.margins.alike:
+                start[j] = start[i] if np.isnan(start[j]) else start[j]
+            starts.append(((-kind, -value), start))
     return starts
 
 
@@ -320,18 +324,35 @@ def in_order(values: Floats, order: Ints, limits: Floats) -> Floats:
     return np.minimum(gamma, limits)
 
 
+#: A climb agrees with the best one if its objective is this near, as a share; the survey's rough climbs a little less near.
+AGREE, ROUGHLY_AGREE = 1e-4, 5e-3
+
+
 @dataclass(frozen=True)
 class SequentialLP:
-    """Trust-region sequential linear programming from `starts` points; the default search of the LP solvers."""
+    """Trust-region sequential linear programming from `starts` points; the default search of the LP solvers.
+
+    Args:
+        starts: how many climbs are made to the full accuracy.
+        tolerance: the smallest trust region.
+        max_steps: steps after which a climb is given up.
+        start: discounts `(K,)` to begin one more climb from; it keeps their order.
+        order: the experts' names from the shortest horizon to the longest: only this order is searched.
+    """
 
     starts: int = 8
     tolerance: float = 1e-9
     max_steps: int = 200
+    start: Sequence[float] | None = None
+    order: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         as_count(self.starts, "starts")
         as_count(self.max_steps, "max_steps")
         as_positive(self.tolerance, "tolerance")
+        if self.start is not None:
+            for discount in self.start:
+                as_discount(discount)
 
     def run(self, objective: Objective, n_experts: int, seed: int = 0, progress: Progress = silent) -> SearchResult:
         """Climb from every start; the trace holds all evaluations in order, the evidence what each start reached.
@@ -343,13 +364,18 @@ class SequentialLP:
         margins = objective.margins
         choices = [b"".join(task.chosen.tobytes() for task in margins.tasks if task.k == k) for k in range(margins.n_experts)]
         experts = sorted(range(margins.n_experts), key=lambda k: choices[k])
-        inner, log, places = replace(objective, margins=margins.of(experts), _bases=Bases()), ProgramLog(), np.argsort(experts)
+        places = np.argsort(experts)
+        wanted = None if self.order is None else places[_order_of(self.order, margins.names)]
+        inner, log = replace(objective, margins=margins.of(experts), _bases=Bases()), ProgramLog()
         plain, apart = (inner, log) if inner.l1 == 0 else (replace(inner, l1=0.0, _bases=Bases()), ProgramLog())
         climber = Climber(self.tolerance, self.max_steps)
-        first = self._survey(plain, apart)
-        order = np.argsort(first.discounts, kind="stable")
+        surveyed = self._survey(plain, apart, wanted)
+        first = max(surveyed, key=lambda point: -INFINITY if point.failed else point.objective)
+        order = np.argsort(first.discounts, kind="stable") if wanted is None else wanted
         points = qmc.Sobol(n_experts, seed=seed).random_base2(int(np.ceil(np.log2(self.starts))))
         begins = [first.discounts, *(in_order(point, order, inner.margins.limits) for point in points[: self.starts - 1])]
+        if self.start is not None:
+            begins.append(np.minimum(_of_experts(self.start, margins.names)[experts], inner.margins.limits))
         plain_tops: list[Top] = []
         tops: list[Top] = []
         starts = []
@@ -361,12 +387,12 @@ class SequentialLP:
             if plain is not inner:
                 begin = log.evaluate(inner, tops[-1].point.discounts)
                 tops[-1] = climber.ascend(inner, log, begin, known=tops[:-1])
-            found: dict[str, Any] = {"objective": tops[-1].point.objective}
-            found["discounts"] = tops[-1].point.discounts[places].tolist()
-            found["evaluations"], found["converged"] = len(log.values) - evaluated, tops[-1].converged
-            starts.append(found)
-            progress(number / self.starts, f"sequential LP: start {number} of {self.starts}, best {log.best:.6g}")
-        if not any(top.point.has_reward for top in tops):
+            reached: dict[str, Any] = {"objective": tops[-1].point.objective}
+            reached["discounts"] = tops[-1].point.discounts[places].tolist()
+            reached["evaluations"], reached["converged"] = len(log.values) - evaluated, tops[-1].converged
+            starts.append(reached)
+            progress(number / len(begins), f"sequential LP: start {number} of {len(begins)}, best {log.best:.6g}")
+        if not any(top.point.has_reward for top in tops) and wanted is None:
             # The order of the discounts came from a search without an answer: look in any order before saying that there is none,
             # and at 0 too, because answers may be nowhere else.
             for point in qmc.Sobol(n_experts, seed=seed).random_base2(6):
@@ -375,16 +401,39 @@ class SequentialLP:
                     tops.append(climber.ascend(inner, log, anywhere))
                     break
         log.failures += 0 if apart is log else apart.n_failed
-        best = int(np.argmax([-np.inf if top.point.failed else top.point.objective for top in tops]))
+        heights = np.array([-np.inf if top.point.failed else top.point.objective for top in tops])
+        best = int(np.argmax(heights))
+        agreeing = int((heights >= heights[best] - AGREE * abs(heights[best])).sum()) - 1
+        near = first.objective - ROUGHLY_AGREE * abs(first.objective)
+        agreeing += sum(point.objective >= near for point in surveyed) - 1 if tops[best].point.has_reward else 0
         trace = replace(log.trace(), discounts=np.array(log.discounts)[:, places])
-        return SearchResult(trace, {"starts": starts}, tops[best].converged, log.failures)
+        return SearchResult(trace, {"starts": starts, "agreeing": agreeing}, tops[best].converged, log.failures)
 
-    def _survey(self, plain: Inner, log: ProgramLog) -> Optimum:
-        """The best of rough climbs in every order worth one, each as long as it can catch up with the best so far."""
-        climber = Climber(max(ROUGH.tolerance, self.tolerance), min(ROUGH.max_steps, self.max_steps), keep_order=False)
-        first, *others = starts_by_order(plain, log)
-        best = climber.ascend(plain, log, log.evaluate(plain, first)).point
+    def _survey(self, plain: Inner, log: ProgramLog, wanted: Ints | None) -> list[Optimum]:
+        """Where rough climbs from the points worth one end, each as long as it can catch up with the best so far."""
+        climber = Climber(max(ROUGH.tolerance, self.tolerance), min(ROUGH.max_steps, self.max_steps), wanted is not None)
+        if wanted is None:
+            first, *others = starts_by_order(plain, log)
+        else:
+            first, *others = (in_order(spread, wanted, plain.margins.limits) for spread in _spreads(wanted.size))
+        tops = [climber.ascend(plain, log, log.evaluate(plain, first)).point]
+        highest = tops[0].objective
         for gamma in others:
-            top = climber.ascend(plain, log, log.evaluate(plain, gamma), rival=best.objective).point
-            best = top if best.failed or top.objective > best.objective else best
-        return best
+            rival = -INFINITY if np.isnan(highest) else highest
+            tops.append(climber.ascend(plain, log, log.evaluate(plain, gamma), rival=rival).point)
+            highest = float(np.fmax(highest, tops[-1].objective))
+        return tops
+
+
+def _order_of(order: Sequence[str], names: tuple[str, ...]) -> Ints:
+    """The places of the experts in an order that names each once."""
+    if isinstance(order, str) or sorted(map(str, order)) != sorted(names):
+        raise ValueError(f"order must name each expert once ({', '.join(names)}), received {order!r}")
+    return np.array([names.index(str(name)) for name in order])
+
+
+def _of_experts(start: Sequence[float], names: tuple[str, ...]) -> Floats:
+    """One discount for each expert."""
+    if len(start) != len(names):
+        raise ValueError(f"start must be one discount for each of {len(names)} experts, received {len(start)}")
+    return np.array([as_discount(discount) for discount in start])

@@ -26,7 +26,7 @@ multiplying them out; what is left over is the certificate's residual.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -38,7 +38,7 @@ from multihorizon.parallel import Progress, as_jobs, silent
 from multihorizon.planning.breakpoints import first_departure
 from multihorizon.planning.plan import evaluate, one_hot
 from multihorizon.problem import Problem
-from multihorizon.programs.certificate import bound_optimum
+from multihorizon.programs.certificate import bound_optimum, cheap_boxes
 from multihorizon.programs.inner import Inner, Objective, Optimum
 from multihorizon.programs.margins import Margins, build_margins
 from multihorizon.programs.search import SequentialLP
@@ -48,6 +48,9 @@ from multihorizon.solution import ProgramEvidence, Solution, Status
 SAME_DISCOUNT = 1e-9
 #: What is said where some program has no answer, and so nothing follows from there being none of the others.
 UNSOLVED = ", but HiGHS did not solve all programs: there may be one"
+#: What is said of an answer that neither a second climb nor a proof confirms.
+ALONE = "; only one climb reached it, so there may be a higher optimum: use more starts, or certify=0.01"
+UNCONFIRMED = "; it is the best that was tried, and nothing shows that it is the optimum: use SequentialLP(), or certify=0.01"
 
 
 @dataclass(frozen=True)
@@ -121,9 +124,13 @@ class MPLP:
         l1: weight λ of ‖θ‖₁; above some weight the best reward is zero, which the status reports.
         reward_bound: bound r_max on every reward; without l1 the answer scales with it.
         search: over Γ; `SequentialLP()`, `Grid(step)` or `Bayesian()`.
-        certify: if given, prove by branch and bound that the optimum exceeds the answer by at most this share of it.
-        certify_seconds: when to stop the proof and report the bound reached.
+        certify: prove by branch and bound that the optimum exceeds the answer by at most this share of it. "cheap" proves 0.001
+            where that takes about as long as the search, and None proves nothing.
+        certify_seconds: when to stop the proof of a share and report the bound reached.
         jobs: processes of the proof (−1: all cores).
+
+    The status is "optimal" where the optimum is proved, "converged" where a second climb from a point of its own reached it as
+    well, and otherwise "not converged": there may be a higher optimum.
 
     `Solution.residual` is the larger of the worst violated row and the difference between the program's objective and the one
     recomputed by policy evaluation. `Solution.evidence` holds, by expert, the interval of discounts in which the policy is
@@ -140,15 +147,17 @@ class MPLP:
     l1: float = 0.0
     reward_bound: float = 1.0
     search: Search = field(default_factory=SequentialLP)
-    certify: float | None = None
+    certify: float | Literal["cheap"] | None = "cheap"
     certify_seconds: float = 120.0
     jobs: int = 1
 
     def __post_init__(self) -> None:
         _check_sizes(self.l1, self.reward_bound)
         check_search(self.search)
-        if self.certify is not None:
+        if self.certify not in (None, "cheap"):
             as_positive(self.certify, "certify")
+            if getattr(self.search, "order", None) is not None:
+                raise ValueError("certify must be left out where the search has an order: the proof is about every order")
         as_positive(self.certify_seconds, "certify_seconds")
         as_jobs(self.jobs)
 
@@ -156,15 +165,28 @@ class MPLP:
         """Search the discounts, then prove the gap if asked to."""
         inner, point, search = _solve(self, problem, "worst", seed, progress)
         solution = answer("MPLP", inner, point, search, Status.CONVERGED)
-        if self.certify is None:
+        cheap = self.certify == "cheap"
+        # Another search is what its user asked for, and so is an order. A few boxes bound nothing.
+        boxes = cheap_boxes(inner) if cheap and isinstance(self.search, SequentialLP) and self.search.order is None else 0
+        if self.certify is None or (cheap and boxes < 8):
             return solution
-        proof, better = bound_optimum(inner, point, self.certify, self.certify_seconds, self.jobs, progress)
+        share, seconds, most = (0.001, np.inf, float(boxes)) if cheap else (float(self.certify), self.certify_seconds, INFINITY)
+        proof, better = bound_optimum(inner, point, share, seconds, self.jobs, progress, most)
         if better is not None:
             missed = f"; the proof came upon it, the search had ended at {point.objective:.6g}"
-            search = None if search is None else replace(search, converged=better.converged)
+            search = (
+                None
+                if search is None
+                else replace(search, converged=better.converged, evidence=search.evidence | {"agreeing": 0})
+            )
             solution = answer("MPLP", inner, inner.least(better.point), search, Status.CONVERGED)
             solution = replace(solution, message=f"{solution.message}{missed}")
-        status = Status.OPTIMAL if proof.proved and solution.status == Status.CONVERGED else solution.status
+        status = solution.status
+        if proof.proved and point.has_reward and status in (Status.CONVERGED, Status.NOT_CONVERGED):
+            status, solution = (
+                Status.OPTIMAL,
+                replace(solution, message=solution.message.replace(ALONE, "").replace(UNCONFIRMED, "")),
+            )
         if proof.proved and not point.has_reward:  # whatever HiGHS left open
             status, solution = Status.INFEASIBLE, replace(solution, message=solution.message.removesuffix(UNSOLVED))
         evidence = replace(ProgramEvidence.of(solution), certificate=asdict(proof))
@@ -206,6 +228,8 @@ def answer(solver: str, inner: Inner, point: Optimum, search: SearchResult | Non
                 message += f"; {who} rest on the limit {ENDLESS_DISCOUNT} of endless policies, which may decide the order"
             if not search.converged and status == Status.CONVERGED:
                 status, message = Status.NOT_CONVERGED, f"{message}; the best start stopped before it settled"
+            elif not said.get("agreeing") and status == Status.CONVERGED:
+                status, message = Status.NOT_CONVERGED, message + (ALONE if "agreeing" in said else UNCONFIRMED)
     else:
         discounts, reward, residual = np.full(margins.n_experts, np.nan), np.full(margins.n_parameters, np.nan), INFINITY
         message = (
@@ -292,8 +316,14 @@ def _judged(inner: Inner, point: Optimum, status: Status, said: dict[str, Any]) 
         cause = f"the l1 weight {inner.l1:g} outweighs every margin" if inner.l1 > 0 else "no action can be made strictly better"
         return Status.NOT_IDENTIFIED, f"the best reward is zero and explains nothing: {cause}"
     if said["indistinguishable"]:
-        pairs = ", ".join(f"{a} and {b}" for a, b in said["indistinguishable"])
-        return Status.INDISTINGUISHABLE, f"experts that no reward distinguishes at these discounts: {pairs}"
+        alike = [(inner.margins.names[i], inner.margins.names[j]) for i, j in inner.margins.alike]
+        pairs = ", ".join(f"{a} and {b}" for a, b in alike or said["indistinguishable"])
+        why = (
+            "that have the same policy, so that nothing distinguishes them"
+            if alike
+            else "that no reward distinguishes at these discounts"
+        )
+        return Status.INDISTINGUISHABLE, f"experts {why}: {pairs}"
     order = " < ".join(" = ".join(place) for place in said["order"])
     return status, f"objective {point.objective:.6g}, worst margin {said['worst_margin']:.6g}, horizons {order}"
 
