@@ -47,7 +47,7 @@ def test_bayesian_is_seeded_and_beats_its_uniform_start() -> None:
 def test_without_its_library_a_bayesian_search_says_what_to_install(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "bayes_opt", None)
     domain = mh.domains.cliff()
-    for solver in (mh.MPLP(search=mh.Bayesian()), mh.MPMCE()):
+    for solver in (mh.MPLP(search=mh.Bayesian()), mh.MPMCE(gap="summed")):
         experts = domain.mce_experts() if isinstance(solver, mh.MPMCE) else domain.lp_experts()
         with pytest.raises(ValueError, match="needs the package bayesian-optimization"):
             mh.solve(mh.Problem(domain.mdp, experts), solver)

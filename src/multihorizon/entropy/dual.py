@@ -40,7 +40,7 @@ from multihorizon.planning.plan import causal_entropy, feature_counts, occupancy
 from multihorizon.problem import Expert, Problem
 
 #: Up to this many reward parameters the Hessian is built and factorised.
-DENSE_FEATURES = 400
+DENSE_FEATURES = 600
 #: Curvatures below this share of the largest belong to rewards that change no policy.
 FLAT = 1e-12
 
@@ -184,6 +184,31 @@ class Dual:
         return DualPoint(theta, value, tuple(responses))
 
 
+def _least_squares(dual: Dual) -> Floats:
+    """The reward that comes nearest to `F θ + γ T V_i − V_i = λ log π*_i`, a row weighted by how often the expert decides so.
+
+    For experts who are soft-optimal for one reward at these discounts it is the answer.
+    """
+    parts, rights = [], []
+    for number, (expert, owner, policy) in enumerate(zip(dual.problem.experts, dual.problem.owner, dual.policies, strict=True)):
+        mdp, gamma, lam = expert.mdp, float(dual.discounts[owner]), float(dual.temperatures[owner])
+        counts = occupancy(mdp, policy, gamma).counts.T.ravel()
+        with np.errstate(divide="ignore"):
+            logs = lam * np.log(policy).T.ravel()
+        if expert.known_reward is not None:
+            logs = logs - expert.known_reward
+        weights = np.sqrt(np.where(np.isfinite(logs), np.maximum(counts, 0.0), 0.0))
+        live = sp.diags_array(np.where(mdp.terminal, 0.0, 1.0))
+        values = (gamma * mdp.stacked - sp.vstack([sp.eye_array(mdp.n_states)] * mdp.n_actions)) @ live
+        blocks = [sp.csr_array((values.shape[0], each.mdp.n_states)) for each in dual.problem.experts]
+        blocks[number] = values
+        parts.append(sp.diags_array(weights) @ sp.hstack([expert.feature_matrix, *blocks], format="csr"))
+        rights.append(weights * np.where(np.isfinite(logs), logs, 0.0))
+    answer = np.linalg.lstsq(sp.vstack(parts).toarray(), np.concatenate(rights), rcond=1e-12)[0]
+    theta: Floats = answer[: dual.problem.n_parameters]
+    return theta
+
+
 @dataclass(frozen=True, eq=False)
 class DualSolution:
     """The dual's minimiser; `gradient_norm` is the largest entry of the gradient, recomputed at the end."""
@@ -211,9 +236,14 @@ def minimise_dual(dual: Dual, start: Floats | None = None, tolerance: float = 1e
 
 
 def _starts(dual: Dual, start: Floats | None) -> Iterator[Floats]:
-    """The given start, no reward, and a cost of each decision above its entropy: at discount 1 only the last has values."""
+    """The given start, the reward of least squares, none, and a cost of each decision above its entropy.
+
+    At discount 1 only the last has values.
+    """
     if start is not None:
         yield start
+    elif dual.problem.n_parameters + sum(expert.mdp.n_states for expert in dual.problem.experts) <= 3 * DENSE_FEATURES:
+        yield _least_squares(dual)
     yield np.zeros(dual.problem.n_parameters)
     tasks = {id(expert.feature_matrix): expert for expert in dual.problem.experts}.values()
     costs = [-2 * float(dual.temperatures.max()) * np.log(task.mdp.n_actions) * task.mdp.live.T.ravel() for task in tasks]

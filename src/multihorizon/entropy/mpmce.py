@@ -13,6 +13,19 @@ At each Γ the dual of `dual` is minimised, giving θ. What the search then maxi
 
 A Γ at which the dual could not be minimised is never an answer: its value is NaN.
 
+**The default** asks for "per_expert" and climbs to the least mismatch, by SciPy's `least_squares` with the derivatives below. It
+begins where the experts agree best when each is explained alone. With `θ_k(γ)` the reward of least commitment of expert k alone,
+
+    θ_k(γ) = θ_k(γ₁) + (γ − γ₁) (θ_k(γ₂) − θ_k(γ₁)) / (γ₂ − γ₁) + N_k z_k
+
+is exact for a soft-optimal expert, N_k the directions that change nothing for that expert at γ₁ or γ₂. So Γ is that of
+
+    min_{Γ, z}  Σ_k ‖ θ_k(γ_k) − mean_j θ_j(γ_j) ‖²_W,      0 ≤ Γ ≤ 1,
+
+linear least squares with bounds, W the sum of all Hessians of these duals, each divided by its trace. For experts who are
+soft-optimal for one reward it is the answer, however many they are; for others it is a start. Scattered starts follow until some
+discounts match, or until two of them end at the same least mismatch.
+
 **How the mismatch moves with Γ.** At the dual's minimiser θ(Γ), with `m_i = f_i − f*_i` the mismatch of expert i and `B_i` its
 part of the Hessian,
 
@@ -38,17 +51,18 @@ the evidence that it is one (`entropy_within_reach`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
-from scipy.optimize import least_squares, linprog
+from scipy.optimize import least_squares, linprog, lsq_linear
 
 from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Floats, Ints, as_count, as_positive
 from multihorizon.driver import Bayesian, EvaluationLog, Search, check_search
 from multihorizon.entropy.dual import (
+    DENSE_FEATURES,
     FLAT,
     Dual,
     DualPoint,
@@ -66,6 +80,8 @@ from multihorizon.planning.linear import Resolvent
 from multihorizon.problem import Problem
 from multihorizon.solution import Solution, Status, Trace
 
+#: A direction of the discounts is free if the mismatch changes by less than this share of the largest change.
+FREE = 1e-9
 #: How far around the answer of a climb it is checked that no discounts are better.
 NEARBY = 1e-3
 #: The penalty, in entropy, of a mismatch of twice the threshold: more than a wider threshold could add.
@@ -84,6 +100,13 @@ class Matching:
     mismatch: Floats
     derivative: Floats
     entropy_gradient: Floats
+    relative_mismatch: float
+
+    @property
+    def free_directions(self) -> int:
+        """In how many directions the discounts move without a change of the mismatch, to first order."""
+        strengths = np.linalg.svd(self.derivative.reshape(-1, self.discounts.size), compute_uv=False)
+        return int(self.discounts.size - (strengths > FREE * strengths.max(initial=0.0)).sum())
 
 
 def match(dual: Dual, point: DualPoint) -> Matching:
@@ -97,7 +120,8 @@ def match(dual: Dual, point: DualPoint) -> Matching:
     derivative = np.stack([hessian @ moved for hessian in hessians])
     derivative[np.arange(len(responses)), :, owner] += direct
     mismatch = np.array([response.mismatch for response in responses])
-    return Matching(dual.discounts, point, mismatch, derivative, -discount_gradient(dual, point))
+    gradient = -discount_gradient(dual, point)
+    return Matching(dual.discounts, point, mismatch, derivative, gradient, relative_mismatch(point, dual))
 
 
 def _direct(response: Response, policy: Floats) -> Floats:
@@ -123,11 +147,16 @@ class UnmatchedError(Exception):
     """The inner problem could not be solved at some Γ, so the climb through it ends."""
 
 
+class MatchedError(Exception):
+    """Some Γ matches well enough, so the way to it ends."""
+
+
 @dataclass(eq=False)
 class Climb:
     """Climbs over Γ and all the points they tried."""
 
     evaluate: Callable[[Floats, Floats | None], Matching | None]
+    value: Callable[[Matching], float]
     threshold: float
     max_steps: int
     log: EvaluationLog = field(default_factory=EvaluationLog)
@@ -150,28 +179,55 @@ class Climb:
             progress(min(1.0, (number + 1) / wanted), f"MPMCE: best {self.log.best:.6g}")
         return self.log.trace()
 
+    def match_all(self, starts: Iterable[Floats], enough: float, progress: Progress) -> Trace:
+        """To the least relative mismatch from one start after the other, until it is small enough or two agree on the least."""
+        least: list[float] = []
+        for number, start in enumerate(starts, start=1):
+            with suppress(UnmatchedError):
+                # Rounding is left alone: least squares would follow it.
+                there = self.at(self.nearest(start, 1e-6 * enough))
+                if there.relative_mismatch <= enough:
+                    break
+                least.append(there.relative_mismatch)
+                if sum(mismatch <= 1.001 * min(least) for mismatch in least) > 1:
+                    break
+            progress(min(0.99, number / 9), f"MPMCE: least mismatch {-self.log.best:.3g}")
+        return self.log.trace()
+
     def at(self, discounts: Floats) -> Matching:
         """Match at Γ, starting from the reward of the point before; the same Γ twice in a row costs nothing."""
         if self._last is not None and np.array_equal(discounts, self.log.discounts[-1]):
             return self._last
         found = self.evaluate(discounts, None if self._last is None else self._last.point.theta)
-        value = np.nan if found is None else score(found.point, COMPETING * self.threshold)
-        self.log.add(np.array(discounts), value)
+        self.log.add(np.array(discounts), np.nan if found is None else self.value(found))
         self._last = found
         if found is None:
             raise UnmatchedError
         return found
 
-    def nearest(self, start: Floats) -> Floats:
-        """The discounts near `start` at which the squared mismatch is least."""
-        found = least_squares(
-            lambda x: self.at(x).mismatch.ravel(),
-            start,
-            lambda x: self.at(x).derivative.reshape(-1, start.size),
-            bounds=(0.0, ENDLESS_DISCOUNT),
-            max_nfev=30,
-        )
-        return np.asarray(found.x, dtype=np.float64)
+    def nearest(self, start: Floats, enough: float = 0.0) -> Floats:
+        """The discounts near `start` at which the squared mismatch is least, or some whose relative mismatch is small enough."""
+
+        def mismatch(x: Floats) -> Floats:
+            here = self.at(x)
+            if here.relative_mismatch <= enough:
+                raise MatchedError
+            return here.mismatch.ravel()
+
+        tolerance = 1e-12 if enough else 1e-8
+        with suppress(MatchedError):
+            reached = least_squares(
+                mismatch,
+                start,
+                lambda x: self.at(x).derivative.reshape(-1, start.size),
+                bounds=(0.0, ENDLESS_DISCOUNT),
+                ftol=tolerance,
+                xtol=tolerance,
+                gtol=tolerance,
+                max_nfev=30,
+            )
+            return np.asarray(reached.x, dtype=np.float64)
+        return self.log.discounts[-1]
 
     def opened(self, here: Matching, seen: list[Floats]) -> bool:
         """Climb with ε opened step by step; stop where an earlier climb has been, and say whether this one went its own way."""
@@ -267,17 +323,18 @@ class MPMCE:
 
     The solution's `objective` is the value of the best Γ under the rule above, NaN where the dual could not be minimised. Its
     `residual` is the largest entry of any expert's mismatch for `gap="threshold"`, otherwise the relative mismatch m. Both are
-    recomputed at the answer. It is converged if the residual is at most `threshold` or `tolerance`. A search rarely gets m that
-    far; `ClosedForm` solves the same equations.
+    recomputed at the answer. It is converged if the residual is at most `threshold` or `tolerance`, and "not identified" where
+    other discounts match as well. `ClosedForm` solves the same equations, faster.
 
     Args:
         temperature: the entropy weight λ that all experts share.
         gap: "per_expert", "threshold", or "summed" for the rule the paper prints.
         tolerance: ε of "per_expert" and "summed", below which the gap or mismatch counts as zero.
-        search: the outer search over Γ; by default `Bayesian(50)`, and for "threshold" a climb along exact gradients.
+        search: the outer search over Γ. By default "per_expert" goes to the least mismatch and "threshold" climbs, both with
+            exact derivatives; "summed", which has no slope of its own, takes `Bayesian(50)`, the paper's search.
         inner_tolerance: the largest entry of the dual's gradient at which the inner iteration stops.
         threshold: the largest entry of an expert's mismatch that `gap="threshold"` lets pass.
-        starts: number of starts of the climb; up to five times as many are tried while no discounts pass.
+        starts: number of starts of the climb. For "threshold" up to five times as many are tried while no discounts pass.
         max_steps: steps after which a climb is given up.
     """
 
@@ -305,11 +362,17 @@ class MPMCE:
         """Search, then solve once more at the best Γ."""
         places = np.argsort(expert_order(problem))
         inner = _Inner(self, problem, places)
-        climbs = self.gap == "threshold" and self.search is None
+        climbs = self.gap != "summed" and self.search is None
         # The experts stand in an order of their own, so that the answer does not depend on how they are listed.
         if climbs:
             starts = ENDLESS_DISCOUNT * halton(places.size, 5 * self.starts, np.random.default_rng(seed))[:, places]
-            trace = Climb(inner.match, self.threshold, self.max_steps).run(starts, self.starts, progress)
+            climb = Climb(inner.match, inner.height, self.threshold, self.max_steps)
+            if self.gap == "threshold":
+                trace = climb.run(starts, self.starts, progress)
+            else:
+                alone = agreement(problem, float(self.temperature), self.inner_tolerance)
+                begins = ([] if alone is None else [alone]) + list(starts[: self.starts])
+                trace = climb.match_all(begins, self.tolerance, progress)
         else:
             trace = (self.search or Bayesian(50)).run(inner, places.size, seed, progress).trace
             trace = replace(trace, discounts=trace.discounts[:, places])
@@ -318,17 +381,23 @@ class MPMCE:
         what, residual, allowed = (
             ("largest", found.point.largest_mismatch, self.threshold)
             if self.gap == "threshold"
-            else ("relative", relative_mismatch(found, dual), self.tolerance)
+            else ("relative", relative_mismatch(found.point, dual), self.tolerance)
         )
-        reach = None
+        reach, free = None, 0
         if climbs:
-            matching = inner.match(best, None)
-            reach = np.nan if matching is None else entropy_within_reach(matching, self.threshold)
+            matching = inner.match(best, found.point.theta)
+            free = 0 if matching is None else matching.free_directions
+            if self.gap == "threshold":
+                reach = np.nan if matching is None else entropy_within_reach(matching, self.threshold)
         problems = list(_problems(found, residual, allowed, reach))
+        status = Status.NOT_CONVERGED if problems else Status.CONVERGED
+        if free and not problems and self.gap == "per_expert":
+            status = Status.NOT_IDENTIFIED
+            problems = [f"other discounts match as well: {free} direction{'s' * (free > 1)} of the discounts change nothing"]
         message = f"best of {len(trace)} discounts: {what} mismatch {residual:.1e}, summed gap {found.point.gap:.1e}"
         return Solution(
             solver="MPMCE",
-            status=Status.NOT_CONVERGED if problems else Status.CONVERGED,
+            status=status,
             message="; ".join([message, *problems]),
             experts=problem.names,
             discounts=best,
@@ -341,11 +410,48 @@ class MPMCE:
         )
 
 
-def relative_mismatch(found: DualSolution, dual: Dual) -> float:
-    """`sqrt(mean_k ‖f_k − f*_k‖² / ‖f*_k‖²)` at a dual solution."""
-    pairs = zip(found.point.responses, dual.targets, strict=True)
+def relative_mismatch(point: DualPoint, dual: Dual) -> float:
+    """`sqrt(mean_k ‖f_k − f*_k‖² / ‖f*_k‖²)` at a point of the dual."""
+    pairs = zip(point.responses, dual.targets, strict=True)
     shares = [np.linalg.norm(response.mismatch) / max(float(np.linalg.norm(target)), TINY) for response, target in pairs]
     return float(np.sqrt(np.mean(np.square(shares))))
+
+
+def agreement(problem: Problem, temperature: float, tolerance: float) -> Floats | None:
+    """The discounts `(K,)` at which the rewards that explain each expert alone agree best; None where they are not to be had."""
+    if problem.n_parameters > 3 * DENSE_FEATURES:
+        return None
+    near, far = 0.3, 0.9
+    bases, slopes, idle, metric = [], [], [], np.zeros((problem.n_parameters, problem.n_parameters))
+    for name in problem.names:
+        part = problem.with_experts(expert for expert in problem.experts if expert.name == name)
+        rewards, flat = [], []
+        for gamma in (near, far):
+            try:
+                alone = minimise_dual(Dual(part, np.array([gamma]), np.array([temperature])), tolerance=tolerance)
+            except (ValueError, np.linalg.LinAlgError):
+                return None
+            hessian = alone.point.hessian()
+            curvatures, axes = np.linalg.eigh(hessian)
+            metric += hessian / max(float(np.trace(hessian)), TINY)
+            rewards.append(alone.point.theta)
+            flat.append(axes[:, curvatures <= 10 * FLAT * curvatures[-1]])
+        slopes.append((rewards[1] - rewards[0]) / (far - near))
+        bases.append(rewards[0] - near * slopes[-1])
+        idle.append(np.hstack(flat))
+    curvatures, axes = np.linalg.eigh(metric)
+    root = (axes * np.sqrt(np.maximum(curvatures, 0.0))).T
+    from_mean = np.eye(problem.n_experts) - 1 / problem.n_experts
+
+    def columns(of: list[Floats]) -> Floats:
+        """Columns that belong to each expert, as deviations of all experts from their mean, in the metric."""
+        return np.hstack([np.kron(from_mean[:, [k]], root @ each) for k, each in enumerate(of)])
+
+    left, right = columns([slope[:, None] for slope in slopes]), -columns([base[:, None] for base in bases]).sum(axis=1)
+    span, strengths, _ = np.linalg.svd(columns(idle), full_matrices=False)
+    span = span[:, strengths > 1e-9 * strengths.max(initial=TINY)]
+    left, right = left - span @ (span.T @ left), right - span @ (span.T @ right)
+    return np.asarray(lsq_linear(left, right, (0.0, ENDLESS_DISCOUNT)).x, dtype=np.float64)
 
 
 def _problems(found: DualSolution, residual: float, allowed: float, reach: float | None) -> Iterator[str]:
@@ -382,6 +488,12 @@ class _Inner:
         except (ValueError, np.linalg.LinAlgError):
             return None
 
+    def height(self, here: Matching) -> float:
+        """What a climb wants more of."""
+        if self.options.gap == "threshold":
+            return score(here.point, COMPETING * self.options.threshold)
+        return -here.relative_mismatch
+
     def __call__(self, discounts: Floats) -> float:
         try:
             return self.value(*self.solve(discounts[self.places]))
@@ -396,5 +508,5 @@ class _Inner:
             return score(found.point, self.options.threshold)
         if self.options.gap == "summed":
             return found.point.entropy if found.point.gap <= self.options.tolerance else -abs(found.point.gap)
-        mismatch = relative_mismatch(found, dual)
+        mismatch = relative_mismatch(found.point, dual)
         return found.point.entropy if mismatch <= self.options.tolerance else -float(np.sqrt(mismatch))
