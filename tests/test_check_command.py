@@ -298,3 +298,19 @@ def test_several_files_are_several_tasks_or_one(walks, tmp_path):
     discounts = json.loads((tmp_path / "fit" / "result.json").read_text())["discounts"]
     assert discounts == pytest.approx(together.solution.discounts.tolist(), abs=1e-6)
     assert "given once for each table, received 1 for 2" in fit(*files, *options[:2]).stderr
+
+
+def test_people_who_are_judged_together_need_not_be_distinguished_alone(tmp_path):
+    """Forty people who each met a state once or twice, as in a game with many states: together they clearly choose."""
+    task = mh.domains.space_adventure(mini_blocks=60)
+    people = task.persons(40, group_difference=0.8).demonstrations
+    assert np.isnan(chance_p_values(people, task.mdp)).all()
+    people.to_csv(tmp_path / "d.csv")
+    task.mdp.to_npz(tmp_path / "task.npz")
+    kinds = {finding.kind for finding in check_table(tmp_path / "d.csv", task.mdp).findings}
+    assert not {"few decisions", "chance"} & kinds
+    coins = people.to_frame()
+    coins["action"] = np.random.default_rng(0).choice(["move", "jump"], len(coins))
+    coins.to_csv(tmp_path / "coins.csv", index=False)
+    (few,) = (f for f in check_table(tmp_path / "coins.csv").findings if f.kind == "few decisions")
+    assert few.count == 40

@@ -16,6 +16,10 @@ n, the mean `A − 1` and the variance `2 (A − 1)(1 − 1/n)`. The sum over st
 its mean and its variance. An expert whose decisions are all alike in each state gives the largest sum there can be: where even
 that would be no evidence, there are too few decisions to say. Without transitions, the actions of a state are those that
 somebody took there.
+
+*Few decisions.* People who share a reward need not be distinguished from chance one by one: a fit pools what they say. So those
+of whom too little is known alone are taken together, and only where even all their decisions do not contradict equally likely
+actions is that a finding.
 """
 
 from __future__ import annotations
@@ -541,13 +545,17 @@ def _single(table: Demonstrations, mdp: MDP | None) -> Finding:
 
 def chance_p_values(table: Demonstrations, mdp: MDP | None) -> Floats:
     """The p-value of each expert's decisions if all actions are equally likely, `(K,)`; NaN where there are too few to say."""
-    counts, choices = _counts(table), _choices(table, mdp)
+    return _p_values(_counts(table), _choices(table, mdp), len(table.experts))
+
+
+def _p_values(counts: pd.DataFrame, choices: Ints, size: int) -> Floats:
+    """The p-values of so many experts with these counts, `expert, state, action, count`."""
     by_state = counts.assign(square=counts["count"] ** 2).groupby(["expert", "state"], as_index=False)[["count", "square"]].sum()
     owner, n, squares, a = (by_state[name].to_numpy() for name in ("expert", "count", "square", "state"))
     a = choices[a]
     owner, n, squares, a = (column[(n > 1) & (a > 1)] for column in (owner, n, squares, a))
     of_states = (a * squares / n - n, n * (a - 1.0), a - 1.0, 2 * (a - 1.0) * (1 - 1 / n))
-    chi2, most, mean, variance = (np.bincount(owner, values, minlength=len(table.experts)) for values in of_states)
+    chi2, most, mean, variance = (np.bincount(owner, values, minlength=size) for values in of_states)
     tested = mean > 0
     p_values = np.full(tested.size, np.nan)
     shape, scale = mean[tested] ** 2 / variance[tested], variance[tested] / mean[tested]
@@ -557,9 +565,13 @@ def chance_p_values(table: Demonstrations, mdp: MDP | None) -> Floats:
 
 
 def _chance(table: Demonstrations, mdp: MDP | None) -> list[Finding]:
-    """Experts who may choose at random, and experts with too few decisions to say."""
-    named = list(zip(table.experts, chance_p_values(table, mdp), strict=True))
-    random, few = [f"{name} (p = {p:.2f})" for name, p in named if p >= CHANCE], [name for name, p in named if np.isnan(p)]
+    """Experts who may choose at random, and experts of whom even all decisions together are too few to say."""
+    counts, choices, p_values = _counts(table), _choices(table, mdp), chance_p_values(table, mdp)
+    alone = np.isnan(p_values)
+    pooled = counts[alone[counts["expert"]]].assign(expert=0)
+    together = _p_values(pooled.groupby(["expert", "state", "action"], as_index=False)[["count"]].sum(), choices, 1)[0]
+    few = [name for name, lost in zip(table.experts, alone, strict=True) if lost and not together < CHANCE]
+    random = [f"{name} (p = {p:.2f})" for name, p in zip(table.experts, p_values, strict=True) if p >= CHANCE]
     return [
         Finding(
             "chance",
@@ -571,7 +583,7 @@ def _chance(table: Demonstrations, mdp: MDP | None) -> list[Finding]:
         ),
         Finding(
             "few decisions",
-            f"Some experts decided too seldom to distinguish their choices from chance: {_some(few)}.",
+            f"Some experts decided too seldom to distinguish their choices from chance, even all together: {_some(few)}.",
             "Collect more of their decisions in states where there is something to choose, or join states that are alike.",
             len(few),
             False,
