@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -124,7 +125,33 @@ def test_few_decisions_are_not_sold_as_an_answer() -> None:
     found = mh.analyse([demos], [domain])
     assert all(found.identified)
     assert np.nanmax(found.intervals[:, 1] - found.intervals[:, 0]) > 0.5
-    assert "too few to say much" in found.verdicts[1].reasons
+    assert "say little: they leave" in found.verdicts[1].reasons
+
+
+def test_no_number_is_a_headline_where_its_interval_says_nothing() -> None:
+    """An estimate whose interval covers half of the range is no answer, and no number of episodes is promised to mend it."""
+    domain = mh.domains.random_mdp(6, 2, seed=3)
+    reward = np.random.default_rng(0).normal(size=6) * 2
+    policies = [mh.soft_plan(domain, reward, gamma).policy for gamma in (0.2, 0.5, 0.8)]
+    table = mh.Demonstrations.simulate(domain, policies, 60, max_steps=15, names=["Ann", "Ben", "Cleo"])
+    sure = mh.analyse(table, [domain], quick=True)
+    narrow = np.clip(sure.solution.discounts[:, None] + np.array([-0.05, 0.06]), 0, 1)
+    sure, wide = replace(sure, intervals=narrow), replace(sure, intervals=np.tile([0.001, 1.0], (3, 1)))
+    numbers = {f"{gamma:.3f}" for gamma in sure.solution.discounts} | {sure.horizon.number(g) for g in sure.solution.discounts}
+    assert all(number in sure.answer for number in numbers)
+    look = wide.verdicts[0]
+    assert look.answer == "Unknown"
+    assert look.kind != "good"
+    assert not [number for number in numbers if number in f"{wide.answer} {look.answer}"]
+    assert not any("more episodes" in text for text in wide.advice)
+    assert any("more episodes" in text for text in sure.advice)
+    mixed = replace(sure, intervals=np.array([[0.0, 0.9], narrow[1], narrow[2]]))
+    assert "unknown for Ann" in mixed.verdicts[0].answer
+    assert f"{mixed.solution.discounts[0]:.3f}" not in mixed.answer
+    assert f"{mixed.solution.discounts[1]:.3f}" in mixed.answer
+    assert mixed.verdicts[0].kind == "caution"
+    spread = " to ".join(sure.horizon.number(sure.solution.discounts[k]) for k in (sure.order[0], sure.order[-1]))
+    assert spread not in sure.verdicts[0].answer
 
 
 def test_nothing_to_choose_is_not_identified() -> None:

@@ -239,7 +239,7 @@ def test_experts_are_named_with_discounts_and_steps(found) -> None:
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert(1)" in page
     many = replace(found, population=None)
-    assert many.answer.startswith("Half of the 16 experts look between ")
+    assert many.answer.startswith("Of the 16 experts a quarter look less than ")
 
 
 def test_labels_of_groups_are_text_on_the_page(found) -> None:

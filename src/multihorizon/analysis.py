@@ -123,7 +123,6 @@ from multihorizon.words import (
     Answer,
     count,
     decimals,
-    from_to,
     in_words,
     p_text,
     percent,
@@ -1463,6 +1462,16 @@ def _advice(found: Analysis) -> list[str]:
             "More decisions of the same experts would narrow intervals little, because goals differ between them. More experts "
             "would, or the same ones in further tasks, or features that tie the rewards of similar states together."
         ]
+    vague = [found.solution.experts[k] for k in np.flatnonzero(widths > VAGUE_WIDTH)]
+    unclear = (
+        f"How many more decisions it would take cannot be foreseen for {_named(found, vague)}: these leave half of the range of "
+        "discounts open, or more. See first whether these choices depend on where actions lead. If they do, the same experts in "
+        "a task where longer and shorter horizons choose otherwise say most."
+    )
+    wide &= widths <= VAGUE_WIDTH  # only near the estimate do intervals narrow with the root of the number of decisions
+    if not wide.any():
+        return [unclear]
+    rest = [unclear] if vague else []
     more = found.episodes[wide] * ((widths[wide] / wanted_width) ** 2 - 1)
 
     def rounded(number: float) -> str:  # two significant digits: it is an estimate
@@ -1472,11 +1481,12 @@ def _advice(found: Analysis) -> list[str]:
     if len(found.given) > NAMED_EXPERTS:
         wanted = rounded(float(np.median(more)))
         return [
-            f"About {wanted} more episodes like these, of each, would narrow half of the wider intervals to {wanted_width:g}."
+            f"About {wanted} more episodes like these, of each, would narrow half of the wider intervals to {wanted_width:g}.",
+            *rest,
         ]
-    wanted = from_to([rounded(number) for number in (more.min(), more.max())])
-    whom = "every expert" if wide[found.given].all() else f"the {count(int(wide.sum()), 'expert')} with wider intervals"
-    return [f"About {wanted} more episodes like these, of {whom}, would narrow every interval to {wanted_width:g}."]
+    wanted = rounded(float(more.max()))
+    whom = "every expert" if wide[found.given].all() else _named(found, [found.solution.experts[k] for k in np.flatnonzero(wide)])
+    return [f"About {wanted} more episodes like these, of {whom}, would narrow their intervals to {wanted_width:g}.", *rest]
 
 
 def _widened(found: Analysis) -> Bools:
@@ -1502,32 +1512,61 @@ def _look_ahead(found: Analysis) -> Answer:
         if why == {"not identified"}:
             reasons = "These decisions do not show how far ahead anybody looks: other discounts explain them as well."
         return Answer(question, "Unknown", reasons, "bad")
-    gammas, reach = [own_discount_text(found, k) for k in order], [own_steps_text(found, k) for k in order]
-    discounts = "discount" if gammas[0] == gammas[-1] else "discounts"
-    answer = f"{from_to([reach[0], reach[-1]])} {found.ahead} ({discounts} {from_to([gammas[0], gammas[-1]])})"
-    if all(found.known):
-        return Answer(question, f"{answer}, as known", "All discounts were known; none was estimated.", "good")
-    if len(order) <= NAMED_EXPERTS:
-        ends = [f"{gamma} ({interval_text(found, k)})" for gamma, k in zip(gammas, order, strict=True)]
-        each = f"{'discounts' if len(order) > 1 else 'a discount of'} {in_words(ends)}, 95 % intervals in brackets"
-        who = f"{in_words([experts[k] for k in order])} look{'' if len(order) > 1 else 's'}"
+    clear, vague = ([k for k in order if found.sure[k] == sure] for sure in (True, False))
+    if not clear:
+        return Answer(question, "Unknown", _not_shown(found, vague), "caution")
+    gammas, reach = [own_discount_text(found, k) for k in clear], [own_steps_text(found, k) for k in clear]
+    if len(clear) <= NAMED_EXPERTS:
+        answer = f"{in_words(reach)} {found.ahead} (discount{'s' if len(clear) > 1 else ''} {in_words(gammas)})"
+        ends = [f"{gamma} ({interval_text(found, k)})" for gamma, k in zip(gammas, clear, strict=True)]
+        each = f"{'discounts' if len(clear) > 1 else 'a discount of'} {in_words(ends)}, 95 % intervals in brackets"
+        who = f"{in_words([experts[k] for k in clear])} look{'' if len(clear) > 1 else 's'}"
         reasons = f"{who} {in_words(reach)} {found.ahead} ahead: {each}"
     else:
-        low, middle, high = (float(g) for g in np.quantile(found.solution.discounts[order], [0.25, 0.5, 0.75]))
+        quartiles = np.quantile(found.solution.discounts[clear], [0.25, 0.5, 0.75]).tolist()
+        low, middle, high = (steps_text(found, gamma) for gamma in quartiles)
+        answer = f"Half of them less than {middle} {found.ahead}, half more"
         known = sum(found.known)
         were = f"; {count(known, 'discount')} of these {'was' if known == 1 else 'were'} known" if known else ""
+        whose = f"Of the {len(clear)} experts" + (" whose intervals are narrow enough to say" if vague else "")
         reasons = (
-            f"Half of the {len(order)} experts look between {steps_text(found, low)} and {steps_text(found, high)} {found.ahead} "
-            f"ahead (discounts {low:.3f} to {high:.3f}, median {middle:.3f}){were}"
+            f"{whose} a quarter look less than {low} {found.ahead} ahead, half less than {middle}, and a quarter more than "
+            f"{high} (discounts {in_words([f'{gamma:.3f}' for gamma in quartiles])}){were}"
         )
+    if all(found.known):
+        return Answer(question, f"{answer}, as known", "All discounts were known; none was estimated.", "good")
     if found.shared is not None and not np.isnan(found.shared.p_value):
         differ = found.shared.p_value < 1 - LEVEL
         reasons += "; they do not all look equally far" if differ else "; the decisions do not show that they differ"
         reasons += f", p {p_text(found.shared.p_value)}"
     reasons += "."
+    if vague:
+        answer += f"; unknown for {_named(found, [experts[k] for k in vague])}"
+        reasons += f" {_not_shown(found, vague)}"
     if np.ptp(np.asarray(found.solution.temperature)) > 0 and _unequal_temperatures(found):
         reasons += " They also differ in how much they choose at random: their temperatures stand beside the discounts."
-    return Answer(question, answer, reasons, "caution" if found.warnings else "good")
+    return Answer(question, answer, reasons, "caution" if found.warnings or vague else "good")
+
+
+def _not_shown(found: Analysis, vague: list[int]) -> str:
+    """Of experts whose intervals are wide, or not known: that there is no number for them, and why."""
+    names, wide = found.solution.experts, [k for k in vague if not np.isnan(found.intervals[k]).any()]
+    lost, parts = [names[k] for k in vague if k not in wide], []
+    if wide and len(found.given) <= NAMED_EXPERTS:
+        ranges = in_words([f"{names[k]} from {interval_text(found, k)}" for k in wide])
+        parts.append(
+            f"How far ahead {_named(found, [names[k] for k in wide])} look{'s' * (len(wide) == 1)} is not known: the "
+            f"95 % intervals leave discounts of {ranges}."
+        )
+    elif wide:
+        parts.append(
+            f"How far ahead {count(len(wide), 'expert')} look{'s' * (len(wide) == 1)} is not known: half of the range of "
+            "discounts, or more, lies in their 95 % intervals."
+        )
+    if lost:
+        why = "their intervals were not computed" if not found.finished else "no whole interval was found for them"
+        parts.append(f"How far ahead {_named(found, lost)} look{'s' * (len(lost) == 1)} is not known: {why}.")
+    return " ".join(parts)
 
 
 def _identifiability(found: Analysis) -> Answer:
@@ -1581,15 +1620,15 @@ def _how_narrowly(found: Analysis, unknown: list[str]) -> Answer:
         parts.append(f"The decisions of {_named(found, idle)} are no likelier than by chance, so no discount is given.")
     if vague and number > NAMED_EXPERTS:
         are = "is" if len(vague) == 1 else "are"
-        why = "goals differ too much" if _widened(found)[vague].any() else "too few decisions"
-        parts.append(f"{count(len(vague), 'interval')} {are} wider than {VAGUE_WIDTH:g}: {why} to say much.")
+        why = ": goals differ too much to say more" if _widened(found)[vague].any() else ""
+        parts.append(f"{count(len(vague), 'interval')} {are} wider than {VAGUE_WIDTH:g}{why}.")
     elif vague:
         whose = "The decisions" if len(vague) == number else "Some experts' decisions"
         ranges = [f"{names[k]} from {interval_text(found, k)}" for k in vague]
         if _widened(found)[vague].any():
             parts.append(f"Goals differ too much between experts to say more: they leave {in_words(ranges)}.")
         else:
-            parts.append(f"{whose} are too few to say much: they leave {in_words(ranges)}.")
+            parts.append(f"{whose} say little: they leave {in_words(ranges)}.")
     if missing and not found.finished:
         parts.append(f"The work was stopped before there were intervals for {_named(found, [names[k] for k in missing])}.")
     elif missing:

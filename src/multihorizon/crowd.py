@@ -31,7 +31,7 @@ from multihorizon.estimate.population.types import number_words, open_words
 from multihorizon.horizon import Horizon
 from multihorizon.numerics.chance import chi2_ppf
 from multihorizon.problem import Crowd
-from multihorizon.questions.differences import difference_words, population_answer, population_words
+from multihorizon.questions.differences import difference_words, population_answer, population_words, typical_unknown
 from multihorizon.questions.population_choices import GroupPrediction, predicted_by_group
 from multihorizon.questions.study import Recovery
 from multihorizon.result import Result, draw_rows, package_version
@@ -234,19 +234,30 @@ class CrowdAnalysis(Result):
         if self.withheld:
             return Answer(question, "No usable answer", self.withheld, "bad")
         if self.population.types is not None:
-            types = self.population.types
-            known = [g for g, identified in zip(types["discounts"], types["identified"], strict=True) if identified]
-            reach, rest = in_words([self.horizon.number(discount) for discount in known]), types["number"] - len(known)
-            who = f"{count(len(known), 'type')} look{'' if len(known) > 1 else 's'} {reach} {self.horizon.many} ahead"
-            others = f"; of {'one more' if rest == 1 else f'{rest} more'} it is not identified" if rest else ""
-            return Answer(question, f"{reach} {self.horizon.many}", f"{who}{others}.", "caution" if rest else "good")
-        (low, middle, high), number = self.quartiles, len(self.solution.experts)
-        ends = self.horizon.interval(low, high)
+            return self._types_look_ahead(self.population.types)
+        if typical_unknown(self.population):
+            reasons = "The 95 % interval of a typical person's discount holds half of the range of discounts, or more."
+            return Answer(question, "Unknown", reasons, "caution")
+        low, middle, high = (self.horizon.number(discount) for discount in self.quartiles)
+        number = count(len(self.solution.experts), "person")
         reasons = (
-            f"Half of the {count(number, 'person')} look {ends} {self.horizon.many} ahead (discounts {low:.3f} to "
-            f"{high:.3f}, median {middle:.3f})."
+            f"Of the {number} a quarter look less than {low} {self.horizon.many} ahead, half "
+            f"less than {middle}, and a quarter more than {high} (discounts "
+            f"{in_words([f'{discount:.3f}' for discount in self.quartiles])})."
         )
-        return Answer(question, f"Half of them {ends} {self.horizon.many}", reasons, "good")
+        return Answer(question, f"Half of them less than {middle} {self.horizon.many}, half more", reasons, "good")
+
+    def _types_look_ahead(self, types: dict[str, Any]) -> Answer:
+        """The horizons of the types whose discounts are identified, in intervals that are narrow enough to say."""
+        question, widths = "How far do they look ahead?", np.ptp(types["intervals"], axis=1)
+        clear = np.flatnonzero(np.array(types["identified"]) & (widths <= VAGUE_WIDTH)).tolist()
+        rest = types["number"] - len(clear)
+        if not clear:
+            return Answer(question, "Unknown", "No type's discount is known well enough to say.", "caution")
+        reach = in_words([self.horizon.number(types["discounts"][k]) for k in clear])
+        who = f"{count(len(clear), 'type')} look{'' if len(clear) > 1 else 's'} {reach} {self.horizon.many} ahead"
+        others = f"; of {'one more' if rest == 1 else f'{rest} more'} the discount is not known well enough to say" if rest else ""
+        return Answer(question, f"{reach} {self.horizon.many}", f"{who}{others}.", "caution" if rest else "good")
 
     def _identifiability(self) -> Answer:
         """How narrow the intervals of persons are; those of groups stand beside their effects."""
@@ -269,7 +280,7 @@ class CrowdAnalysis(Result):
         widths = np.diff(self.solution.confidence_intervals(LEVEL), axis=1)[:, 0]
         number, vague = widths.size, int((widths > VAGUE_WIDTH).sum())
         are = "is" if vague == 1 else "are"
-        reasons = f"{count(vague, 'interval')} {are} wider than {VAGUE_WIDTH:g}: too few decisions to say much. " if vague else ""
+        reasons = f"{count(vague, 'interval')} {are} wider than {VAGUE_WIDTH:g}. " if vague else ""
         reasons += (
             f"Half of the 95 % intervals of persons span less than {np.median(widths):.3f}. More decisions of each person narrow "
             "these, and more persons narrow those of groups."

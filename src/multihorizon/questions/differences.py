@@ -23,7 +23,7 @@ from multihorizon.estimate.population.free import distribution_words
 from multihorizon.estimate.population.types import types_words
 from multihorizon.horizon import Horizon
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
-from multihorizon.words import LEVEL, Answer, decimals, in_words, p_text, percent, shortened
+from multihorizon.words import LEVEL, VAGUE_WIDTH, Answer, decimals, in_words, p_text, percent, shortened
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,12 @@ def differences_of(population: PopulationFindings, kind: str) -> list[Difference
     return found
 
 
+def typical_unknown(population: PopulationFindings) -> bool:
+    """Whether nobody can say how far ahead a typical person looks: in every group the 95 % interval of the discount is wide."""
+    widths = [np.ptp(group["typical_interval"]) for group in population.predictions.values()]
+    return bool(widths) and min(widths) > VAGUE_WIDTH
+
+
 def population_answer(found: Solution, horizon: Horizon) -> Answer | None:
     """Whether discounts differ with the covariates; None where none was asked. `horizon` is that of the task."""
     population = PopulationEvidence.of(found).population
@@ -112,6 +118,8 @@ def population_answer(found: Solution, horizon: Horizon) -> Answer | None:
     differences = differences_of(population, "discount")
     reasons = " ".join([*difference_words(found, horizon), *population_words(found, horizon)])
     clear = [difference for difference in differences if difference.clear]
+    if not clear and differences and typical_unknown(population):
+        return Answer(question, "Unknown", reasons, "caution")
     if not clear:
         return Answer(question, "No more than by chance", reasons, "good") if differences else None
     one = clear[0].pairs[0] if len(clear) == 1 and len(clear[0].pairs) == 1 else None
@@ -139,6 +147,13 @@ def difference_words(found: Solution, horizon: Horizon) -> list[str]:
         return [*(_typical_person(name, group, horizon) for name, group in population.predictions.items()), *beside]
     hotter = {difference.name: difference for difference in differences_of(population, "temperature") if difference.clear}
     words = []
+    if typical_unknown(population) and not any(difference.clear for difference in differences):
+        columns = in_words(list(dict.fromkeys(difference.said for difference in differences)))
+        words = [
+            f"The data show neither how far ahead people look nor that it differs with {columns}: in every group the 95 % "
+            "interval of the typical discount holds half of the range of discounts, or more."
+        ]
+        differences = []
     for difference in sorted(differences, key=lambda difference: not difference.clear):
         tail, largest = hotter.pop(difference.name, None), population.largest_discount
         if difference.changes:
@@ -214,6 +229,9 @@ def _typical_person(name: str, group: dict[str, Any], horizon: Horizon) -> str:
     """How far a typical person looks ahead, where nothing else was asked."""
     gamma, (low, high), (least, most) = group["typical_discount"], group["typical_interval"], group["new_person_interval"]
     whom = "" if name == "everyone" else f" with {name}"
+    if high - low > VAGUE_WIDTH:
+        wide = f"the 95 % interval of the discount is {low:.2f} to {high:.2f}"
+        return f"How far ahead a typical person{whom} looks is not known: {wide}."
     return (
         f"A typical person{whom} looks {horizon.text(gamma)} ahead: a discount of {gamma:.2f} (95 % interval {low:.2f} to "
         f"{high:.2f}). Of new persons 95 % have discounts from {least:.2f} to {most:.2f}, or look "

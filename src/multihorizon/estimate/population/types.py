@@ -65,7 +65,7 @@ from multihorizon.numerics.spectrum import spectrum
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Crowd, Problem, without_decisions
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
-from multihorizon.words import LEVEL, count, in_words, percent
+from multihorizon.words import LEVEL, VAGUE_WIDTH, count, in_words, percent
 
 #: More types than this are not tried: nobody could tell them apart, nor read them.
 MOST_TYPES = 6
@@ -782,7 +782,8 @@ def open_words(told: Mapping[str, Any]) -> str:
 def types_words(told: Mapping[str, Any]) -> str:
     """The types in a sentence or two: how many, their shares, and their discounts."""
     each = [
-        f"{percent(share)} have a discount of {discount:.3f} ({low:.3f} to {high:.3f})"
+        f"{percent(share)} have a discount "
+        + (f"of {discount:.3f} ({low:.3f} to {high:.3f})" if high - low <= VAGUE_WIDTH else f"from {low:.3f} to {high:.3f}")
         for share, discount, (low, high), known in zip(
             told["shares"], told["discounts"], told["intervals"], told["identified"], strict=True
         )
