@@ -62,7 +62,7 @@ def test_persons_can_be_of_types_too(tmp_path) -> None:
     assert isinstance(found, CrowdAnalysis)
     assert found.to_frame()["expert"].tolist() == ["0", "1"]
     assert "2 types were asked for." in found.sentences()
-    assert [answer.answer for answer in found.verdicts][-1] == "Better than chance"
+    assert [answer.answer for answer in found.verdicts][-1] == "No misfit detected"
 
 
 def test_a_type_without_a_discount_takes_the_others_not_along() -> None:

@@ -46,7 +46,7 @@ from multihorizon.choice.clusters import Choice
 from multihorizon.choice.deviations import NearPoint
 from multihorizon.choice.model import DENSE_REWARDS, Settings, Temperature, with_known_reward
 from multihorizon.choice.tabular import Likelihood, Point
-from multihorizon.crowd import CrowdAnalysis, crowd_analysis, held_rewards, is_crowd
+from multihorizon.crowd import NO_FIT, CrowdAnalysis, crowd_analysis, held_rewards, is_crowd
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.data.dynamics import (
     describe_belief,
@@ -91,8 +91,10 @@ from multihorizon.questions.model_checks import (
     check_model,
     compared_choices,
     extent,
+    extent_words,
     misfits,
 )
+from multihorizon.questions.overall_fit import overall_words
 from multihorizon.questions.population_choices import (
     ALONE,
     GroupPrediction,
@@ -1351,7 +1353,7 @@ def _warnings(found: Analysis) -> Iterable[str]:
             "usually help."
         )
     elif found.fit.answer == "No" and not found.goals_differ:
-        yield "The model does not fit these decisions, so discounts and reward may be wrong, whatever the intervals say."
+        yield NO_FIT
     if found.goals is not None and found.goals_differ:
         yield f"The experts do not share one goal. {found.goals.verdict.reasons}"
     if not found.finished:
@@ -1754,14 +1756,14 @@ def _fit_of_lists(found: Analysis) -> Answer:
         if perhaps:
             reasons = f"State by state the model fits: {better}, and {alone}. But {together}"
             return Answer(question, "Perhaps not", reasons, "caution")
-        return Answer(question, "Yes", f"The model fits: {better}, and {alone}.{together}", "good")
+        overall = checks.overall
+        if overall.p_value <= 1 - LEVEL:
+            reasons = f"State by state the model fits: {better}, and {alone}. But {overall_words(overall, begin=False)}{together}"
+            return Answer(question, "In part" if overall.p_value <= 0.001 else "Perhaps not", reasons, "caution")
+        reasons = f"No misfit was detected: {better}, and {alone}. {overall_words(overall)}{together}"
+        return Answer(question, "No misfit detected", reasons, "good")
     where = "does not fit" if how.answer == "No" else f"fits {how.answer[0].lower()}{how.answer[1:]}"
-    worst = in_words(list(dict.fromkeys(misfit.state for misfit in found.misfits[: how.odd]))[:3])
-    cases = f"{how.odd:,} of the {count(how.compared, 'case')} with enough decisions ({percent(how.odd / how.compared)})"
-    reasons = (
-        f"The model {where}: {better}. Choices differ from it by more than chance in {cases}, most in {worst}. In these cases "
-        f"{percent(how.missed)} of the decisions would have to be others, which is {percent(how.missed_of_all)} of all."
-    )
+    reasons = f"The model {where}: {better}. {extent_words(found.misfits)}"
     reasons += f" Besides, {together}" if perhaps else together
     return Answer(question, how.answer, reasons, "bad" if how.answer == "No" else "caution")
 

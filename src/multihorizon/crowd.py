@@ -32,7 +32,9 @@ from multihorizon.horizon import Horizon
 from multihorizon.numerics.chance import chi2_ppf
 from multihorizon.problem import Crowd
 from multihorizon.questions.differences import difference_words, population_answer, population_words, typical_unknown
-from multihorizon.questions.population_choices import GroupPrediction, predicted_by_group
+from multihorizon.questions.model_checks import WORST, Compared, Misfit, extent, extent_words, misfits
+from multihorizon.questions.overall_fit import OverallTest, overall_test, overall_words
+from multihorizon.questions.population_choices import GroupPrediction, all_choices, expected_choices, predicted_by_group
 from multihorizon.questions.study import Recovery
 from multihorizon.result import Result, draw_rows, package_version
 from multihorizon.solution import CELL_NUMBERS, PopulationEvidence, PopulationFindings, Solution, Status
@@ -46,6 +48,10 @@ MOST_ALONE = 2000
 PEOPLE = "people.parquet"
 #: The same for persons and conditions.
 CONDITIONS = "conditions.parquet"
+
+
+#: What a reader must know where the model does not fit.
+NO_FIT = "The model does not fit these decisions, so discounts and reward may be wrong, whatever the intervals say."
 
 
 def is_crowd(tables: Sequence[Demonstrations]) -> bool:
@@ -180,13 +186,14 @@ class CrowdAnalysis(Result):
             open_words(types) if types is not None and not all(types["identified"]) and not self.withheld else "",
             f"A penalty on large rewards (ridge {ridge:g}) was asked for. What it moves is not known." if ridge else "",
             held_rewards(self.evidence.ridge_reason),
+            "" if self.withheld or self._fit().answer != "No" else NO_FIT,
         )
         return [text for text in texts if text]
 
     @property
     def notes(self) -> list[str]:
         """Of the warnings those that leave the numbers as they are."""
-        return self.warnings[1:] if self.withheld else self.warnings
+        return [text for text in (self.warnings[1:] if self.withheld else self.warnings) if text != NO_FIT]
 
     @property
     def absent(self) -> list[str]:
@@ -298,8 +305,36 @@ class CrowdAnalysis(Result):
         reasons = f"A decision has a log-likelihood of {ours:.3f} on average, and {chance:.3f} by chance"
         if self.withheld and not of_types:
             return Answer(question, "No", f"{reasons}, which is no difference.", "bad")
-        reasons += f": the model explains {percent(1 - ours / chance)} of it. {self.not_done}"
-        return Answer(question, "Better than chance", reasons, "caution")
+        reasons += f": the model explains {percent(1 - ours / chance)} of it."
+        if of_types or self.compared_choices is None:
+            return Answer(question, "Better than chance", f"{reasons} {self.not_done}", "caution")
+        how = extent(self.misfits)
+        if how.odd:
+            kind: Literal["caution", "bad"] = "bad" if how.answer == "No" else "caution"
+            return Answer(question, how.answer, f"{reasons} {extent_words(self.misfits)} {self.not_done}", kind)
+        if self.overall.p_value <= 1 - LEVEL:
+            answer = "In part" if self.overall.p_value <= 0.001 else "Perhaps not"
+            return Answer(question, answer, f"{reasons} {overall_words(self.overall)} {self.not_done}", "caution")
+        alone = "No state stands out." if how.compared else "No state was met often enough to be compared alone."
+        reasons = f"{reasons} {alone} {overall_words(self.overall)} {self.not_done}"
+        return Answer(question, "No misfit detected" if how.compared else "Better than chance", reasons, "caution")
+
+    @cached_property
+    def compared_choices(self) -> Compared | None:
+        """Choices beside those that the population expects; None where that is not known."""
+        return expected_choices(self.solution)
+
+    @cached_property
+    def misfits(self) -> list[Misfit]:
+        """Every state with enough decisions to be compared with the population, from the worst fit to the best."""
+        return [] if self.compared_choices is None else misfits(self.compared_choices)
+
+    @cached_property
+    def overall(self) -> OverallTest:
+        """Whether all choices together differ from the population's."""
+        if self.population.types is not None:
+            return OverallTest.untested("there is no such test of types yet")
+        return overall_test(all_choices(self.solution), self.solution.seed or 0)
 
     @cached_property
     def predicted(self) -> list[GroupPrediction]:
@@ -451,6 +486,10 @@ class CrowdAnalysis(Result):
             "message": solution.message,
             "residual": solution.residual,
             "ridge": evidence.ridge,
+            "model_checks": {
+                "worst_states": [misfit._asdict() for misfit in self.misfits[:WORST]],
+                "overall": None if self.withheld else self.overall._asdict(),
+            },
             "quartiles": None if self.withheld or found.types is not None else self.quartiles,
             "by_group": {group.name: {k: v for k, v in asdict(group).items() if k != "name"} for group in self.groups},
             "population": {

@@ -506,7 +506,7 @@ def dynamics_unknown(next_state_r2: Mapping[str, float]) -> bool:
 #: What is known of a person under one combination of conditions, in `PopulationFindings.cells`.
 CELL_NUMBERS = (
     *("decisions", "discount", "low", "high", "logit_discount", "logit_discount_error"),
-    *("log_temperature", "log_temperature_error", "discount_reliability"),
+    *("log_temperature", "log_temperature_error", "correlation", "discount_reliability"),
 )
 
 
@@ -564,7 +564,8 @@ class PopulationFindings(Evidence):
             task cannot show; None where the population is normal.
         cells: of each cell, as arrays `(m,)`: "expert", "pattern" (which of `predictions` it belongs to), its conditions by name,
             "decisions", the shrunken "discount" with the ends "low" and "high" of its 95 % interval, "logit_discount" and
-            "log_temperature" with their errors ("logit_discount_error", "log_temperature_error"), and "discount_reliability".
+            "log_temperature" with their errors ("logit_discount_error", "log_temperature_error") and their "correlation", and
+            "discount_reliability".
             Then `predictions` are those of persons under conditions, and `groups` and `individuals` are at average conditions.
         variance: for "discount" and "temperature", the shares of the variance between cells that belong to the "person", to the
             "covariates" of persons, to the "condition" (the same change for everyone) and to "person_by_condition" (changes that

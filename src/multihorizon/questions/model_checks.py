@@ -15,6 +15,8 @@ by the number of cases looked at (Bonferroni). How widely the model fails is gra
 its size: the share of decisions that would have to be others, `½ Σ|N − E|` in those cases. Of many decisions, tiny differences
 are more than chance.
 
+*All choices.* `overall_fit` has one test of all choices at once, and what it could have seen.
+
 *Within episodes.* Under the model a choice depends on nothing but the state. Whether the choices of one episode go together more
 than that is tested in `estimate.clusters`.
 """
@@ -39,10 +41,11 @@ from multihorizon.numerics.chance import chi2_sf
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Problem, cells_of_episodes, require_counts
 from multihorizon.questions.bootstrap import tables_of
+from multihorizon.questions.overall_fit import Choices, OverallTest, overall_test, overall_words
 from multihorizon.result import COLOURS, Result
 from multihorizon.solution import Solution
 from multihorizon.tables import ShownTable
-from multihorizon.words import p_text
+from multihorizon.words import count, in_words, p_text, percent
 
 MODELS = ("this model", "one shared discount", "discount 0", "own frequencies")
 #: Shares of fewer decisions say too little to be compared with the model.
@@ -64,6 +67,7 @@ class ModelChecks(Result):
         calibration: one row per bin: the mean predicted probability, the share taken, and how many decisions were predicted.
         worst: the first of `misfits`, as dicts.
         within: whether choices of one episode go together.
+        overall: whether all choices together differ from the model, and what such a table would have shown.
     """
 
     experts: tuple[str, ...]
@@ -72,6 +76,7 @@ class ModelChecks(Result):
     calibration: Floats
     worst: list[dict[str, Any]]
     within: WithinEpisodes
+    overall: OverallTest
 
     def sentences(self) -> str:
         """How well each model predicts, how many of the worst states are odd, and whether choices of an episode go together."""
@@ -82,7 +87,8 @@ class ModelChecks(Result):
         lines = [f"Mean log-likelihood of {total:,.0f} held-out decisions, nearer to zero is better: {means}."]
         lines.append(f"Choices differ from the model by more than chance in {states} case{'s' * (odd != 1)}.")
         within = f"was not tested: {self.within.reason}" if self.within.reason else f"has p = {self.within.p_value:.3g}"
-        return "\n".join([*lines, f"That choices of one episode do not go together {within}."])
+        lines.append(f"That choices of one episode do not go together {within}.")
+        return "\n".join([*lines, overall_words(self.overall)])
 
     def to_frame(self) -> pd.DataFrame:
         """One row per expert: how many decisions were held out, and their mean log-likelihood under each model."""
@@ -91,7 +97,9 @@ class ModelChecks(Result):
     def _facts(self) -> dict[str, Any]:
         odd = sum(case["p_value"] < ODD for case in self.worst)
         together = "not tested" if self.within.reason else p_text(self.within.p_value, "")
-        return {"held-out decisions": self.decisions.sum(), "odd cases": odd, "choices of an episode, p": together}
+        overall = "not tested" if self.overall.reason else p_text(self.overall.p_value, "")
+        found = {"held-out decisions": self.decisions.sum(), "odd cases": odd, "all choices, p": overall}
+        return found | {"choices of an episode, p": together}
 
     def _tables(self, compute: bool) -> list[ShownTable]:
         worst = pd.DataFrame(self.worst, columns=list(Misfit._fields))
@@ -116,6 +124,7 @@ class ModelChecks(Result):
             "calibration": self.calibration.tolist(),
             "worst_states": self.worst,
             "within_episodes": self.within._asdict(),
+            "overall": self.overall._asdict(),
         }
 
     def _content(self) -> dict[str, Any]:
@@ -168,7 +177,8 @@ def check_model(
     held_out = {name: total / np.maximum(decisions, 1.0) for name, total in totals.items()}
     worst = [found._asdict() for found in misfits(compared_choices(problem, point.policies()))[:WORST]]
     within = within_episodes(point, tables, seed, conditions=conditions)
-    return ModelChecks(solution.experts, decisions, held_out, calibration_bins(pairs), worst, within)
+    overall = overall_test(Choices.of(point), seed)
+    return ModelChecks(solution.experts, decisions, held_out, calibration_bins(pairs), worst, within, overall)
 
 
 # Held out.
@@ -281,6 +291,17 @@ class Extent(NamedTuple):
     def nearly_everywhere(self) -> bool:
         """Whether the model fits in all states or nearly all."""
         return self.answer in ("Yes", "In nearly all states")
+
+
+def extent_words(found: Sequence[Misfit]) -> str:
+    """In how many of the cases the model does not fit, where most, and by how much; there must be one."""
+    how = extent(found)
+    worst = in_words(list(dict.fromkeys(misfit.state for misfit in found[: how.odd]))[:3])
+    cases = f"{how.odd:,} of the {count(how.compared, 'case')} with enough decisions ({percent(how.odd / how.compared)})"
+    return (
+        f"Choices differ from it by more than chance in {cases}, most in {worst}. In these cases {percent(how.missed)} of the "
+        f"decisions would have to be others, which is {percent(how.missed_of_all)} of all."
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.special import logit, ndtri
 
@@ -47,6 +48,7 @@ from multihorizon.questions.model_checks import (
     fold_of_episodes,
     misfits,
 )
+from multihorizon.questions.overall_fit import MOST_ROWS, Choices, overall_test
 from multihorizon.solution import PopulationEvidence, Solution, Status
 
 #: The name of the model in which each person is fitted alone, beside a population.
@@ -137,7 +139,7 @@ class KnownCells:
     @property
     def affordable(self) -> KnownCells:
         """All cells, or as many of them, evenly over all, as can be planned for at their nodes in a few seconds."""
-        most = int(4e7 / (self.eta.shape[1] * max(sum(task.mdp.stacked.nnz for task in self.tasks), 1)))
+        most = int(1e7 / (self.eta.shape[1] * max(sum(task.mdp.stacked.nnz for task in self.tasks), 1)))
         if len(self.eta) == 1 or len(self.names) <= max(most, 1):
             return self
         return self.some(np.linspace(0, len(self.names) - 1, max(most, 1)).astype(np.int64))
@@ -216,6 +218,55 @@ def expected_choices(solution: Solution) -> Compared | None:
             tables[:, state, action] = counts[which].sum(axis=0), expected[which].sum(axis=0)
             made.append(ComparedChoices(name, mdp, *tables))
     return Compared(made, repeat)
+
+
+def all_choices(solution: Solution) -> Choices | None:
+    """What the overall test asks of a population: all choices of its cells, or of some of very many; None where it has no test.
+
+    A cell's η varies around its mean as is known of it, C. So `H = C⁻¹`, and P is what the population adds to the choices.
+    """
+    every = KnownCells.of(solution)
+    if every is None or len(every.eta) == 1:
+        return None
+    known = every.affordable
+    m, most = len(known.names), 400
+    known = known.some(np.linspace(0, m - 1, most).astype(np.int64)) if m > most else known
+    eta, weights = known.eta, known.weights
+    mean = np.einsum("mq,mqk->mk", weights, eta)
+    covariance = np.einsum("mq,mqj,mqk->mjk", weights, eta - mean[:, None], eta - mean[:, None])
+    step = 1e-3 * np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    near = replace(known, eta=mean[:, None] + step, weights=np.full((len(mean), 4), 0.25))
+    log = np.concatenate([part.swapaxes(0, 1) for _, part in near.at_nodes()])
+    slopes = np.stack([log[:, :, 0] - log[:, :, 1], log[:, :, 2] - log[:, :, 3]], axis=2) / 2e-3
+    states, first = [], 0
+    for planner in known.tables.planners:
+        states.append(first + planner.visited_rows % planner.mdp.n_states)
+        first += planner.mdp.n_states
+    state = np.concatenate(states)
+    order = np.argsort(state, kind="stable")
+    state, number = state[order], np.bincount(state)[state[order]]
+    policies, counts = known.policies()[:, order], known.counts.toarray()[:, order]
+    visits = counts @ (state[:, None] == np.unique(state)).astype(np.float64)
+    visits = visits[:, np.searchsorted(np.unique(state), state)]
+    cell, row = np.nonzero((visits > 0) & (number > 1))
+    if not cell.size or cell.size > MOST_ROWS:
+        return None
+    J, expected = slopes[:, order][cell, row], (visits * policies)[cell, row]
+    own = np.zeros((len(mean), 2, 2))
+    np.add.at(own, cell, expected[:, None, None] * J[:, :, None] * J[:, None, :])
+    values, axes = np.linalg.eigh(np.linalg.inv(covariance) - own)
+    prior = np.einsum("mij,mj,mkj->mik", axes, np.maximum(values, 0.0), axes)
+    size = 2 * len(mean)
+    places = (2 * cell[:, None] + np.arange(2)).ravel()
+    return Choices(
+        counts[cell, row],
+        expected,
+        np.unique(cell * (int(state.max()) + 1) + state[row], return_inverse=True)[1],
+        row,
+        sp.csr_array((J.ravel(), places, np.arange(0, places.size + 1, 2)), (cell.size, size)),
+        sp.csr_array(sp.block_diag(list(prior))),
+        np.zeros(size, dtype=np.bool_),
+    )
 
 
 # New episodes.
@@ -306,6 +357,7 @@ def check_population(
         held_out={MODELS[0]: ours, ALONE: person_alone, **{name: simpler.held_out[name] for name in MODELS[1:]}},
         calibration=calibration_bins(new.pairs),
         worst=[found._asdict() for found in misfits(expected)[:WORST]],
+        overall=overall_test(all_choices(population), seed),
     )
 
 

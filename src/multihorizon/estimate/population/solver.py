@@ -611,6 +611,7 @@ class Inference:
             "logit_discount_error": errors[:, 0],
             "log_temperature": known.mean[:, 1],
             "log_temperature_error": errors[:, 1],
+            "correlation": np.clip(known.covariance[:, 0, 1] / np.maximum(errors.prod(axis=1), TINY), -1.0, 1.0),
             "discount_reliability": np.clip(1 - known.within[:, 0, 0] / between, 0.0, 1.0),
         }
 
