@@ -74,7 +74,7 @@ def test_a_type_without_a_discount_takes_the_others_not_along() -> None:
     evidence = replace(found.evidence, population=replace(known, types=types))
     part = replace(found, solution=replace(found.solution, status=mh.Status.NOT_IDENTIFIED, evidence=evidence))
     assert part.withheld == ""
-    assert "of one more it is not identified" in part.sentences()
+    assert "of one more the discount is not known well enough to say" in part.sentences()
     assert "type 2 is not identified: ask for fewer types." in part.sentences()
     assert "give the reward" not in part.sentences()
     assert "For 1 of 2 types" in [verdict.answer for verdict in part.verdicts]

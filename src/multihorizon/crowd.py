@@ -263,7 +263,8 @@ class CrowdAnalysis(Result):
             return Answer(question, "Unknown", "No type's discount is known well enough to say.", "caution")
         reach = in_words([self.horizon.number(types["discounts"][k]) for k in clear])
         who = f"{count(len(clear), 'type')} look{'' if len(clear) > 1 else 's'} {reach} {self.horizon.many} ahead"
-        others = f"; of {'one more' if rest == 1 else f'{rest} more'} the discount is not known well enough to say" if rest else ""
+        more = "one more" if rest == 1 else f"{rest} more"
+        others = f"; of {more} the discount is not known well enough to say" if rest else ""
         return Answer(question, f"{reach} {self.horizon.many}", f"{who}{others}.", "caution" if rest else "good")
 
     def _identifiability(self) -> Answer:
