@@ -537,7 +537,7 @@ def test_dates_are_counted_in_the_unit_that_is_asked_for() -> None:
             "state": ["a", "b", "c"],
             "action": "go",
             "next_state": ["b", "c", "end"],
-            "when": ["2024-02-28T22:00", "2024-02-29T01:00", "2024-02-29T01:30:00+00:00"],
+            "when": ["2024-02-28T22:00Z", "2024-02-29T02:00+01:00", "2024-02-29T01:30:00+00:00"],
             "next_when": [None, None, "2024-03-01"],
         }
     )

@@ -556,3 +556,37 @@ def test_too_little_memory_is_said_and_not_waited_for():
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2
     assert "a gigabyte of memory" in ended.stderr
+
+
+def test_a_mended_table_runs_nothing_in_a_spreadsheet_and_means_the_same(tmp_path):
+    rows = [HEADER + ",=note", "ann,1,0,home,=cmd(),road,@x", "ann,1,1,road,'=cmd(),town,-5", ",1,1,road,=cmd(),town,=1+1"]
+    (tmp_path / "d.csv").write_text("\n".join(rows) + "\n")
+    assert CliRunner().invoke(app, ["check", str(tmp_path / "d.csv"), "--write", str(tmp_path / "m.csv")]).exit_code == 0
+    cells = [cell for line in (tmp_path / "m.csv").read_text().splitlines() for cell in line.split(",")]
+    assert not [cell for cell in cells if cell[:1] in "=+@" and cell]
+    assert "-5" in cells
+    assert mh.Demonstrations.from_csv(tmp_path / "m.csv").actions == ("=cmd()",)
+
+
+def test_time_stamps_with_and_without_a_zone_are_refused():
+    rows = pd.DataFrame({"expert": "ann", "episode": 0, "step": [0, 1], "state": ["a", "b"], "action": "go"})
+    for stamps, said in (
+        (["2024-05-31T14:30Z", "2024-05-31T15:30"], "row 1 .* must have a time zone in all rows or in none"),
+        (["2024-05-31", "9999-12-31"], "dates from 1678 to 2261"),
+        (pd.Series(["9999-12-30", "9999-12-31"]).astype("datetime64[s]"), "dates from 1678 to 2261"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            mh.Demonstrations.from_frame(rows.assign(t=stamps), time="t", time_unit="hour")
+    for stamps in (["2024-05-31", "2024-06-01"], ["2024-05-31T14:30+02:00", "2024-06-01T12:30Z"]):
+        assert len(mh.Demonstrations.from_frame(rows.assign(t=stamps), time="t", time_unit="hour")) == 2
+
+
+def test_a_terminal_without_a_width_shows_what_there_is(tmp_path):
+    (tmp_path / "d.csv").write_text(GOOD)
+    ended = subprocess.run(
+        [sys.executable, "-m", "multihorizon", "check", str(tmp_path / "d.csv")],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "COLUMNS": "0"},
+    )
+    assert "3 rows, 2 experts" in ended.stdout

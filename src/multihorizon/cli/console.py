@@ -5,6 +5,7 @@ All that was typed is checked before any work; texts become numbers and names, a
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import signal
@@ -62,7 +63,9 @@ class PlainConsole(Console):
     """A console that shows users' labels as they are: "[a]" is no markup, and control characters are written out."""
 
     def __init__(self, stderr: bool = False) -> None:
-        super().__init__(stderr=stderr, markup=False)
+        # A terminal without a width would show nothing.
+        known = {name: value for name, value in os.environ.items() if name != "COLUMNS" or value.strip("0")}
+        super().__init__(stderr=stderr, markup=False, _environ=known)
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Turn a string, or a cell of a table, into what is printed."""

@@ -66,7 +66,7 @@ from multihorizon.data.reading import (
     scan_files,
     text,
 )
-from multihorizon.files import spreadsheet_safe
+from multihorizon.files import FORMULA, spreadsheet_safe
 from multihorizon.mdp import MDP
 from multihorizon.result import Result
 
@@ -294,7 +294,11 @@ def write_mended(checked: TableCheck, path: Path) -> None:
             cell = "coalesce(n.episode, r.episode::VARCHAR)"
         elif column in ("state", "next_state") and not log.vector and not new[f"{column}_stays"].all():
             cell = f"CASE WHEN n.{column}_stays THEN r.{column}::VARCHAR ELSE n.{column} END"
-        columns.append(f"{cell} AS {quoted(column)}")
+        if scan.is_csv:  # what a spreadsheet would run gets ' before it, which reading takes away again
+            runs = f"regexp_matches(cell, {text('^' + FORMULA.pattern[2:])}) AND try_cast(cell AS DOUBLE) IS NULL"
+            mark = text("'")
+            cell = f"(SELECT CASE WHEN {runs} THEN {mark} || cell ELSE cell END FROM (SELECT {cell} AS cell))"
+        columns.append(f"{cell} AS {quoted(safe(column))}")
     draft = path.with_name(f".unfinished-{path.name}")
     with connect() as database:
         database.execute("SET threads = 1")  # rows are numbered in the order of the file

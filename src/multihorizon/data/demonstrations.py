@@ -917,7 +917,14 @@ class Clock:
         if self.unit and not dates:
             raise ValueError(f"{table.name}: column {column} must be dates where a unit of time is given, received numbers")
         if dates:
-            parsed = pd.to_datetime(cells, errors="coerce", utc=True, format=None if cells.dtype.kind == "M" else "ISO8601")
+            self._require_one_kind(table, column, cells)
+            try:
+                parsed = pd.to_datetime(cells, errors="coerce", utc=True, format=None if cells.dtype.kind == "M" else "ISO8601")
+                parsed = parsed.astype("datetime64[ns, UTC]")
+            except pd.errors.OutOfBoundsDatetime as error:
+                raise ValueError(
+                    f"{table.name}: column {column} must hold dates from 1678 to 2261, received another: {error}"
+                ) from error
             found = (parsed - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(seconds=TIME_UNITS[self.unit])
         else:
             found = as_numbers(cells)
@@ -928,6 +935,18 @@ class Clock:
             what = "a date such as 2024-05-31T14:30" if dates else "a number"
             raise ValueError(f"{table.at(row)}: column {column} must be {what}, received {shown(table.frame[column].iloc[row])}")
         return numbers
+
+    def _require_one_kind(self, table: Table, column: str, cells: pd.Series[Any]) -> None:
+        """Raise where some stamps have a time zone and others have none: nobody knows how far apart these are."""
+        stamps = cells.astype(str).str.strip()
+        zoned = stamps.str.contains(r":\d\d[\d.,]*\s*(?:Z|[+-]\d\d(?::?\d\d)?)$", regex=True)
+        without = stamps.str.contains(r"\d:\d\d", regex=True) & cells.notna() & ~zoned
+        if zoned.any() and without.any():
+            row, other = int(np.argmax(without)), int(np.argmax(zoned))
+            raise ValueError(
+                f"{table.at(row)}: column {column} must have a time zone in all rows or in none, received "
+                f"{shown(cells.iloc[row])} without one, and {shown(cells.iloc[other])} in {table.place(other)}"
+            )
 
 
 def _clock(time: str | None, unit: str | None) -> Clock | None:
