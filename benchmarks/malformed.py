@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import os
 import re
 import signal
@@ -21,7 +22,9 @@ import tempfile
 import traceback
 import zipfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,11 +32,14 @@ import pandas as pd
 import multihorizon.cli.fit
 import multihorizon.cli.goals
 import multihorizon.cli.identify
+import multihorizon.cli.predict
 import multihorizon.cli.recover
 import multihorizon.cli.reproduce  # noqa: F401 - loaded once for all cases
 from multihorizon import Demonstrations, domains
+from multihorizon.analysis import analyse
 from multihorizon.cli import app
 from multihorizon.data.side_tables import transitions_from_frame
+from multihorizon.report.files import write_fit
 from multihorizon.result import package_version
 
 HEADER = "expert,episode,step,state,action,next_state"
@@ -64,8 +70,10 @@ STEPS = "expert,episode,step,action,x,y\n" + "".join(
     for name in ("ann", "bob")
     for i in range(30)
 )
+#: More digits than any number of a computer has.
+LONG = "9" * 400
 WORDS = re.compile(
-    r"must|but the next|save|choose|write|delete|make or download|give each|Did you mean|is there|never closed|is not|need|"
+    r"must|but the next|save|[Cc]hoose|write|delete|make or download|give each|Did you mean|is there|never closed|is not|need|"
     r"the \w+ are"
 )
 Case = tuple[dict[str, str | bytes | Callable[[Path], object]], list[str]]
@@ -145,9 +153,44 @@ def swap(old: str, new: str, text: str = GOOD) -> str:
     return text.replace(old, new, 1)
 
 
-def _grid_walks(path: Path) -> None:
+def _walks() -> Demonstrations:
     grid = domains.big_small()
-    Demonstrations.simulate(grid.mdp, grid.mce_experts(), 60, seed=0).to_csv(path)
+    return Demonstrations.simulate(grid.mdp, grid.mce_experts(), 60, seed=0)
+
+
+def _grid_walks(path: Path) -> None:
+    _walks().to_csv(path)
+
+
+@cache
+def _fit() -> dict[str, bytes]:
+    """The files of a fit."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_fit(Path(folder), analyse(_walks(), domains.big_small().mdp, quick=True, deviations=0.0), {})
+        return {file.name: file.read_bytes() for file in Path(folder).iterdir()}
+
+
+def fitted(name: str, edit: Callable[[dict[str, Any]], dict[str, Any]], pay: str = "state,amount\n17,1\n") -> Case:
+    """A prediction from the folder of a fit, of which somebody has edited one file."""
+
+    def write(path: Path) -> None:
+        path.mkdir()
+        for file, content in _fit().items():
+            (path / file).write_bytes(content)
+        if name.endswith(".json"):
+            (path / name).write_text(json.dumps(edit(json.loads(_fit()[name]))))
+        else:
+            with np.load(path / name) as file:
+                arrays = dict(file)
+            np.savez(path / name, **edit(arrays))
+
+    return {"fit": write, "pay.csv": pay}, ["predict", "fit", "--pay", "pay.csv"]
+
+
+def timed(stamp: str) -> str:
+    """The good table with time stamps, of which the first is this one."""
+    lines = [f"{row},2024-06-01T1{i}:00" if stamp[:1] == "2" else f"{row},{i}" for i, row in enumerate(ROWS)]
+    return "\n".join([f"{HEADER},when", f"{ROWS[0]},{stamp}", *lines[1:]]) + "\n"
 
 
 LONG = GOOD + "".join(f"cy,{i},0,home,walk,home\n" for i in range(2000))
@@ -353,7 +396,10 @@ CASES: dict[str, Case] = {
     "jobs minus two": option("--jobs", "-2"),
     "seed is a fraction": option("--seed", "0.5"),
     "an unknown way to look ahead": option("--lookahead", "far"),
-    "check with two tables": ({"d.csv": GOOD, "e.csv": MANY}, ["check", "d.csv", "e.csv"]),
+    "check with two tables": (
+        {"d.csv": GOOD, "e.csv": GOOD.replace("ride", "fly").replace("walk", "go")},
+        ["check", "d.csv", "e.csv"],
+    ),
     "check that replaces its table": ({"d.csv": GOOD}, ["check", "d.csv", "--write", "d.csv"]),
     # Persons
     "persons without a formula": ({"d.csv": MANY, "p.csv": PERSONS}, ["fit", "d.csv", "--persons", "p.csv"]),
@@ -487,12 +533,57 @@ CASES: dict[str, Case] = {
     ),
     "a recovery that is none": option("--recovered", "t.csv"),
     "a recovery of another kind": ({"d.csv": GOOD, "r.json": "{}"}, ["fit", "d.csv", "--recovered", "r.json"]),
+    # What the third round of hostile data found
+    **{
+        f"{name} of 400 digits": case
+        for name, case in {
+            "a step": demos(f"{HEADER}\nann,1,{LONG},home,walk,road\n"),
+            "a probability": moves(f"state,action,next_state,probability\nhome,walk,road,{LONG}\n"),
+            "a feature": features(f"state,pay\nhome,{LONG}\nroad,0\ntown,1\n"),
+            "a known reward": paid(f"state,pay\nhome,{LONG}\nroad,0\ntown,1\n"),
+            "an age": people(PERSONS.replace("30", LONG), "~ age", "--missing", "fail"),
+            "a recovery": ({"d.csv": GOOD, "r.json": f'{{"sizes": [{LONG}]}}'}, ["fit", "d.csv", "--recovered", "r.json"]),
+            "a time": ({"d.csv": timed(f"{LONG}")}, ["fit", "d.csv", "--time", "when"]),
+            "a number of processes": option("--jobs", LONG),
+            "a number of studies": command("recover", "--studies", LONG),
+            "a number of decisions": command("recover", "--decisions", LONG),
+            "a number of simulations": command("goals", "--simulations", LONG),
+        }.items()
+    },
+    "deviations of 1e300": option("--deviations", "1e300"),
+    "a temperature of 1e300": option("--temperature", "1e300"),
+    "a ridge of 1e300": option("--ridge", "1e300"),
+    "smoothing of 1e300": demos(GOOD, "d.csv", "--smoothing", "1e300"),
+    "a formula of 3,001 terms": people(PERSONS, "~ " + " + ".join(["age"] * 3001)),
+    "a name of 100,000 letters": demos(GOOD.replace("home", "h" * 100_000)),
+    "a mended table where nobody can write": ({"d.csv": GOOD}, ["check", "d.csv", "--write", "/proc/mended.csv"]),
+    "the home of nobody": ({"d.csv": GOOD}, ["fit", "d.csv", "--out=~nobody-at-all/x"]),
+    "stamps with and without a zone": (
+        {"d.csv": timed("2024-05-31T14:30Z")},
+        ["fit", "d.csv", "--time", "when", "--time-unit", "hour"],
+    ),
+    "believed transitions that are not there": demos(GOOD, "d.csv", "--believed"),
+    "one file twice in one task": ({"d.csv": GOOD}, ["fit", "d.csv", "./d.csv", "--same-task"]),
+    "a bonus of 400 digits": fitted("result.json", lambda content: content, f"state,amount\n17,{LONG}\n"),
+    "edited options": fitted("solution.json", lambda content: content | {"options": None}),
+    "edited deviations": fitted("solution.json", lambda old: old | {"evidence": {**old["evidence"], "deviations": 3}}),
+    "another solver": fitted("solution.json", lambda content: content | {"solver": "Population"}),
+    "one parameter too few": fitted("solution.json", lambda content: content | {"reward": content["reward"][1:]}),
+    "edited warnings": fitted("result.json", lambda content: content | {"warnings": 5}),
+    "pointers of counts beyond the data": fitted(
+        "task.npz", lambda arrays: arrays | {"counts_indptr": arrays["counts_indptr"] + 10**6}
+    ),
+    "columns of counts that are not there": fitted(
+        "task.npz", lambda arrays: arrays | {"counts_indices": arrays["counts_indices"] + 10**9}
+    ),
+    "counts of nobody": fitted("task.npz", lambda arrays: arrays | {"counts_data": 0 * arrays["counts_data"]}),
     "a recovery with code": ({"d.csv": GOOD, "r.json": '{"sizes": "__import__(1)"}'}, ["fit", "d.csv", "--recovered", "r.json"]),
 }
 
 
 #: What must be said of inputs that are no mistakes.
 SPOKEN = {
+    "check with two tables": "share no",
     "a penalty that decides": "and not the decisions, sets the discounts",
     "a known reward that is constant": "cannot be told with this reward",
     "a known reward in another unit": "too large: divide them by 100",

@@ -311,7 +311,7 @@ def write_mended(checked: TableCheck, path: Path) -> None:
             os.replace(draft, path)
         except (duckdb.Error, OSError) as error:
             why = os.strerror(errno.ENOSPC) if "space left" in str(error) else str(error).splitlines()[0].partition(": ")[2]
-            raise OSError(f"{path} could not be written: {why or error}") from error
+            raise OSError(f"{path} could not be written: {why or error}. Choose another place, or make room there") from error
         finally:
             draft.unlink(missing_ok=True)
 

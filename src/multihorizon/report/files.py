@@ -231,7 +231,8 @@ def read_fit(directory: Path) -> tuple[Solution, dict[str, Any]]:
         raise ValueError(f"{directory} has no {lacking} to go on from: {_why_not(content)}")
     solution = Solution.from_json(directory / SOLUTION, _read_task(directory / TASK))
     if missing := solution.evidence.lacking():
-        raise ValueError(f"{directory / SOLUTION} lacks {', '.join(missing)} of {solution.solver}: run multihorizon fit again")
+        needed = f"must have {', '.join(missing)} in its evidence, as each {solution.solver} writes it"
+        raise ValueError(f"{directory / SOLUTION} {needed}, received none: run multihorizon fit again")
     try:
         solver_of(solution)
     except ValueError as error:
