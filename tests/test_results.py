@@ -23,6 +23,7 @@ from multihorizon.crowd import crowd_analysis
 from multihorizon.data.check import TableCheck, check_table
 from multihorizon.problem import Crowd
 from multihorizon.questions.shared_goal import shared_goal_test
+from multihorizon.questions.state_reward import state_reward_test
 from multihorizon.result import Result
 from multihorizon.tables import ShownTable
 
@@ -66,6 +67,7 @@ RESULTS: dict[str, Callable[[], Result]] = {
     "Identification": lambda: mh.identify(of().require_problem()),
     "RewardFunctions": lambda: mh.reward_functions(of("vectors")),
     "SharedGoalTest": lambda: shared_goal_test(of(), 19),
+    "StateRewardTest": lambda: state_reward_test(of()),
     "Goals": lambda: mh.goals(of().require_problem(), simulations=19),
     "Goals of policies": lambda: mh.goals(mh.Problem(of().require_problem().mdp, of().policies())),
     "GoalComparison": lambda: mh.compare_goals(of("deviations"), table()),

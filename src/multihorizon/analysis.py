@@ -43,9 +43,8 @@ from scipy.special import ndtri
 
 from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Bools, Floats, Ints, first_few
 from multihorizon.choice.clusters import Choice
-from multihorizon.choice.deviations import NearPoint
 from multihorizon.choice.model import DENSE_REWARDS, Settings, Temperature, with_known_reward
-from multihorizon.choice.tabular import Likelihood, Point
+from multihorizon.choice.tabular import Likelihood
 from multihorizon.crowd import NO_FIT, CrowdAnalysis, crowd_analysis, held_rewards, is_crowd
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.data.dynamics import (
@@ -62,12 +61,12 @@ from multihorizon.data.dynamics import (
 from multihorizon.data.reading import look_alikes
 from multihorizon.data.steps import Steps
 from multihorizon.driver import solve
-from multihorizon.estimate.ascent import climb
 from multihorizon.estimate.clusters import independence_words
 from multihorizon.estimate.intervals import Contrasts, ProfileIntervals, ProfilesApart, reward_contrasts
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood, resume
 from multihorizon.estimate.persons import COLDEST, RANDOM, SEPARATED, UNFINISHED
 from multihorizon.estimate.population.solver import Population
+from multihorizon.estimate.state_reward import REMEDY, StateRewardTest
 from multihorizon.exact.identify import Identification, identify
 from multihorizon.exact.nearly import discounts_within
 from multihorizon.frames import Frame, is_frame
@@ -78,7 +77,7 @@ from multihorizon.numerics.chance import chi2_ppf, t_ppf
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Crowd, Problem, SampledProblem
 from multihorizon.questions.differences import difference_words
-from multihorizon.questions.goal_comparison import GoalComparison, compare_goals, deviation_words, one_goal_test, one_reward
+from multihorizon.questions.goal_comparison import GoalComparison, compare_goals, deviation_words, one_goal_test
 from multihorizon.questions.goals import Goals, best_fit, group_experts
 from multihorizon.questions.lookahead_comparison import LookaheadComparison, check_comparable, compare_from
 from multihorizon.questions.model_checks import (
@@ -104,6 +103,7 @@ from multihorizon.questions.population_choices import (
 )
 from multihorizon.questions.shared_discount import SharedDiscountTest, each_pair, shared_discount_test, with_holm
 from multihorizon.questions.shared_goal import SharedGoalTest
+from multihorizon.questions.state_reward import state_reward_test, with_one_reward
 from multihorizon.questions.study import Recovery
 from multihorizon.result import Result, draw_rows, package_version
 from multihorizon.solution import (
@@ -172,13 +172,15 @@ class GoalCheck:
     """The test that all experts share one reward, and their groups where it is rejected and they were looked for.
 
     `apart` says how widely the model fits if each expert has a reward of their own; None where that was not asked. `comparison`
-    has deviations from one reward and held-out predictions, as far as there are any.
+    has deviations from one reward and held-out predictions, as far as there are any. `withheld` says why no more
+    is said.
     """
 
     test: SharedGoalTest
     groups: Goals[Solution] | None = None
     apart: Extent | None = None
     comparison: GoalComparison | None = None
+    withheld: str = ""
 
     @property
     def model_fails(self) -> bool:
@@ -190,7 +192,7 @@ class GoalCheck:
         """Whether the experts have different goals: one reward for all is rejected, and so is nearly one; one for each fits, and
         no grouping speaks for one."""
         differ = self.groups is None or self.groups.verdict == "differ"
-        return self.test.rejected and not self.model_fails and not self.nearly and differ
+        return self.test.rejected and not self.model_fails and not self.nearly and differ and not self.withheld
 
     @property
     def nearly(self) -> bool:
@@ -201,6 +203,8 @@ class GoalCheck:
     def verdict(self) -> Answer:
         """The answer, and its reasons."""
         p = self.test.words
+        if self.withheld:
+            return Answer(QUESTION, "Inconclusive", self.withheld, "caution")
         if self.test.reason:
             return Answer(QUESTION, "This was not tested", f"{self.test.reason[0].upper()}{self.test.reason[1:]}.", "caution")
         if not self.test.rejected:
@@ -267,8 +271,10 @@ class Analysis(Result):
         identification: what exact policies would identify; None where it is not known.
         penalty: what a ridge the user asked for moved.
         lookahead: families of look-ahead on the same decisions, where they were asked for.
-        population: the solution of `Population`; None where there was no table of persons.
+        population: the solution of `Population`; None where there was no table of persons, or its comparison is withheld.
         recovery: simulated studies of this design, where some were handed in.
+        state_reward: the test that the reward depends on the state reached alone; None where that is not assumed. Where a reward
+            that depends on the action as well predicts clearly better, nothing is said of groups.
 
     Attribute of states that are vectors, None elsewhere:
         functions: reward, values and policies as functions of the state.
@@ -300,6 +306,7 @@ class Analysis(Result):
     lookahead: LookaheadComparison | None = None
     population: Solution | None = None
     recovery: Recovery | None = None
+    state_reward: StateRewardTest | None = None
     functions: RewardFunctions | None = None
 
     _drawn: ClassVar[tuple[str, ...]] = ("expert", "discount", "discount_low", "discount_high")
@@ -482,8 +489,11 @@ class Analysis(Result):
 
     @cached_property
     def verdicts(self) -> tuple[Answer, ...]:
-        """How far do they look ahead? Can the data tell? Does the model fit? And, of several experts, do they share a goal?"""
-        return _look_ahead(self), _identifiability(self), self.fit, *([] if self.goals is None else [self.goals.verdict])
+        """How far do they look ahead? Can the data tell? Does the model fit? And, of several experts, do they share a goal? Of
+        rewards of states, do they depend on the action as well?"""
+        others = [] if self.goals is None else [self.goals.verdict]
+        others += [] if self.state_reward is None else [self.state_reward.verdict]
+        return _look_ahead(self), _identifiability(self), self.fit, *others
 
     @cached_property
     def answer(self) -> str:
@@ -678,6 +688,7 @@ class Analysis(Result):
             "pairwise_tests": [test.to_dict() for test in self.pairs] or None,
             "equal_temperatures_p": evidence.equal_temperatures_p,
             "goals": as_dict(self.goals),
+            "state_reward": as_dict(self.state_reward),
             "deviations": evidence.deviations if isinstance(evidence, LikelihoodEvidence) else None,
             "independence": self.independence,
             "lookahead": as_dict(self.lookahead),
@@ -876,10 +887,11 @@ def analyse(
     keep(found)
     if population is not None:
         asked = replace(population, known_reward=solver.known_reward, jobs=jobs)
-        found = replace(found, population=solve(problem, asked, seed=seed, progress=part_of(progress, 0.2, 0.3)))
-        keep(found)
+        found = replace(found, population=solve(problem, asked, seed=seed, progress=part_of(progress, 0.2, 0.28)))
+    found = _with_state_reward(found, seed, jobs, part_of(progress, 0.28, 0.3))
+    keep(found)
     if lookahead:
-        base = _with_one_reward(resume(solution))
+        base = with_one_reward(resume(solution))
         compared = compare_from(base, lookahead, tables, seed=seed, progress=part_of(progress, 0.3, 0.35))
         also = [] if found.deviations is None else ["Families of look-ahead were compared with one reward for all."]
         found = replace(found, lookahead=compared, remarks=[*found.remarks, *also])
@@ -959,13 +971,22 @@ def _fitted(
     return used, found, one_goal_test(found, seed=seed, jobs=jobs, progress=last) if shared else None, remarks
 
 
-def _with_one_reward(point: Point) -> Point:
-    """The fit in which all share the reward, beside one with deviations from it."""
-    if not isinstance(point, NearPoint):
-        return point
-    start = one_reward(point.likelihood).at(point.x)
-    assert start is not None
-    return climb(start).point
+def _with_state_reward(found: Analysis, seed: int, jobs: int, progress: Progress) -> Analysis:
+    """The same with the test that the reward depends on the state reached alone, and without what it takes away.
+
+    Where the same persons decided under conditions, only the population knows of these, so its test counts.
+    """
+    compared = None if found.population is None else PopulationEvidence.of(found.population).population
+    of_persons = None if compared is None or compared.state_reward is None else StateRewardTest.read(compared.state_reward)
+    test = of_persons
+    if compared is None or not compared.conditions:
+        goals = None if found.goals is None else found.goals.test
+        own = state_reward_test(found.solution, goals, seed=seed, jobs=jobs, progress=progress)
+        test = own if of_persons is None or not of_persons.clear else of_persons
+    if test is None or not test.clear:
+        return replace(found, state_reward=test)
+    goals_check = None if found.goals is None else replace(found.goals, withheld=test.why)
+    return replace(found, state_reward=test, withheld=found.withheld or test.why, goals=goals_check, population=None)
 
 
 def _as_tables(tables: Any) -> list[Demonstrations]:
@@ -1345,7 +1366,9 @@ def _named(found: Analysis, names: list[str]) -> str:
 def _warnings(found: Analysis) -> Iterable[str]:
     """That no number may be used, or a rejected assumption; empty where there is nothing to say."""
     evidence, shared = found.evidence, np.ptp(np.asarray(found.solution.temperature)) == 0
-    if found.withheld:
+    if found.withheld and found.state_reward is not None and found.withheld == found.state_reward.why:
+        yield f"Do not use these numbers. {found.withheld}"
+    elif found.withheld:
         fewer = "fewer reward parameters (features)" if found.functions is None else "fewer basis functions"
         own = ", or a temperature for each expert," if shared and len(found.given) > 1 else ","
         yield (
@@ -1442,6 +1465,8 @@ def _advice(found: Analysis) -> list[str]:
             "Another expert with a clearly different horizon in the same task.",
             fewer,
         ]
+    if found.state_reward is not None and found.state_reward.clear:
+        return [REMEDY]
     if found.withheld:
         fewer = "reward parameters (features)" if found.functions is None else "basis functions"
         return [f"More decisions of every expert, above all in states where few were made, or fewer {fewer}."]

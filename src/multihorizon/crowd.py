@@ -31,7 +31,7 @@ from multihorizon.estimate.population.types import number_words, open_words
 from multihorizon.horizon import Horizon
 from multihorizon.numerics.chance import chi2_ppf
 from multihorizon.problem import Crowd
-from multihorizon.questions.differences import difference_words, population_answer, population_words, typical_unknown
+from multihorizon.questions.differences import artefact, difference_words, population_answer, population_words, typical_unknown
 from multihorizon.questions.model_checks import WORST, Compared, Misfit, extent, extent_words, misfits
 from multihorizon.questions.overall_fit import OverallTest, overall_test, overall_words
 from multihorizon.questions.population_choices import GroupPrediction, all_choices, expected_choices, predicted_by_group
@@ -170,6 +170,8 @@ class CrowdAnalysis(Result):
             return open_words(types)
         if found.status == Status.NOT_CONVERGED or (types is None and found.status != Status.CONVERGED):
             return f"The population could not be estimated. {found.message}"
+        if why := artefact(self.population):
+            return why
         deep = 2 * len(self.population.person_terms or ["Intercept"])  # what a person has of their own, and its covariance
         own = 2 * len(self.population.discount) + deep * (deep + 1) // 2 if types is None else 3 * types["number"] - 1
         parameters = own + (0 if self.reward_given else found.reward.size)

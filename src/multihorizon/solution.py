@@ -583,6 +583,8 @@ class PopulationFindings(Evidence):
         types: where types were asked for, their "number" and whether it was "chosen" by "tests" (one row for each number), and of
             each type the share, discount, 95 % interval, temperature, and for how many units it is the likeliest; None otherwise.
             Then there are no effects, and `individuals` has the "posterior" shares `(n,K)` of the types in each unit.
+        state_reward: the test that the reward depends on the state reached alone (`StateRewardTest.to_dict`); None where that was
+            not assumed.
     """
 
     persons: int
@@ -616,6 +618,7 @@ class PopulationFindings(Evidence):
     reward_covariance: Floats | None = None
     open_reward: Floats | None = None
     person_reward_covariance: Floats | None = None
+    state_reward: dict[str, Any] | None = None
 
     _schema: ClassVar[dict[str, Any]] = {
         "left_out": dict[str, str],

@@ -527,6 +527,15 @@ class Plans(Choices):
         scores /= self.lam[:, None]
         return scores
 
+    def along_columns(self, columns: Floats) -> Floats:
+        """`d log π(a|s)` `(rows,n,q)` at the rows of visited states in weights of columns `(A·S,q)` of the immediate reward."""
+        rows, (a, s, _) = self.persons.visited_rows, self.log.shape
+        averages = np.einsum("asn,asq->snq", self.policy, columns.reshape(a, s, -1))
+        scores = self._later(self.resolvents.solve(averages), rows)
+        scores += columns[rows][:, None]
+        scores /= self.lam[:, None]
+        return scores
+
     def _later(self, moved: Floats, rows: Ints) -> Floats:
         """`γ T dV − dV` `(rows,n,q)` at some rows a·S + s, where values move by `(S,n,q)`."""
         mdp, (s, n, q) = self.persons.mdp, moved.shape

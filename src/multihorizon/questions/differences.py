@@ -21,6 +21,7 @@ from scipy.special import expit, logit
 
 from multihorizon.estimate.population.free import distribution_words
 from multihorizon.estimate.population.types import types_words
+from multihorizon.estimate.state_reward import StateRewardTest
 from multihorizon.horizon import Horizon
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
 from multihorizon.words import LEVEL, VAGUE_WIDTH, Answer, decimals, in_words, p_text, percent, shortened
@@ -113,7 +114,7 @@ def population_answer(found: Solution, horizon: Horizon) -> Answer | None:
     """Whether discounts differ with the covariates; None where none was asked. `horizon` is that of the task."""
     population = PopulationEvidence.of(found).population
     question = "Do discounts differ with the conditions?" if population.conditions else "Do discounts differ with the covariates?"
-    if found.status != Status.CONVERGED:
+    if found.status != Status.CONVERGED or artefact(population):
         return Answer(question, "No usable answer", " ".join(difference_words(found, horizon)), "bad")
     differences = differences_of(population, "discount")
     reasons = " ".join([*difference_words(found, horizon), *population_words(found, horizon)])
@@ -130,6 +131,11 @@ def population_answer(found: Solution, horizon: Horizon) -> Answer | None:
     return Answer(question, f"Yes: {who}", reasons, "good")
 
 
+def artefact(population: PopulationFindings) -> str:
+    """Why differences may be artefacts of the reward, so that nothing is said of them; empty where they need not be."""
+    return "" if population.state_reward is None else StateRewardTest.read(population.state_reward).why
+
+
 def difference_words(found: Solution, horizon: Horizon) -> list[str]:
     """The answer to what the formula asks, a sentence for each of its columns; `horizon` is that of the task.
 
@@ -141,6 +147,8 @@ def difference_words(found: Solution, horizon: Horizon) -> list[str]:
         return [types_words(population.types)]
     if found.status != Status.CONVERGED:
         return [f"The population could not be estimated. {found.message}"]
+    if why := artefact(population):
+        return [why]
     differences = differences_of(population, "discount")
     beside = [text for text in population.cautions if _of_intervals(text)]
     if not differences:

@@ -67,7 +67,9 @@ from multihorizon.estimate.population.marginal import (
     maximum_at,
     posterior,
 )
+from multihorizon.estimate.population.state_reward import population_state_reward
 from multihorizon.estimate.population.types import fit_types, types_solution
+from multihorizon.estimate.state_reward import StateRewardTest
 from multihorizon.frames import Frame, as_frame
 from multihorizon.numerics.chance import t_ppf, t_sf
 from multihorizon.numerics.profile import profile_end
@@ -223,12 +225,14 @@ class Population:
         if covariates.conditions:
             typical = covariates.typical @ covariates.units, covariates.typical_random @ covariates.random_units
         told = Inference(covariates, found, posterior(found, identified, typical))
+        told.state_reward = population_state_reward(found)
         if self.deviations and told.converged:
             part, shared = part_of(progress, 0.3, 1.0), told.known.persons
             nearly = nearly_shared(found, self.deviations, self.nodes, self.tol, self.max_iter, part)
             if nearly.spread:
-                found = nearly.found
+                found, state_reward = nearly.found, told.state_reward
                 told = Inference(covariates, found, posterior(found, identified))
+                told.state_reward = state_reward
             told.deviations, told.deviation_words = nearly.described(shared.discounts, shared.errors), nearly.words()
         elif self.deviations:
             told.deviation_words = [
@@ -388,12 +392,13 @@ class Inference:
     """What follows from the maximum for the covariates. Where a kind is asked for, 0 is logit γ and 1 is log λ.
 
     `distribution` is the free one of each group, `deviations` and `deviation_words` what was found of deviations from the reward,
-    where these were asked for.
+    where these were asked for, and `state_reward` the test that the reward depends on the state reached alone.
     """
 
     distribution: dict[str, dict[str, Any]] | None = None
     deviations: Deviations | None = None
     deviation_words: Sequence[str] = ()
+    state_reward: StateRewardTest | None = None
 
     def __init__(self, covariates: Covariates, found: Maximum, known: Posterior) -> None:
         self.covariates, self.found, self.layout, self.known = covariates, found, found.marginal.layout, known
@@ -680,6 +685,7 @@ class Inference:
             steps=self.found.steps,
             cautions=self.cautions(),
             distribution=self.distribution,
+            state_reward=None if self.state_reward is None else self.state_reward.to_dict(),
             **(self.by_condition() if covariates.conditions else {}),
             **(self.of_reward() if self.layout.free.size else {}),
         )
@@ -795,6 +801,8 @@ class Inference:
             words.append(f"Tables of policies are too coarse by up to {found.value.error:.2g} in a person's log-likelihood.")
         if not found.finished:
             words.append(f"The search ended {found.distance:.2g} standard errors from the maximum: do not use this answer.")
+        if self.state_reward is not None and self.state_reward.clear:
+            words.append(self.state_reward.why)
         words += [*self.deviation_words, *findings.cautions, *distribution_words(self.distribution or {})]
         if ridge_reason:
             words.append(f"A penalty of weight {layout.ridge.max():.3g} holds the rewards: {ridge_reason}.")

@@ -1,0 +1,185 @@
+"""Does the reward depend on the state reached alone, or on the action as well? Score tests at a fit, without another one.
+
+The fit takes the reward to be paid for the state that is reached. Each wider reward of `choice.action_rewards` adds parameters c
+that are 0 in the fit, and Rao's test (`numerics.score_test`) asks whether the decisions would move them. The p-value is the
+smallest of the wider rewards', times their number. At 0.001 or below the wider reward predicts clearly better. Then differences
+between people may be artefacts of the reward, and nothing is said of groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+
+from multihorizon.checks import Floats, Ints
+from multihorizon.choice.action_rewards import WiderReward
+from multihorizon.choice.deviations import NearPoint
+from multihorizon.choice.tabular import Point, decide
+from multihorizon.numerics.newton import resting
+from multihorizon.numerics.score_test import ScoreTest, score_test
+from multihorizon.result import Result
+from multihorizon.words import LEVEL, Answer, p_text
+
+QUESTION = "Does the reward depend on the state reached alone?"
+#: At this p-value or below a wider reward predicts clearly better.
+CLEAR = 0.001
+#: From this p-value down, so many simulated tables show the tails of the statistic.
+DOUBTFUL, DRAWS = 0.1, 400
+REMEDY = (
+    "Give features by state and action (`--features` with a column `action`, in Python `Problem(features=…)`), or the reward if "
+    "it is known (`--known-reward`)."
+)
+
+
+@dataclass(frozen=True)
+class StateRewardTest(Result):
+    """A test that the reward depends on the state reached alone.
+
+    Attributes:
+        wider: the wider reward that the decisions speak for most.
+        statistic, degrees: of its score test.
+        p_value: times the number of wider rewards; NaN where nothing was tested.
+        reason: why nothing was tested; empty where something was.
+        gain: by how much the wider reward raises the log-likelihood; NaN where it was not fitted.
+    """
+
+    _drawn: ClassVar[tuple[str, ...]] = ("hypothesis", "p_value")
+
+    wider: str
+    statistic: float
+    degrees: int
+    p_value: float
+    reason: str = ""
+    gain: float = np.nan
+
+    @classmethod
+    def untested(cls, reason: str) -> StateRewardTest:
+        """None was made, for this reason."""
+        return cls("", np.nan, 0, np.nan, reason)
+
+    @classmethod
+    def of(cls, tests: Sequence[tuple[WiderReward, ScoreTest]]) -> StateRewardTest:
+        """The test of the wider reward that the decisions speak for most."""
+        made = [(test, wider) for wider, test in tests if test.degrees]
+        if not made:
+            return cls.untested("in this task rewards of states can stand in for rewards of actions")
+        test, wider = min(made, key=lambda each: each[0].p_value)
+        return cls(wider.name, test.statistic, test.degrees, min(1.0, len(made) * test.p_value))
+
+    @classmethod
+    def read(cls, content: Mapping[str, Any]) -> StateRewardTest:
+        """The test from what `to_dict` gave, which a file may have held."""
+        names = ("statistic", "p_value", "gain")
+        known = {f.name: content[f.name] for f in fields(cls) if f.name in content}
+        return cls(**known | {name: np.nan if known[name] is None else float(known[name]) for name in names})
+
+    @property
+    def clear(self) -> bool:
+        """Whether a reward that depends on the action as well predicts clearly better."""
+        return self.p_value <= CLEAR
+
+    @property
+    def why(self) -> str:
+        """Why nothing is said of groups; empty where something is."""
+        if not self.clear:
+            return ""
+        words = (
+            f"A reward that depends on the action as well ({self.wider}) predicts these decisions clearly better than one of the "
+            f"state reached alone (score test, χ² = {self.statistic:.1f} with {self.degrees} degrees of freedom, "
+            f"p {p_text(self.p_value)})."
+        )
+        return f"{words} So differences between experts or groups may be artefacts of the reward, and are withheld. {REMEDY}"
+
+    @property
+    def verdict(self) -> Answer:
+        """The answer, and its reasons."""
+        if self.reason:
+            taken = "The reward is taken to depend on the state reached, not on the action."
+            return Answer(QUESTION, "Not tested", f"{taken} Not tested: {self.reason}.", "caution")
+        if self.clear:
+            return Answer(QUESTION, "No", self.why, "bad")
+        p = f"score test, χ² = {self.statistic:.1f} with {self.degrees} degrees of freedom, p {p_text(self.p_value)}"
+        if self.p_value <= 1 - LEVEL:
+            reasons = (
+                f"The reward is taken to depend on the state reached, not on the action, and a reward that depends on the action "
+                f"as well ({self.wider}) may predict better ({p}). {REMEDY}"
+            )
+            return Answer(QUESTION, "Inconclusive", reasons, "caution")
+        reasons = (
+            f"The reward is taken to depend on the state reached, not on the action: a reward that depends on the action as well "
+            f"does not predict clearly better ({p})."
+        )
+        return Answer(QUESTION, "Not rejected", reasons, "good")
+
+    def sentences(self) -> str:
+        """The finding in words."""
+        return self.verdict.reasons
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row: the hypothesis and the figures of its test."""
+        return pd.DataFrame([{"hypothesis": "the reward depends on the state reached alone", **asdict(self)}])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values; None for what is not known."""
+        known = {**asdict(self), "summary": self.sentences()}
+        return {name: None if isinstance(value, float) and np.isnan(value) else value for name, value in known.items()}
+
+    def _content(self) -> dict[str, Any]:
+        return self.to_dict()
+
+
+def tested_at(point: Point, wider: WiderReward) -> ScoreTest:
+    """The score test of a wider reward at a fit; where rewards deviate from the shared one, the costs are those of all."""
+    model, p, d = point.likelihood, point.likelihood.size, point.likelihood.n_reward
+    every = [wider.columns(plan.persons.mdp, arrival) for plan in point.plans if (arrival := plan.persons.arrival) is not None]
+    q = every[0].shape[1]
+    gradient, information = np.zeros(p + q), np.zeros((p + q, p + q))
+    gradient[:p] = model.beside_gradient(point.x)
+    own, slopes = dict[int, Floats](), list[tuple[Ints, Floats]]()
+    for i, (plan, columns) in enumerate(zip(point.plans, every, strict=True)):
+        batch, n = plan.persons, plan.lam.size
+        rows, places, scores = point.scores(i)
+        scores = np.concatenate([scores, plan.along_columns(columns)], axis=2)
+        expected = point.weights[i].reshape(-1, n)[rows]
+        beyond = batch.counts.reshape(-1, n)[rows] - expected
+        for person, owner in enumerate(batch.owners.tolist()):
+            where, slope = np.concatenate([places[person], p + np.arange(q)]), scores[:, person]
+            gradient[where] += beyond[:, person] @ slope
+            total = own.setdefault(owner, np.zeros((p + q, p + q))) if isinstance(point, NearPoint) else information
+            total[np.ix_(where, where)] += (slope * expected[:, [person]]).T @ slope
+            slopes.append((where, slope))
+    for block in own.values():  # with the expert's own deviation eliminated
+        held = block[:d, :d] + np.diag(point.likelihood.precision) if isinstance(point, NearPoint) else block[:d, :d]
+        information += block - block[:, :d] @ np.linalg.solve(held, block[:d])
+    for moves in model.moves:
+        at = model.place_of(moves.mdp)
+        information[at, at] += moves.counts
+    priors = np.zeros_like(information)
+    priors[:d, :d] = np.diag(model.ridge) if model.ridge.ndim == 1 else model.ridge
+    if model.penalty is not None:
+        priors[:p, :p] += model.penalty.matrix
+    new = np.arange(p + q) >= p
+    free = ~new
+    free[:p] &= ~model.fixed & ~resting(point)
+    found = score_test(gradient, information, priors, free, new)
+    return found.calibrated(_simulated(point, slopes, p + q)) if found.degrees and found.p_value <= DOUBTFUL else found
+
+
+def _simulated(point: Point, slopes: Sequence[tuple[Ints, Floats]], size: int) -> Floats:
+    """The gradients `(m,size)` of decisions drawn from the fit, where log π of each person in each task moves so: places in x and
+    the derivatives `(rows,k)`. Persons are drawn in the order of their likelihoods."""
+    rng, found = np.random.default_rng(0), np.zeros((DRAWS, size))
+    people = [(plan, i) for plan in point.plans for i in range(plan.lam.size)]
+    fits = [float((plan.persons.counts * plan.finite_log)[:, :, i].sum()) for plan, i in people]
+    for number in np.argsort(np.round(fits, 6), kind="stable").tolist():
+        (plan, i), (places, slope) = people[number], slopes[number]
+        policy, visits, rows = plan.policy[:, :, i].T, plan.persons.visits[:, i], plan.persons.visited_rows
+        drawn = decide(visits, policy, plan.values[:, i], rng, DRAWS) - visits[:, None] * policy
+        found[:, places] += drawn.transpose(0, 2, 1).reshape(DRAWS, -1)[:, rows] @ slope
+    for moves in point.likelihood.moves:
+        found[:, point.likelihood.place_of(moves.mdp)] += rng.normal(size=(DRAWS, moves.size)) * np.sqrt(moves.counts)
+    return found

@@ -1,0 +1,118 @@
+"""The reward is taken to depend on the state reached: that is said and tested, and nothing is said of groups where it fails."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import multihorizon as mh
+from multihorizon.cli import app
+from multihorizon.questions.state_reward import state_reward_test
+
+GAMMAS = (0.4, 0.6, 0.75)
+REST, ROD, NET = range(3)
+STOCKS = 11
+
+
+def pond(payments: np.ndarray | None = None) -> tuple[mh.MDP, np.ndarray]:
+    """Fish that grow by what is left of them; points `(S,A)` are fish taken, or what a stock that is reached pays `(S,)`."""
+    moves, taken = np.zeros((3, STOCKS, STOCKS)), np.zeros((STOCKS, 3))
+    for stock in range(STOCKS):
+        for action, most in enumerate((0, 1, 4)):
+            taken[stock, action] = min(stock, most)
+            left = stock - min(stock, most)
+            grows = 0.05 + 2.6 * (left / 10) * (1 - left / 10)
+            for more, chance in enumerate(np.convolve(np.convolve([1 - grows, grows], [1 - grows, grows]), [1 - grows, grows])):
+                moves[action, stock, min(left + more, STOCKS - 1)] += chance
+    mdp = mh.MDP(moves, state_names=[f"stock {i}" for i in range(STOCKS)], action_names=["rest", "rod", "net"])
+    return mdp, taken if payments is None else (moves @ payments).T
+
+
+def decisions(mdp: mh.MDP, points: np.ndarray, seed: int, episodes: int = 40, gammas=GAMMAS) -> mh.Demonstrations:
+    """What people with these points take."""
+    names, policies = [f"p{i}" for i in range(len(gammas))], []
+    for gamma in gammas:
+        values = np.zeros(STOCKS)
+        for _ in range(400):
+            q = (points + gamma * (mdp.stacked @ values).reshape(3, STOCKS).T) / 0.5
+            values = 0.5 * np.log(np.exp(q).sum(axis=1))
+        shares = np.exp(q - q.max(axis=1, keepdims=True))
+        policies.append(shares / shares.sum(axis=1, keepdims=True))
+    return mh.Demonstrations.simulate(mdp, policies, episodes, max_steps=20, seed=seed, names=names)
+
+
+PAYS = np.array([-1.0, 0.0, 0.5, 0.2, 1.0, 0.3, 1.2, 0.8, 2.0, 1.0, 1.5])
+
+
+@pytest.fixture(scope="module")
+def fished() -> tuple[mh.MDP, mh.Demonstrations]:
+    """Six people with one goal whose points depend on the action."""
+    mdp, points = pond()
+    return mdp, decisions(mdp, points, 0, gammas=2 * GAMMAS)
+
+
+def test_people_with_one_goal_are_not_told_apart_by_rewards_of_actions(fished) -> None:
+    mdp, table = fished
+    found = mh.analyse([table], [mdp], quick=True)
+    assert found.state_reward.clear
+    assert found.goals.verdict.answer == "Inconclusive"
+    assert not found.goals_differ
+    assert found.shared is None
+    assert "state and action" in found.warnings[0]
+    assert "Problem(features=" in found.warnings[0]
+    assert "do not share" not in found.headline
+
+
+def test_features_by_action_are_the_remedy_and_assume_nothing(fished) -> None:
+    mdp, table = fished
+    points = pond()[1]
+    found = mh.analyse([table], [mdp], lambda _: (points.T.reshape(-1, 1), ("fish",)), quick=True)
+    assert found.state_reward is None
+    assert not found.withheld
+    assert np.abs(found.solution.discounts - np.array(2 * GAMMAS)).max() < 0.2
+
+
+def test_what_is_assumed_is_said_and_not_rejected_where_it_holds() -> None:
+    mdp, points = pond(PAYS)
+    found = mh.analyse([decisions(mdp, points, 1, gammas=(0.3, 0.6, 0.85))], [mdp], quick=True)
+    assert not found.state_reward.clear
+    assert not found.withheld
+    said = found.verdicts[-1]
+    assert said.question == "Does the reward depend on the state reached alone?"
+    assert "taken to depend on the state reached" in said.reasons
+
+
+def test_where_rewards_of_states_can_stand_in_nothing_is_tested() -> None:
+    """Each decision leads to an end of its own, so what it costs may as well be paid there."""
+    moves = np.zeros((2, 3, 3))
+    moves[0, 0, 1] = moves[1, 0, 2] = 1.0
+    mdp = mh.MDP(moves, terminal=[1, 2])
+    table = mh.Demonstrations.simulate(mdp, [np.full((3, 2), 0.5), np.tile([0.7, 0.3], (3, 1))], 30, seed=0)
+    test = state_reward_test(mh.solve(mh.Problem(mdp, table), mh.MaximumLikelihood()))
+    assert np.isnan(test.p_value)
+    assert "Not tested" in test.sentences()
+
+
+@pytest.mark.slow
+def test_groups_are_not_compared_where_the_reward_depends_on_the_action() -> None:
+    mdp, points = pond()
+    logits = 1.0 + 0.7 * np.random.default_rng(1).normal(size=12)
+    table = decisions(mdp, points, 5, 10, 1 / (1 + np.exp(-logits)))
+    frame = pd.DataFrame({"expert": table.experts, "group": ["control", "training"] * 6})
+    found = mh.analyse([table], [mdp], population=mh.Population("~ group", frame), deviations=0.0, quick=True)
+    assert found.state_reward.clear
+    assert found.population is None
+    assert "training" not in found.headline
+
+
+def test_the_command_line_says_what_is_assumed(tmp_path) -> None:
+    mdp, points = pond(PAYS)
+    decisions(mdp, points, 1).to_frame().to_csv(tmp_path / "log.csv", index=False)
+    ran = CliRunner().invoke(app, ["fit", str(tmp_path / "log.csv"), "--quick", "--out", str(tmp_path / "out")])
+    assert ran.exit_code == 0, ran.output
+    assert "taken to depend on the state reached" in " ".join(ran.output.split())
+    content = json.loads((tmp_path / "out" / "result.json").read_text(encoding="utf-8"))
+    assert content["state_reward"]["p_value"] is None or content["state_reward"]["p_value"] >= 0
+    assert "Does the reward depend on the state reached alone?" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
