@@ -1,6 +1,6 @@
 """Nothing may differ: the episodes of one expert are dealt by lot to ten names, and every test is asked whether the ten differ.
 
-    python benchmarks/by_lot.py [--studies clean,hidden,sequence,power] [--deals 200] [--labyrinth FOLDER] [--out runs.jsonl]
+    python benchmarks/by_lot.py [--studies clean,hidden,sequence,power] [--deals 200] [--labyrinth DIR] [--out F]
 
 Of each study: how often one reward, one discount and one temperature for all are rejected at the 5 % level, how often the 95 %
 intervals contain the discount of all names together, and how wide they are. The unit of tests and intervals is the decision, and
@@ -94,22 +94,23 @@ def problem(study: str, seed: int, labyrinth: Path | None, rewards: bool) -> mh.
     return mh.Problem(mdp, dealt(table, study, rng), features=matrix, feature_names=task.feature_names)
 
 
-def one(study: str, seed: int, labyrinth: Path | None, rewards: bool) -> dict:
+def one(study: str, seed: int, labyrinth: Path | None, rewards: bool, decision: bool, intervals: bool) -> dict:
     """What one deal gives, by unit."""
     warnings.simplefilter("ignore")
     posed, begun = problem(study, seed, labyrinth, rewards), time.process_time()
-    together = mh.solve(posed, mh.MaximumLikelihood(groups=dict.fromkeys(posed.names, "all"), temperature="shared"))
+    shared = mh.MaximumLikelihood(groups=dict.fromkeys(posed.names, "all"), temperature="shared")
+    reference = mh.solve(posed, shared).discounts if intervals else np.full(NAMES, np.nan)
     found = {"study": study, "seed": seed}
-    for cluster in ("decision", "episode" if study == "power" else "auto"):
+    for cluster in [*(["decision"] if decision else []), "episode" if study == "power" else "auto"]:
         solution = mh.solve(posed, mh.MaximumLikelihood(cluster=cluster))
-        ends, reference = solution.confidence_intervals(), together.discounts
+        ends = solution.confidence_intervals() if intervals else np.full((NAMES, 2), np.nan)
         inside = ~(ends[:, 0] > reference) & ~(ends[:, 1] < reference)
         found[cluster] = {
             "goal": shared_goal_test(solution, seed=seed).p_value,
             "discount": mh.shared_discount_test(solution).p_value,
             "temperature": solution.evidence["equal_temperatures_p"],
-            "inside": float(inside.mean()),
-            "width": float(np.nanmedian(ends[:, 1] - ends[:, 0])),
+            "inside": float(inside.mean()) if intervals else None,
+            "width": float(np.nanmedian(ends[:, 1] - ends[:, 0])) if intervals else None,
             "episode": solution.evidence["independence"]["unit"] == "episode",
         }
     return found | {"seconds": time.process_time() - begun}
@@ -126,10 +127,10 @@ def report(study: str, rows: list[dict]) -> None:
         for name in COLUMNS:
             p_values = np.array([np.nan if one[name] is None else one[name] for one in found], dtype=float)
             shares.append(f"one {name} rejected {100 * np.mean(p_values <= 0.05):.1f} % ({np.isnan(p_values).sum()} not tested)")
-        inside, width = (np.array([one[name] for one in found]) for name in ("inside", "width"))
-        error = inside.std(ddof=1) / np.sqrt(len(found)) if len(found) > 1 else np.nan
+        inside, width = (np.array([one[name] for one in found if one[name] is not None]) for name in ("inside", "width"))
+        error = inside.std(ddof=1) / np.sqrt(inside.size) if inside.size > 1 else np.nan
         print(
-            f"  {cluster:>8}: {', '.join(shares)}; coverage {inside.mean():.3f} ± {error:.3f}, "
+            f"  {cluster:>8}: {', '.join(shares)}; coverage {inside.mean():.3f} ± {error:.3f} in {inside.size}, "
             f"median width {np.median(width):.3f}; the unit is the episode in {sum(one['episode'] for one in found)}",
             flush=True,
         )
@@ -139,6 +140,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--studies", default="clean,hidden,sequence,power")
     parser.add_argument("--deals", type=int, default=200)
+    parser.add_argument("--decision", type=int, default=200, help="in how many of the deals the unit is the decision, too")
+    parser.add_argument("--intervals", type=int, default=200, help="in how many of the deals intervals are computed")
     parser.add_argument("--labyrinth", type=Path)
     parser.add_argument("--rewards", action="store_true")
     parser.add_argument("--out", type=Path)
@@ -151,7 +154,9 @@ def main() -> None:
     for study in ["labyrinth"] if options.labyrinth else options.studies.split(","):
         for seed in range(options.deals):
             if (study, seed) not in done:
-                done[study, seed] = one(study, seed, options.labyrinth, options.rewards)
+                done[study, seed] = one(
+                    study, seed, options.labyrinth, options.rewards, seed < options.decision, seed < options.intervals
+                )
                 if options.out is not None:
                     with options.out.open("a") as file:
                         file.write(json.dumps(done[study, seed]) + "\n")

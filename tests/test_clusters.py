@@ -1,6 +1,7 @@
 """Decisions that go together: where episodes are independent and decisions are not, tests and intervals know it."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from multihorizon.choice.clusters import Clusters
 from multihorizon.cli import app
 from multihorizon.estimate.clusters import middle, within_episodes
 from multihorizon.estimate.maximum_likelihood import resume
+from multihorizon.problem import Crowd
 from multihorizon.questions.shared_goal import shared_goal_test
 
 NAMES, PLACES = ("left end", "right end"), 9
@@ -214,3 +216,25 @@ def test_a_deal_by_lot_is_rejected_as_seldom_as_it_should_be():
         solution = mh.solve(posed(table), mh.MaximumLikelihood(cluster="auto", starts=1))
         rejected += [shared_goal_test(solution, 199).rejected, mh.shared_discount_test(solution).p_value <= 0.05]
     assert rejected.max() <= 3
+
+
+def test_people_one_by_one_take_episodes_as_the_unit_where_that_is_asked_for():
+    frame = pd.concat([episodes(CLEAN, number=4, steps=30, seed=10 * k).assign(expert=f"p{k}") for k in range(8)])
+    paid = (FEATURES @ CLEAN[0]).reshape(3, PLACES).T
+    problem = mh.Problem(MDP, mh.Demonstrations.from_frame(frame))
+    solver = mh.MaximumLikelihood("per_expert", known_reward=paid, cluster="episode")
+    assert mh.solve(problem, solver).evidence["independence"]["unit"] == "episode"
+    with pytest.raises(ValueError, match="received a Crowd, which does not hold episodes"):
+        mh.solve(Crowd.of(problem), solver)
+
+
+def test_predictions_of_a_fit_without_its_episodes_say_so(hidden):
+    solution = mh.solve(posed(hidden), mh.MaximumLikelihood(cluster="episode"))
+    problem = solution.problem.with_experts(replace(expert, table=None) for expert in solution.problem.experts)
+    saved = replace(solution, problem=problem, interval_source=None)
+    widths = []
+    for fit in (solution, saved):
+        found = mh.predict(fit, discount=0.5, draws=100)
+        assert ("does not hold its episodes" in found.sentences()) == (fit is saved)
+        widths.append(np.nanmean(found.to_frame()["high"] - found.to_frame()["low"]))
+    assert widths[0] > widths[1]

@@ -158,7 +158,8 @@ class MaximumLikelihood:
             "decision": every decision of every other.
             "episode": episodes; decisions of one may go together, because of a goal or a habit that the state does not show.
             "expert": experts with all their episodes, where `groups` of them share discounts.
-            "auto": episodes if a test finds that choices of one episode go together, else decisions.
+            "auto": episodes if a test finds that choices of one episode go together, else decisions. Experts who are fitted one
+            by one, because they are many and share nothing, are not tested.
             `evidence["independence"]` says what was taken. Episodes are those of the `Demonstrations` the problem was made of.
 
     Example:
@@ -207,6 +208,8 @@ class MaximumLikelihood:
         alone = self._alone(problem)
         if alone is not None:
             return persons_solution(alone[0], alone[1], alone[1].fit(progress))
+        if isinstance(problem, Crowd) and self.cluster in ("episode", "expert"):
+            raise ValueError(f'cluster="{self.cluster}" needs a Problem, received a Crowd, which does not hold episodes')
         if isinstance(problem, Crowd):
             raise ValueError(
                 "persons of a crowd can be fitted one by one only where the reward is known in full and each has a discount and "
@@ -225,9 +228,8 @@ class MaximumLikelihood:
     def _alone(self, problem: Problem | Crowd) -> tuple[Problem | Crowd, PersonsApart] | None:
         """The problem with its known reward and its persons one by one, if they are many and share no parameter; else None."""
         few = isinstance(problem, Problem) and problem.n_experts < MANY
-        together = (
-            self.temperature in ("pooled", "shared") or self.groups is not None or bool(self.ridge) or bool(self.deviations)
-        )
+        together = self.temperature in ("pooled", "shared") or self.groups is not None or bool(self.ridge)
+        together = together or bool(self.deviations) or self.cluster in ("episode", "expert")
         if few or together or not isinstance(self.lookahead, Exponential):
             return None
         paid: Problem | Crowd

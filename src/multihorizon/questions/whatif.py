@@ -1339,6 +1339,12 @@ def _estimate(known: Known, draws: int, seed: int) -> Estimate | str:
         if evidence.equally_likely:
             lost[:] = True
             remarks.append("Other discounts are as likely, so that nothing bounds what follows.")
+        unit = (evidence.independence or {"unit": "decision"})["unit"]
+        if unit != "decision" and model.clusters is None:
+            remarks.append(
+                f"The unit of the fit is the {unit}, but a saved fit does not hold its {unit}s: these intervals take every "
+                "decision as independent of every other, and are too narrow."
+            )
     pairs, step = None, 1e-3
     if found.nullity:
         # what moves along any open direction moves along one in general position
