@@ -1,4 +1,3 @@
-import itertools
 import json
 import shlex
 import subprocess
@@ -12,6 +11,7 @@ from multihorizon import domains
 from multihorizon.cli import COMMANDS, app, console, load
 from multihorizon.cli.demo import FILES
 from multihorizon.cli.options import EXAMPLES
+from multihorizon.parallel import TimeLeft
 
 RUN = CliRunner()
 
@@ -84,16 +84,20 @@ def test_the_module_runs_as_a_program(arguments: list[str]) -> None:
 
 def test_progress_is_shown_in_lines_where_there_is_no_terminal(monkeypatch, capsys) -> None:
     def lines(seconds, *reports):
-        monkeypatch.setattr(console, "time", SimpleNamespace(monotonic=itertools.count(step=seconds).__next__))
+        now = [0.0]
+        monkeypatch.setattr(console, "time", SimpleNamespace(monotonic=lambda: now[0]))
         with console.progress_bar("fit") as progress:
             for report in reports:
+                now[0] += seconds
                 progress(*report)
         return capsys.readouterr().err.splitlines()
 
-    assert lines(10, (0.25, "pair 87 of 190")) == ["fit: 25% done, less than a minute left: pair 87 of 190"]
+    steady = [(0.05 * i, f"pair {i}") for i in range(1, 9)]
+    assert lines(10, *steady)[-1] == "fit: 40% done, about 2 min left: pair 8"
+    assert lines(5, *steady)[-1] == "fit: 40% done, about 1 min left: pair 8"
+    assert lines(1, *steady) == []
+    assert lines(10, (0.25, "climb")) == ["fit: 25% done: climb"]  # one place says nothing about the pace
     assert [line[:8] for line in lines(10, (0.25, "one part"), (0.23, "begins again"))] == ["fit: 25%", "fit: 25%"]
-    assert lines(9, (0.25, "pair 87 of 190")) == []
-    assert lines(100, (0.25, "climb")) == ["fit: 25% done, about 5 min left: climb"]
     assert lines(100, (0.0, "climb")) == ["fit: 0% done: climb"]
 
 
@@ -202,3 +206,30 @@ def test_an_empty_name_is_not_the_current_folder(typed, tmp_path, monkeypatch):
     assert result.exit_code == 2
     assert "received an empty name" in result.stderr
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0, 2.0, 5.0])
+def test_the_time_left_that_is_said_never_grows_fivefold(power: float) -> None:
+    """Shares of the work are not shares of the time: here the first shares take a small part of it, or a large one."""
+    now, said = [0.0], []
+    left = TimeLeft(lambda: now[0])
+    for second in range(1, 6000, 3):
+        now[0] = float(second)
+        text = left.after((second / 6000) ** (1 / power))
+        if "about" in text:
+            said.append(int(text.split()[2]))
+    assert all(later <= 2 * first + 1 for i, first in enumerate(said) for later in said[i:])
+    if power == 1.0:
+        assert said[0] == pytest.approx(99, abs=2)
+        assert len(said) > 1900
+
+
+def test_work_that_takes_much_longer_than_was_said_says_so() -> None:
+    now = [0.0]
+    left = TimeLeft(lambda: now[0])
+    said = []
+    for second in range(1, 3000):
+        now[0] = float(second)
+        said.append(left.after(0.5 * second / 300 if second < 300 else 0.5 + 0.1 * (second - 300) / 2700))
+    assert ", about 5 min left" in said
+    assert said[-1].startswith(", longer than expected: at least")

@@ -18,6 +18,7 @@ import logging
 import sys
 import time
 import warnings
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -56,6 +57,42 @@ def part_of(progress: Progress, low: float, high: float) -> Progress:
         progress(low + (high - low) * furthest, message)
 
     return report
+
+
+class TimeLeft:
+    """How long work will still take, as far as its progress shows that; call it with the share that is done.
+
+    Shares of the work are not shares of the time. So nothing is said before what is to be expected has been steady since half of
+    the time so far: within a factor of 1.5, by the slower of the pace since the start and the pace since then. Where it takes
+    more than twice as long as was once said, no time is said any more, but how long it takes at least.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock, self.start = clock, clock()
+        #: When how much was done, and how long all was expected to take then.
+        self.seen: list[tuple[float, float, float]] = [(0.0, 0.0, np.inf)]
+        self.said = np.inf
+
+    def after(self, share: float) -> str:
+        """What is to be said of the time that is left, after a comma; empty where it is not known."""
+        now = self.clock() - self.start
+        if share <= 0 or now <= 0:
+            return ""
+        half = max(bisect_right(self.seen, (now / 2, np.inf, np.inf)) - 1, 0)
+        then, done, expected = self.seen[half]
+        pace = min(share / now, (share - done) / (now - then))
+        whole = now + (1 - share) / pace if pace > 0 else np.inf
+        if now - self.seen[-1][0] >= 1:
+            self.seen.append((now, share, whole))
+        if not np.isfinite(whole):
+            return ""
+        minutes = (whole - now) / 60
+        if whole > 2 * self.said:
+            return f", longer than expected: at least {max(minutes / 2, 1):.0f} min left"
+        if share < 0.02 or not expected / 1.5 <= whole <= 1.5 * expected:
+            return ""
+        self.said = min(self.said, whole)
+        return ", less than a minute left" if minutes < 1 else f", about {minutes:.0f} min left"
 
 
 Item = TypeVar("Item")

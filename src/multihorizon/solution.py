@@ -839,7 +839,8 @@ class Solution(Result):
             raise ValueError(
                 f"problem must be that of the experts {first_few(self.experts)}, received {first_few(self.problem.names)}"
             )
-        if self.problem is not None and self.problem.n_parameters not in (0, self.reward.size):
+        # a reward that is known for pairs has no parameters, whatever the problem it was fitted to had
+        if self.problem is not None and self.reward.size and self.problem.n_parameters not in (0, self.reward.size):
             raise ValueError(f"reward of the solution must have {self.problem.n_parameters} entries, received {self.reward.size}")
         if not isinstance(self.evidence, Evidence):
             object.__setattr__(self, "evidence", read_evidence(self.solver, self.evidence))

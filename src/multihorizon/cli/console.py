@@ -23,7 +23,7 @@ import numpy as np
 import scipy.sparse as sp
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 from rich.text import Text
 
@@ -51,7 +51,7 @@ from multihorizon.estimate.population.solver import Population
 from multihorizon.files import check_output, existing_file, visible, write_all, write_json
 from multihorizon.lookahead import FAMILIES, Exponential, Lookahead, family_named
 from multihorizon.mdp import MDP
-from multihorizon.parallel import Progress, as_jobs, cluster, part_of
+from multihorizon.parallel import Progress, TimeLeft, as_jobs, cluster, part_of
 from multihorizon.problem import Problem
 from multihorizon.questions.goals import LEAST_SIMULATIONS
 from multihorizon.report.charts import Page
@@ -114,31 +114,29 @@ def progress_bar(title: str) -> Iterator[Progress]:
     if not err.is_terminal:
         yield part_of(_progress_lines(title), 0.0, 1.0)
         return
-    title_column, message_column = (TextColumn(text, markup=False) for text in ("{task.description}", "{task.fields[message]}"))
-    columns = (title_column, BarColumn(), message_column, TimeElapsedColumn(), TimeRemainingColumn())
+    texts = ("{task.description}", "{task.fields[message]}{task.fields[left]}")
+    title_column, message_column = (TextColumn(text, markup=False) for text in texts)
+    columns = (title_column, BarColumn(), message_column, TimeElapsedColumn())
     with Bars(*columns, console=err, transient=True) as bars:
-        task = bars.add_task(title, total=1.0, message="")
+        task, left = bars.add_task(title, total=1.0, message="", left=""), TimeLeft()
 
         def report(share: float, message: str) -> None:
-            bars.update(task, completed=share, message=visible(message))
+            bars.update(task, completed=share, message=visible(message), left=left.after(share))
 
         yield part_of(report, 0.0, 1.0)
 
 
 def _progress_lines(title: str) -> Progress:
     """Progress as a line every ten seconds, with how long the rest takes if it goes on like this."""
-    start = last = time.monotonic()
+    last, left = time.monotonic(), TimeLeft(time.monotonic)
 
     def report(share: float, message: str) -> None:
         nonlocal last
-        now = time.monotonic()
+        now, said = time.monotonic(), left.after(share)
         if now - last < 10:
             return
-        last, left = now, ""
-        if share >= 0.01:
-            minutes = (now - start) * (1 - share) / share / 60
-            left = ", less than a minute left" if minutes < 1 else f", about {minutes:.0f} min left"
-        err.print(f"{title}: {share:.0%} done{left}: {message}", highlight=False, soft_wrap=True)
+        last = now
+        err.print(f"{title}: {share:.0%} done{said}: {message}", highlight=False, soft_wrap=True)
 
     return report
 
