@@ -542,17 +542,29 @@ def _is_hard(likelihood: Likelihood) -> bool:
 
 
 def _long_work(likelihood: Likelihood) -> str:
-    """A sentence on how long the climbs will take where that is above two minutes, and what to do; else nothing.
+    """A sentence on how long the climbs will take where that is minutes, and what to do; else nothing.
 
-    Such climbs take about a hundred thousand products with the curvature. One of them is timed.
+    Climbs by products in a hard task take about a hundred thousand products with the curvature; climbs of many experts, with the
+    tests that follow, about ten thousand steps. One of these is timed.
     """
-    if not (likelihood.by_products and _is_hard(likelihood)) or likelihood.settings.reward is not None:
+    hard = likelihood.by_products and _is_hard(likelihood)
+    many = not likelihood.by_products and likelihood.n_experts >= MANY
+    if not (hard or many) or likelihood.settings.reward is not None:
         return ""
     point = likelihood.at(likelihood.pack(np.zeros(likelihood.n_reward), np.full(likelihood.n_discounts, 0.9)))
     if point is None:
         return ""
     point.gradient  # noqa: B018  what every product shares is made before one is timed
     begun = time.process_time()
+    if many:
+        point.metric()
+        minutes = 1e4 * (time.process_time() - begun) / 60
+        if minutes < 5:
+            return ""
+        return (
+            f"{likelihood.n_experts:,} experts with {likelihood.size:,} numbers to estimate may take {minutes:.0f} minutes or more "
+            "to fit and to test: a sample of the experts takes less, and so do given transitions, a known reward, or fewer features."
+        )
     point.information_product(np.ones(likelihood.size))
     minutes = 1e5 * (time.process_time() - begun) / 60
     if minutes < 2:

@@ -1,6 +1,9 @@
-"""Work that does not fit into memory is refused before it begins, and work in blocks has the same digits."""
+"""What work will cost is said before it begins: memory and time; and work in blocks has the same digits."""
 
 from __future__ import annotations
+
+import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -34,6 +37,15 @@ def test_experts_who_do_not_fit_into_memory_are_refused_in_a_sentence(problem, m
     monkeypatch.setattr("multihorizon.estimate.maximum_likelihood.free_bytes", lambda: 50_000.0)
     with pytest.raises(ValueError, match=r"12 experts who are fitted together in 12 states .* a sample of at most \d+ of them"):
         mh.solve(problem, mh.MaximumLikelihood())
+
+
+def test_work_that_takes_long_says_so_at_its_start_and_what_to_do_instead(problem, monkeypatch) -> None:
+    clock = SimpleNamespace(process_time=itertools.count(step=0.5).__next__)
+    monkeypatch.setattr("multihorizon.estimate.maximum_likelihood.time", clock)
+    with pytest.warns(
+        UserWarning, match=r"12 experts with \d+ numbers .* may take 83 minutes or more .*: a sample of the experts"
+    ):
+        mh.solve(problem, mh.MaximumLikelihood("shared", starts=1))
 
 
 def test_people_who_share_nothing_are_taken_in_blocks(problem, monkeypatch) -> None:
