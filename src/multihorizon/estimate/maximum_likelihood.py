@@ -562,8 +562,9 @@ def _long_work(likelihood: Likelihood) -> str:
         if minutes < 5:
             return ""
         return (
-            f"{likelihood.n_experts:,} experts with {likelihood.size:,} numbers to estimate may take {minutes:.0f} minutes or more "
-            "to fit and to test: a sample of the experts takes less, and so do given transitions, a known reward, or fewer features."
+            f"{likelihood.n_experts:,} experts with {likelihood.size:,} numbers to estimate may take {minutes:.0f} minutes or "
+            "more to fit and to test: a sample of the experts takes less, and so do given transitions, a known reward, or fewer "
+            "features."
         )
     point.information_product(np.ones(likelihood.size))
     minutes = 1e5 * (time.process_time() - begun) / 60
