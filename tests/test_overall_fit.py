@@ -83,3 +83,25 @@ def test_what_was_not_tested_is_said() -> None:
     point = resume(mh.solve(problem, mh.MaximumLikelihood(starts=1)))
     assert overall_test(Choices.of(point)).reason
     assert pd.isna(overall_test(None).p_value)
+
+
+@pytest.mark.slow
+def test_no_verdict_depends_on_the_unit_of_a_feature() -> None:
+    """The same decisions with a feature in metres and in kilometres: answers, held-out predictions, and nothing withheld."""
+    both = [
+        mh.analyse(table(4), [TASK], features=lambda _, by=by: (FEATURES * by, ["a", "b", "c"]), deviations=0.0)
+        for by in ([1.0, 1.0, 1.0], [1e3, 1.0, 1e-3])
+    ]
+    assert [found.withheld for found in both] == ["", ""]
+    assert both[0].fit.answer == both[1].fit.answer
+    assert [v.answer for v in both[0].verdicts[1:]] == [v.answer for v in both[1].verdicts[1:]]
+    for name, values in both[0].checks.held_out.items():
+        assert both[1].checks.held_out[name] == pytest.approx(values, abs=2e-4)
+
+
+@pytest.mark.parametrize("by", [1e-3, 1e3])
+def test_whether_a_reward_runs_away_does_not_depend_on_its_unit(by: float) -> None:
+    """In a small unit a feature's reward is large by itself."""
+    options = {"solver": mh.MaximumLikelihood(1.0, starts=1, deviations=0.0), "quick": True}
+    found = mh.analyse(table(4), [TASK], features=lambda _: (FEATURES * by, ["a", "b", "c"]), **options)
+    assert not found.withheld

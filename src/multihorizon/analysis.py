@@ -1173,8 +1173,13 @@ def not_to_be_used(solution: Solution, contrasts: Contrasts | None = None) -> st
         return ""
     # A difference of 100 temperatures makes the odds of a choice e^100: if its error is as large, no decision holds it back.
     most = 100.0 * (1.0 if solution.temperature is None else float(np.max(solution.temperature)))
-    if ((np.abs(contrasts.values) > most) & (contrasts.standard_errors > most)).any():
-        size = float(np.nanmax(np.abs(contrasts.values)))
+    problem = solution.require_problem()
+    sizes = np.ones(problem.n_parameters)  # the largest value of each feature, whose reward it is that matters
+    if not problem.tabular:
+        sizes = np.max([abs(expert.feature_matrix).max(axis=0).toarray().ravel() for expert in problem.experts], axis=0)
+    values, errors = sizes * np.abs(contrasts.values), sizes * contrasts.standard_errors
+    if ((values > most) & (errors > most)).any():
+        size = float(np.nanmax(values))
         return f"A reward runs away: it reaches {size:,.0f}, and no decision in the table holds it back."
     return ""
 
