@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from tiny import PAYS, three_steps
 from typer.testing import CliRunner
 
 import multihorizon as mh
 from multihorizon.cli import app
-from multihorizon.questions.study import Outcome, Recovery, policies_of, read_design
+from multihorizon.questions.study import Outcome, Recovery, policies_of, read_design, solver_of
 from multihorizon.report.question_pages import FILES
 
 KNOWN = mh.MaximumLikelihood(1.0, known_reward=mh.domains.cliff().reward, starts=1)
@@ -223,6 +224,17 @@ def test_a_fit_shows_the_recovery_it_is_given(folder, recovered, tmp_path) -> No
     assert recovered.sentences() in (tmp_path / "out" / "report.html").read_text()
     assert json.loads((tmp_path / "out" / "result.json").read_text())["recovery"]["summary"] == recovered.sentences()
     assert recovered.sentences() in " ".join(result.output.split())
+
+
+@pytest.mark.slow
+def test_a_study_of_more_than_two_thousand_people_has_a_solver_and_a_design() -> None:
+    mdp, names = three_steps(), [f"p{i}" for i in range(2100)]
+    policies = [mh.soft_plan(mdp, 3 * PAYS, gamma).policy for gamma in np.linspace(0.2, 0.9, len(names))]
+    problem = mh.Problem(mdp, mh.Demonstrations.simulate(mdp, policies, 2, names=names))
+    people = pd.DataFrame({"expert": names, "group": ["a", "b"] * (len(names) // 2)})
+    solution = mh.solve(problem, mh.Population("~ group", people, known_reward=3 * PAYS))
+    assert len(solver_of(solution).persons) == len(names)
+    assert mh.design(None, solution, draws=1).persons == len(names)
 
 
 def test_the_command_refuses_bad_requests_in_one_sentence(folder, tmp_path) -> None:

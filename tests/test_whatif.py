@@ -15,7 +15,7 @@ from tiny import PAYS, three_steps, tiny_solutions
 
 import multihorizon as mh
 from multihorizon.questions.whatif import Outcomes, Prediction, interval_ends, read_change
-from multihorizon.report.whatif_page import write_whatif
+from multihorizon.report.whatif_page import changes_in_words, write_whatif
 
 
 def drawn_task(seed: int) -> tuple[mh.MDP, np.ndarray, np.ndarray, np.random.Generator]:
@@ -344,6 +344,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "whose discount": ({"discount": {"nobody": 0.5}}, "discount must name experts"),
     "terminal start": ({"initial": {"0": 1.0}}, "must not start in a terminal state"),
     "paid where nothing is chosen": ({"pay": {("0", "0"): 1.0}}, "pay must be for actions that can be taken"),
+    "a ban where nothing is chosen": ({"forbid": {"0": "0"}}, "forbid must be for actions that can be taken"),
     "level": ({"level": 2}, "level must be between"),
     "states": ({"states": ["nowhere"]}, "states must name states"),
     "restrictions": ({"restrictions": {"lower": 0}}, "restrictions are for"),
@@ -352,6 +353,14 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "columns": ({"pay": pd.DataFrame({"state": ["4"]})}, "received a table without amount"),
     "pairs": ({"forbid": ["40"]}, "forbid must list pairs"),
 }
+
+
+def test_what_changes_nothing_is_said() -> None:
+    source = tiny_solutions()["lists"].solution
+    found = mh.predict(source, pay={("4", "0"): 1.0}, forbid={"4": "0"})
+    assert "What is paid for 0 in 4 counts for nothing, because it is forbidden." in found.remarks
+    assert changes_in_words(mh.predict(source, pay={"4": 0.0})) == ["Nothing changes."]
+    assert changes_in_words(mh.predict(source, initial={"4": 1.0})) == ["Episodes begin elsewhere."]
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -74,10 +74,7 @@ def solve(problem: AnyProblem, solver: Solver, *, seed: int = 0, progress: Progr
 
 
 def _options(solver: Solver) -> dict[str, Any]:
-    """The solver's options by name, a nested search with the name of its class, a data frame as lists by column.
-
-    Of a frame of very many rows only the number of rows and the names of the columns are kept.
-    """
+    """The solver's options by name, a nested search with the name of its class, a data frame as lists by column."""
     if not is_dataclass(solver) or isinstance(solver, type):
         return {}
     options: dict[str, Any] = {}
@@ -86,9 +83,7 @@ def _options(solver: Solver) -> dict[str, Any]:
         if is_dataclass(value) and not isinstance(value, type):
             options[name] = {"kind": type(value).__name__, **asdict(value)}
         elif is_frame(value):
-            frame = as_frame(value, name)
-            short = {"rows": len(frame), "columns": list(map(str, frame.columns))}
-            options[name] = frame.to_dict("list") if len(frame) <= 2000 else short
+            options[name] = as_frame(value, name).to_dict("list")
         elif hasattr(value, "get_params"):  # an estimator of scikit-learn
             options[name] = str(value)
         else:

@@ -215,7 +215,18 @@ def read_restrictions(names: Sequence[str], given: Any) -> tuple[Floats, Floats]
     rows = [row for part, _ in parts for row in part]
     limits = [limit for _, part in parts for limit in part]
     # Adding 0 makes a plain 0 of the negative one that a sign leaves.
-    return np.array(rows, dtype=np.float64).reshape(-1, len(names)) + 0.0, np.array(limits, dtype=np.float64) + 0.0
+    matrix, bounds = np.array(rows, dtype=np.float64).reshape(-1, len(names)) + 0.0, np.array(limits, dtype=np.float64) + 0.0
+    single = np.flatnonzero((matrix != 0).sum(axis=1) == 1)
+    for place in range(len(names)):
+        own = single[matrix[single, place] != 0]
+        above, below = own[matrix[own, place] > 0], own[matrix[own, place] < 0]
+        if above.size and below.size:
+            values = bounds / np.where(matrix[:, place] == 0, 1.0, matrix[:, place])
+            upper, lower = above[np.argmin(values[above])], below[np.argmax(values[below])]
+            if values[lower] > values[upper]:
+                said = " and ".join(_said(matrix[i], float(bounds[i]), names) for i in (lower, upper))
+                raise ValueError(f"the restrictions contradict each other: no reward has {said}")
+    return matrix, bounds
 
 
 def _parts(names: tuple[str, ...], given: Any) -> Iterator[tuple[Floats, Floats]]:

@@ -33,7 +33,7 @@ from multihorizon.estimate.population.solver import Population, covariance_of_pe
 from multihorizon.mdp import MDP
 from multihorizon.numerics.spectrum import spectrum
 from multihorizon.problem import Crowd, Problem
-from multihorizon.questions.study import solver_of
+from multihorizon.questions.study import MOST_TIMES, solver_of
 from multihorizon.solution import LikelihoodEvidence, PopulationEvidence, Solution, Status
 from multihorizon.words import in_words
 
@@ -129,6 +129,8 @@ def read_pilot(
             raise ValueError(f"the guess must have an answer to plan a study with, received one that is {one.status}")
     if persons is not None:
         as_count(persons, "persons")
+        if persons > MOST_TIMES:
+            raise ValueError(f"persons must be at most {MOST_TIMES:,}, received {persons:,}")
     if first.solver != "Population":
         if term is not None:
             raise ValueError(f"a term needs a guess of Population, received one of {first.solver}")

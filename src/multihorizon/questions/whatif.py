@@ -88,7 +88,7 @@ from multihorizon.solution import (
     Status,
 )
 from multihorizon.tables import ShownTable
-from multihorizon.words import in_words, percent, shortened
+from multihorizon.words import count, in_words, percent, shortened
 
 #: The words for what is known of a prediction.
 IDENTIFIED, BOUNDED, NOT_BOUNDED = "identified", "bounded", "not bounded"
@@ -115,6 +115,7 @@ class Change:
         initial: the probabilities of the first state `(S',)`.
         discounts: new discounts `(K,)`, NaN where they stay as they are.
         moved: whether transitions change.
+        elsewhere: whether other first states are given.
         features: F `(A·S',d)` in the task after; None where transitions do not change.
         arrival_features: what reward parameters pay on arrival there `(S',d)`; None where they pay for decisions.
     """
@@ -126,6 +127,7 @@ class Change:
     initial: Floats
     discounts: Floats
     moved: bool
+    elsewhere: bool = False
     features: Sparse | None = None
     arrival_features: Sparse | None = None
 
@@ -198,6 +200,7 @@ def read_change(
         initial=after.initial,
         discounts=_read_discounts(names, discount),
         moved=transitions is not None,
+        elsewhere=initial is not None and (transitions is not None or not np.allclose(after.initial, mdp.initial)),
         features=matrix,
         arrival_features=arrival_features,
     )
@@ -363,7 +366,10 @@ def _read_forbid(mdp: MDP, forbid: Any) -> Bools:
                 raise ValueError(f"forbid must list pairs of state and action, received {pair!r}")
             pairs.append((pair[0], pair[1]))
     for state, action in pairs:
-        banned[state_place(mdp, state, "forbid"), action_place(mdp, action, "forbid")] = True
+        place = state_place(mdp, state, "forbid"), action_place(mdp, action, "forbid")
+        if not mdp.live[place]:
+            raise ValueError(f"forbid must be for actions that can be taken, received {action} in state {state}")
+        banned[place] = True
     return banned
 
 
@@ -627,6 +633,22 @@ def predict(
         remarks = (*remarks, f"Visits are discounted by each expert's own discount, because {why}.")
     if change.mdp.durations is not None and "steps to reach" in set(outcomes["quantity"]):
         remarks = (*remarks, "Steps to reach a state are decisions, whatever time they take.")
+    if "steps to reach" in set(outcomes["quantity"]) and not change.mdp.terminal.any():
+        remarks = (
+            *remarks,
+            "The task has no end: chances and steps to reach a state are those of somebody who goes on and on, however few "
+            "decisions a recorded episode has.",
+        )
+    idle = np.argwhere((np.abs(change.pay - change.mdp.expect(change.arrival)) > 1e-12) & change.forbid)
+    if idle.size:
+        named = [f"{change.mdp.action_names[a]} in {change.mdp.state_names[s]}" for s, a in idle]
+        remarks = (*remarks, f"What is paid for {first_few(named)} counts for nothing, because it is forbidden.")
+    left_out = {}
+    if isinstance(source, Solution) and known.persons is not None:
+        left_out = PopulationEvidence.of(source).population.left_out
+    if left_out:
+        words = f"{count(len(left_out), 'person')} left out of the population ({first_few(list(left_out))})"
+        remarks = (*remarks, f"Nothing is predicted of {words}.")
     progress(1.0, "planned")
     return Prediction(
         experts=known.names,
@@ -1471,7 +1493,7 @@ def _persons_drawn(known: Known, solution: Solution, rng: np.random.Generator, d
         remarks.append("Deviations from the shared reward are drawn apart from it.")
     elif solution.evidence.get("deviations") is not None:
         remarks.append("Typical and new persons are taken to have the shared reward, without a deviation of their own.")
-    if population.conditions and np.isinf(persons.degrees):
+    if population.conditions and known.names == tuple(solution.experts):
         remarks.append("Persons are described on the average of conditions.")
     drawn = Drawn(theta, population.largest_discount * expit(eta[:, 0]), np.exp(eta[:, 1]), own=own)
     pairs, step = None, 1e-3

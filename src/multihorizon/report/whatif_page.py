@@ -189,7 +189,9 @@ def changes_in_words(found: Prediction) -> list[str]:
         parts.append(f"Everybody's discount is {named[0][1]:g}.")
     elif named:
         parts.append(f"New discounts: {in_words([f'{name} {gamma:g}' for name, gamma in named])}.")
-    return parts or ["Episodes begin elsewhere."]
+    if change.elsewhere:
+        parts.append("Episodes begin elsewhere.")
+    return parts or ["Nothing changes."]
 
 
 def _choices(found: Prediction) -> Section:
