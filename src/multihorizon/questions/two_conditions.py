@@ -19,8 +19,9 @@ r_iᵀ − G_i + G_i (Σ_j G_j)^{-1} G_i]` with `r_i = (I − P_i S_i)(h_i − P
 *Three questions*, by likelihood ratios:
 
 * of the person: is ρ above 0? One parameter, on one side.
-* of the situation: are differences of logit discounts the same for everybody, `L₂ = (L₁₁, 0)`? Two parameters, one of which is at
-  an edge: half of the mass of χ² with one degree of freedom, and half with two.
+* of the situation: are differences of logit discounts the same for everybody, `L₂ = (L₁₁, 0)`? A difference of one's own has a
+  variance, which is at its edge then, and three covariances with the rest of v: half of the mass of χ² with three degrees of
+  freedom, and half with four (Stram and Lee, 1994).
 * of all alike: is the difference of the means 0? Student's t with one degree of freedom less than there are persons.
 
 The interval of ρ is where its profile is less than 1.92 below the maximum. Nothing is said of temperatures, which may correlate
@@ -158,7 +159,7 @@ def together(origin: str, target: str, first: Spread | None, second: Spread | No
         shift + reach,
         2 * float(stdtr(n - 1, -abs(shift) / error)),
         float(np.linalg.norm(root[1] - root[0])),
-        float(0.5 * chdtrc(1, loss) + 0.5 * chdtrc(2, loss)) if loss > 0 else 1.0,
+        float(0.5 * chdtrc(3, loss) + 0.5 * chdtrc(4, loss)),
     )
     return said, others
 
