@@ -1,6 +1,6 @@
 """A domain: an MDP, the reward its experts share, how far they look ahead, and random variants of the task.
 
-How well a learned reward serves in other tasks (the paper's Eq. 12).
+How well a learned reward serves in other tasks (the paper's Eq. 27).
 
 For each task variant n the optimal policy π* of the true reward and the optimal policy π̂ of the learned one are both followed
 under the true reward, and the loss is compared with what the optimum is worth from the initial distribution ρ:

@@ -149,7 +149,7 @@ def _errors(data: Data, name: str, margin: float = 0.05) -> Claim:
         by_domain(found, "{0[mean]:.3f} ± {0[std]:.3f} (absolute {0[absolute mean]:.3f}, median {0[median]:.3f})".format)
         + f", over {next(iter(found.values()))['tasks']} tasks",
         graded([found[d]["absolute mean"] <= theirs[d][0] + margin for d in found]),
-        f"A mean of the absolute ratio at most {margin} above the printed one counts as the same. Eq. 12 counts losses as "
+        f"A mean of the absolute ratio at most {margin} above the printed one counts as the same. Eq. 27 counts losses as "
         "gains where the optimum is worth less than 0, and explodes where it is near 0, so the median says more than the mean.",
     )
 

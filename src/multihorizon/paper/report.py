@@ -268,7 +268,7 @@ def _printed(table: Mapping[str, Any], domain: str, algorithm: str) -> Any:
 
 
 def generalization_tables(data: Data) -> PageTable:
-    """Mean ± standard deviation of the generalization error; signed as in Eq. 12, absolute, the median, and the paper's."""
+    """Mean ± standard deviation of the generalization error; signed as in Eq. 27, absolute, the median, and the paper's."""
     headers = ("domain", "algorithm", "signed ratio", "absolute ratio", "median", "paper")
     rows = []
     for domain, found in data["generalization"].items():
@@ -361,11 +361,11 @@ def used(settings: StudySettings) -> PageTable:
         ("gap ε of the printed rule", f"{CHOSEN.epsilon:g}", "not stated; see the table for others"),
         ("threshold of MPMCE", f"{CHOSEN.threshold:g}", "not stated; see the table for others"),
         (
-            "policy in Eq. 12",
+            "policy in Eq. 27",
             "optimal without entropy, first optimal action",
             "reproduces the toy's printed errors for its printed rewards",
         ),
-        ("value in Eq. 12", "from the initial distribution", "the domain's own"),
+        ("value in Eq. 27", "from the initial distribution", "the domain's own"),
         ("seed, tasks", f"{settings.seed}, {settings.tasks}", "100 tasks in the full run, as in the paper"),
     )
     return PageTable(("choice", "value", "evidence"), rows, "Choices the paper does not state")

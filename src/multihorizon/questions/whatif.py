@@ -1773,7 +1773,7 @@ def generalization_error(
     draws: int = 200,
     seed: int = 0,
 ) -> GeneralizationError:
-    """The loss of planning with a learned reward instead of the domain's own, over random task variants (the paper's Eq. 12).
+    """The loss of planning with a learned reward instead of the domain's own, over random task variants (the paper's Eq. 27).
 
     Args:
         domain: gives the true reward and the variants.
