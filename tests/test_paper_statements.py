@@ -49,4 +49,3 @@ def test_the_printed_reward_does_not_give_the_toy_experts_back() -> None:
         off.append(np.abs(counts[0] - counts[1]).max())
     assert off == pytest.approx([0.188, 0.204, 0.019], abs=2e-3)
     assert (reward[1] > reward[2]) != (domain.reward[1] > domain.reward[2])
-

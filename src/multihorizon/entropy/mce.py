@@ -19,8 +19,8 @@ class MCE:
     """Maximum-causal-entropy IRL at known discount factors: the paper's Eq. 8 and 9 (Ziebart 2010; Zeng et al. 2022).
 
     Among all policies that match the experts' feature counts it is the one of largest causal entropy; its multipliers θ are the
-    reward. Minimises the convex dual `Σ_k ρᵀ V_k(θ) − θᵀ f*_k` by Newton's method. The solution's `residual` is the largest entry of
-    the dual's gradient, recomputed at the answer, and `objective` the dual's value, which at the optimum is the entropy.
+    reward. Minimises the convex dual `Σ_k ρᵀ V_k(θ) − θᵀ f*_k` by Newton's method. The solution's `residual` is the largest entry
+    of the dual's gradient, recomputed at the answer, and `objective` the dual's value, which at the optimum is the entropy.
 
     Args:
         discount: one number for all experts, or one for each; it has no default.
