@@ -1,10 +1,12 @@
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pytest
 
 import multihorizon as mh
+from multihorizon.data.demonstrations import in_order_of_file
 from multihorizon.problem import Crowd
 
 DOMAIN = mh.domains.cliff()
@@ -286,3 +288,11 @@ def test_cells_do_not_depend_on_names_and_order(tmp_path) -> None:
         found.append({key: counts.tobytes() for key, counts in zip(keys, crowd.tasks[0].counts.toarray(), strict=True)})
     assert len(found[0]) == 18
     assert found[0] == found[1] == found[2]
+
+
+def test_a_query_that_fails_leaves_the_database_with_all_its_threads() -> None:
+    database = duckdb.connect()
+    before = database.execute("SELECT current_setting('threads')").fetchone()
+    with pytest.raises(duckdb.Error), in_order_of_file(database):
+        database.execute("SELECT * FROM nowhere")
+    assert database.execute("SELECT current_setting('threads')").fetchone() == before

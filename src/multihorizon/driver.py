@@ -200,7 +200,8 @@ class Grid:
 @dataclass(frozen=True)
 class Bayesian:
     """Bayesian optimisation (the paper's Algorithms 1 and 2): a Gaussian process on the objective, `initial` uniform points,
-    then the maximiser of the acquisition function until `max_evaluations` are spent. It needs the extra `bayesian`."""
+    then the maximiser of the acquisition function until `max_evaluations` are spent. It needs the package
+    `bayesian-optimization`."""
 
     max_evaluations: int = 100
     initial: int = 10

@@ -96,6 +96,16 @@ class TableError(ValueError):
 
 
 @contextmanager
+def in_order_of_file(database: Any) -> Iterator[None]:
+    """Let queries number rows in the order of the file, on one thread; afterwards there are all again, also after an error."""
+    database.execute("SET threads = 1")
+    try:
+        yield
+    finally:
+        database.execute("RESET threads")
+
+
+@contextmanager
 def refusing(table: str, options: str = "") -> Iterator[None]:
     """What is refused in this block is wrong with the table of this name."""
     try:
@@ -1221,14 +1231,13 @@ class CountedFiles(Demonstrations):
         fields = ("state", "action", "next_state")
         codes = (getattr(self.moves, name)[moves].tolist() for name in fields)
         self.keep("wanted", move=moves.tolist(), **dict(zip(fields, codes, strict=True)))
-        self.database.execute("SET threads = 1")  # rows are numbered in the order of the file
-        found = self.run(
-            f"""SELECT w.move, r.expert, r.label, r.step, r.number FROM wanted w
-            JOIN (SELECT *, episode AS label FROM {self.coded(numbered=True)}) r
-            ON r.state = w.state AND r.action = w.action AND coalesce(r.next_state, -1) = w.next_state
-            QUALIFY row_number() OVER (PARTITION BY w.move ORDER BY r.expert, {LABEL_ORDER}, r.step) = 1 ORDER BY w.move"""
-        )
-        self.database.execute("RESET threads")
+        with in_order_of_file(self.database):
+            found = self.run(
+                f"""SELECT w.move, r.expert, r.label, r.step, r.number FROM wanted w
+                JOIN (SELECT *, episode AS label FROM {self.coded(numbered=True)}) r
+                ON r.state = w.state AND r.action = w.action AND coalesce(r.next_state, -1) = w.next_state
+                QUALIFY row_number() OVER (PARTITION BY w.move ORDER BY r.expert, {LABEL_ORDER}, r.step) = 1 ORDER BY w.move"""
+            )
         return [
             Decision(expert, self.experts[expert], episode, int(step), f"{self.name}, {self.scan.place(row)}")
             for _, expert, episode, step, row in found
@@ -1444,14 +1453,13 @@ class CountedFiles(Demonstrations):
 
     def _refuse_varying(self, number: int, place: int, others: pd.Series[Any]) -> NoReturn:
         """Raise for the first row of an episode whose condition differs from the one before; other values say how it is read."""
-        self.database.execute("SET threads = 1")  # rows are numbered in the order of the file
-        rows = self.database.execute(
-            f"""SELECT r.expert, r.episode, r.step, r.number, r.condition{place} AS value
-            FROM {self.coded(numbered=True, conditions=self.columns)} r JOIN {self.numbered} e ON e.expert = r.expert
-            AND e.label = r.episode WHERE e.number = ? ORDER BY r.step""",
-            [number],
-        ).df()
-        self.database.execute("RESET threads")
+        with in_order_of_file(self.database):
+            rows = self.database.execute(
+                f"""SELECT r.expert, r.episode, r.step, r.number, r.condition{place} AS value
+                FROM {self.coded(numbered=True, conditions=self.columns)} r JOIN {self.numbered} e ON e.expert = r.expert
+                AND e.label = r.episode WHERE e.number = ? ORDER BY r.step""",
+                [number],
+            ).df()
         values = numbers_or_missing(pd.concat([rows["value"], others], ignore_index=True))
         row = int(np.argmax(np.diff(pd.factorize(values[: len(rows)])[0]) != 0)) + 1
         code, step, line = (int(rows[column].iloc[row]) for column in ("expert", "step", "number"))
@@ -1510,13 +1518,15 @@ class CountedFiles(Demonstrations):
 
     def _explain(self, condition: str, values: Sequence[object] = (), rows: str = "", most: int | None = 1) -> NoReturn:
         """Raise what the checks of tables in memory say about the first rows that meet a condition."""
-        self.database.execute("SET threads = 1")  # rows are numbered in the order of the file
-        query = f"SELECT number FROM {rows or spelt(self.scan, numbered=True)} WHERE {condition} ORDER BY number"
-        numbers = [number for (number,) in self.run(query if most is None else f"{query} LIMIT {most}", values)]
-        self.keep("wanted", place=numbers)
-        columns = ", ".join(quoted(column) for column in self.scan.types if column in (*COLUMNS, "next_state"))
-        every = f"(SELECT {columns}, row_number() OVER () - 1 AS place_in_table FROM {self.scan.relation})"
-        found = self.database.execute(f"SELECT {columns} FROM {every} JOIN wanted ON place = place_in_table ORDER BY place").df()
+        with in_order_of_file(self.database):
+            query = f"SELECT number FROM {rows or spelt(self.scan, numbered=True)} WHERE {condition} ORDER BY number"
+            numbers = [number for (number,) in self.run(query if most is None else f"{query} LIMIT {most}", values)]
+            self.keep("wanted", place=numbers)
+            columns = ", ".join(quoted(column) for column in self.scan.types if column in (*COLUMNS, "next_state"))
+            every = f"(SELECT {columns}, row_number() OVER () - 1 AS place_in_table FROM {self.scan.relation})"
+            found = self.database.execute(
+                f"SELECT {columns} FROM {every} JOIN wanted ON place = place_in_table ORDER BY place"
+            ).df()
         rows_of(as_table(found, self.scan, LABELS, numbers))
         raise ValueError(f"{self.scan.name} changed while it was read: read it again")
 

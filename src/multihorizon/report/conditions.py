@@ -312,6 +312,8 @@ def _persons(population: PopulationFindings, by: ByCondition, horizon: Horizon, 
         f"{'the means of groups' if colours.any() else 'what is typical'}"
         f"{f', and the band holds 80 % of all persons at each {by.column}' if by.is_number else ''}."
     ]
+    if population.person_terms == ["Intercept"]:
+        caption.append("That they are parallel in the logit is no finding: the formula has everybody change alike.")
     if marks:
         caption.append("A dot is a person who was seen under one condition only.")
     if number > MOST_DRAWN:

@@ -64,6 +64,9 @@ def _model(found: Analysis | CrowdAnalysis) -> str:
     """What was observed, and how choices are thought to come about."""
     episodes, decisions = int(np.sum(found.episodes)), int(found.decisions.sum())
     seen = f"{count(found.decisions.size, 'person')} made {count(decisions, 'decision')} in {count(episodes, 'episode')}."
+    asked = found.solution if isinstance(found, CrowdAnalysis) else found.population
+    if asked is not None and (compared := len(asked.experts)) < found.decisions.size:
+        seen += f" Of these, {count(compared, 'person')} {'was' if compared == 1 else 'were'} compared."
     reward = "The reward was given." if found.reward_given else "One reward, shared by all, was estimated with the rest."
     if isinstance(found, Analysis) and found.deviations is not None:
         spread = "was given" if found.deviations.given else "was estimated with the rest"
