@@ -347,3 +347,9 @@ def test_a_prediction_shows_bounds_and_what_outcomes_attain() -> None:
     assert (visits["low"] <= visits["after"]).all()
     assert (visits["after"] <= visits["high"]).all()
     assert (visits["low"] < visits["high"]).any()
+
+
+def test_limits_that_no_number_keeps_are_refused_where_they_are_read() -> None:
+    """Also where nothing depends on the reward, as with a bonus."""
+    with pytest.raises(ContradictionError, match="no reward has home ≥ 10 and home ≤ 5"):
+        read_restrictions(["home", "town"], {"lower": {"home": 10}, "upper": 5})

@@ -225,7 +225,7 @@ def read_restrictions(names: Sequence[str], given: Any) -> tuple[Floats, Floats]
             upper, lower = above[np.argmin(values[above])], below[np.argmax(values[below])]
             if values[lower] > values[upper]:
                 said = " and ".join(_said(matrix[i], float(bounds[i]), names) for i in (lower, upper))
-                raise ValueError(f"the restrictions contradict each other: no reward has {said}")
+                raise ContradictionError(f"the restrictions contradict each other: no reward has {said}")
     return matrix, bounds
 
 
