@@ -8,6 +8,7 @@ Data come from `foreign.py`, which shares no code with the library, and each tab
   are paid on arrival, and come from a file as with `fit --features`;
 * `durations`: the patches, where probing takes 1 or 3 units of time and travel 2, 4 or 8, known from time stamps alone
   (`fit --time time`); `fixed`: the same with durations that do not vary;
+* `savings`, `queue`, `machine`: three experts whose rewards and transitions are estimated, profile by profile;
 * `population`: sixteen people who save, 120 decisions each, in two groups (`fit --persons --formula "~ group"`); the reward is
   estimated too.
 
@@ -62,8 +63,11 @@ def one(study: str, seed: int) -> dict:
 def experts(study: str, rng: np.random.Generator, folder: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Three experts of one task."""
     timed = study in ("durations", "fixed")
-    task = foreign.patches(study == "durations") if timed else foreign.treatment(study == "absorbing")
-    truth = np.array(DISCOUNTS[study])
+    if study in foreign.FAMILIES:
+        task = foreign.FAMILIES[study]()
+    else:
+        task = foreign.patches(study == "durations") if timed else foreign.treatment(study == "absorbing")
+    truth = np.array(DISCOUNTS.get(study, (0.5, 0.8, 0.95)))
     policies = {f"gamma {gamma}": foreign.policy(task, gamma, 0.5) for gamma in truth}
     table = foreign.sample(task, policies, 40 if timed else 150, rng, times=timed)
     read = mh.Demonstrations.from_frame(table, time="time" if timed else None)

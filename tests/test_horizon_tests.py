@@ -11,11 +11,11 @@ import pytest
 import multihorizon as mh
 from multihorizon.choice.model import Settings
 from multihorizon.choice.tabular import Likelihood
+from multihorizon.estimate import one_discount as horizon_tests
 from multihorizon.estimate.ascent import climb
 from multihorizon.estimate.intervals import holm
 from multihorizon.estimate.maximum_likelihood import resume
 from multihorizon.numerics.newton import Ascent
-from multihorizon.questions import shared_discount as horizon_tests
 from multihorizon.questions.model_checks import MODELS, calibration_bins, compared_choices, misfits, within_episodes
 
 DISCOUNTS = (0.4, 0.4, 0.8)
@@ -108,6 +108,7 @@ def test_no_p_value_from_a_fit_that_did_not_end(solution, monkeypatch):
     monkeypatch.setattr(horizon_tests, "climb", lambda start, **_: Ascent(start, 1, False, None))
     same, *others = mh.pairwise_tests(solution)
     assert np.isnan([same.p_value, same.adjusted]).all()
+    assert same.sentences().endswith("was not tested: the fit with one discount did not end.")
     assert all(test.p_value < 1e-10 for test in others if test.statistic > 2 * horizon_tests.HOPELESS)
 
 

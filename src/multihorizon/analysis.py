@@ -899,7 +899,7 @@ def analyse(
         penalty = Penalty(solver.ridge, solve(problem, replace(solver, ridge=None), seed=seed))
         found = replace(found, penalty=penalty, withheld=found.withheld or penalty.decides(solution))
     found = replace(found, identification=identification(solution))
-    if quick and not _several_maxima(solution):
+    if quick and not _needs_profiles(solution):
         said = found.independence
         freedom = np.array(np.inf if said is None else said.get("freedom", np.inf), dtype=np.float64)
         half = t_ppf(0.5 + LEVEL / 2, np.where(np.isnan(freedom), np.inf, freedom)) * found.standard_errors
@@ -1257,13 +1257,16 @@ def predicts_worse(
     return ""
 
 
-def _several_maxima(solution: Solution) -> bool:
-    """Whether the likelihood has other maxima that an interval reaches, of which no standard error speaks."""
+def _needs_profiles(solution: Solution) -> bool:
+    """Whether an interval reaches other maxima or an open direction, of which no standard error speaks."""
     evidence = solution.evidence
     if not isinstance(evidence, LikelihoodEvidence):
         return False
     lower = [evidence.log_likelihood - end["log_likelihood"] for end in evidence.other_maxima or []]
-    return any(2 * missing <= chi2_ppf(LEVEL, 1) for missing in lower)
+    source = solution.interval_source
+    if any(2 * missing <= chi2_ppf(LEVEL, 1) for missing in lower):
+        return True
+    return isinstance(source, ProfileIntervals) and source.one_discount_is_open(LEVEL)
 
 
 def _with_intervals(found: Analysis, jobs: int, progress: Progress, keep: Callable[[Analysis], None]) -> Analysis:

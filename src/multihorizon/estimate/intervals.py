@@ -45,7 +45,7 @@ is compared with a quantile that the ratio of the two standard errors scales (`e
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -292,7 +292,8 @@ class ProfileIntervals(Intervals):
 
     `problem` is that of the solution: its transitions are the fitted ones. `freedom` are the degrees of freedom `(K,)` of each
     interval, where a variance on which it rests is itself estimated: then Student's t takes the place of the normal. `rivals` are
-    other maxima that are about as likely.
+    other maxima that are about as likely. `open_at` says whether at a level of rejection nothing contradicts one discount for all
+    experts, which then is not identified (`estimate.one_discount`).
     """
 
     likelihood: Likelihood
@@ -301,6 +302,7 @@ class ProfileIntervals(Intervals):
     problem: Problem
     freedom: Floats | None = None
     rivals: tuple[Point, ...] = ()
+    open_at: Callable[[Point, float], bool] | None = None
 
     def compute(self, level: float) -> Floats:
         """All of them."""
@@ -319,7 +321,16 @@ class ProfileIntervals(Intervals):
         for found in in_parallel(ends, blocks, jobs):
             intervals = np.where(np.isnan(found), intervals, found)
             yield intervals.copy()
+        if self.one_discount_is_open(level):
+            part, free = point.likelihood.discount_slice, ~point.likelihood.fixed[point.likelihood.discount_slice][groups]
+            bounds = np.stack([point.likelihood.lower[part], point.likelihood.upper[part]], axis=1)[groups]
+            intervals = np.where((self.known & free)[:, None], bounds, intervals)
+            yield intervals.copy()
         self.computed[level] = intervals
+
+    def one_discount_is_open(self, level: float = 0.95) -> bool:
+        """Whether all discounts are possible at this level, because nothing contradicts one for all, which is not identified."""
+        return self.open_at is not None and self.open_at(self.point, 1 - level)
 
     @property
     def point(self) -> Point:

@@ -52,6 +52,7 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, Generic, Literal, cast
 
 import numpy as np
@@ -105,6 +106,7 @@ from multihorizon.estimate.intervals import (
 )
 from multihorizon.estimate.look_ahead import fit_lookahead, lookahead_solution
 from multihorizon.estimate.maxima import WITHIN, about_rivals, candidates, distinct, elsewhere, ranked, spread_over_levels
+from multihorizon.estimate.one_discount import one_discount_is_open
 from multihorizon.estimate.persons import ANOTHER, COLDEST, FLAT, RANDOM, PersonsApart, left_open, persons_solution
 from multihorizon.exact.closed_form import closed_form_start
 from multihorizon.lookahead import FAMILIES, Exponential, Lookahead
@@ -904,7 +906,13 @@ def _solution(problem: Problem, found: Fit) -> Solution:
         standard_errors=np.where(identified & converged, precise.standard_errors[ahead][model.groups], np.nan),
         problem=problem,
         interval_source=ProfileIntervals(
-            model, point.x, identified & converged, problem, freedom, tuple(end.point for end in rivals)
+            model,
+            point.x,
+            identified & converged,
+            problem,
+            freedom,
+            tuple(end.point for end in rivals),
+            partial(one_discount_is_open, begin=choice_probability_start),
         ),
         evidence=LikelihoodEvidence(
             log_likelihood=point.value,

@@ -41,17 +41,15 @@ from multihorizon.choice.model import ChoiceModel
 from multihorizon.choice.tabular import Point
 from multihorizon.estimate.ascent import climb
 from multihorizon.estimate.clusters import sign_flip_test
-from multihorizon.estimate.intervals import Precision, holm, precision
+from multihorizon.estimate.intervals import Precision, holm
 from multihorizon.estimate.maximum_likelihood import choice_probability_start, log_likelihood_given, resume
+from multihorizon.estimate.one_discount import HOPELESS, contrasts_of, degrees_of, merged_groups, with_one_discount
 from multihorizon.files import for_json
 from multihorizon.numerics.chance import chi2_sf
 from multihorizon.numerics.newton import Ascent
 from multihorizon.parallel import Progress, in_parallel, silent
 from multihorizon.result import Result
 from multihorizon.solution import LikelihoodEvidence, Solution
-
-#: A loss of log-likelihood beyond which the hypothesis is rejected whatever further steps would gain (p < 1e-20).
-HOPELESS = 100.0
 
 if TYPE_CHECKING:
     from multihorizon.choice.sieve import SievePoint
@@ -61,7 +59,7 @@ if TYPE_CHECKING:
 class SharedDiscountTest(Result):
     """A test that these experts have one discount: `statistic` is χ² with `degrees`; `adjusted` is Holm's p-value.
 
-    The p-values are NaN where there is nothing to test, and where the fit with one discount did not end.
+    The p-values are NaN where there is nothing to test, and where the fit with one discount did not end; `reason` says which.
     """
 
     _drawn: ClassVar[tuple[str, ...]] = ("experts", "p_value")
@@ -72,12 +70,14 @@ class SharedDiscountTest(Result):
     degrees: int
     p_value: float
     adjusted: float
+    reason: str = ""
 
     def sentences(self) -> str:
         """The finding in a sentence."""
         names = ", ".join(self.experts)
         if np.isnan(self.p_value):
-            return f"Whether {names} have one discount was not tested."
+            why = f": {self.reason}" if self.reason else ""
+            return f"Whether {names} have one discount was not tested{why}."
         found = "The decisions contradict one discount" if self.adjusted < 0.05 else "Nothing speaks against one discount"
         return f"{found} for {names}: χ² = {self.statistic:.2f} with {self.degrees} degrees of freedom, p = {self.adjusted:.2g}."
 
@@ -128,7 +128,7 @@ def pairwise_tests(solution: Solution, *, jobs: int = 1, progress: Progress = si
 def each_pair(solution: Solution, *, jobs: int = 1, progress: Progress = silent) -> Iterator[SharedDiscountTest]:
     """The test of each pair that has something to test, as soon as it is done, not yet corrected."""
     model, spread_test = _tests_of(solution)
-    pairs = [pair for pair in combinations(range(solution.discounts.size), 2) if _contrasts(model, pair)]
+    pairs = [pair for pair in combinations(range(solution.discounts.size), 2) if contrasts_of(model, pair)]
     for number, test in enumerate(in_parallel(spread_test, pairs, jobs), start=1):
         progress(number / len(pairs), f"pair {number} of {len(pairs)}")
         yield test
@@ -155,18 +155,19 @@ def _tests_of(solution: Solution) -> tuple[ChoiceModel, Callable[[tuple[int, ...
 def _test(point: Point, spread: float, members: tuple[int, ...]) -> SharedDiscountTest:
     model = point.likelihood
     names = tuple(model.problem.names[i] for i in members)
-    contrasts = _contrasts(model, members)
+    contrasts = contrasts_of(model, members)
     if not contrasts:
-        return SharedDiscountTest(names, np.nan, np.nan, 0, np.nan, np.nan)
-    end = _restricted(point, members)
+        return SharedDiscountTest(names, np.nan, np.nan, 0, np.nan, np.nan, "their discounts were given")
+    end = with_one_discount(point, members, choice_probability_start)
     if model.clusters is not None:
         return _test_by_clusters(point, end, members, contrasts)
-    degrees = _degrees(point, end.point, members, contrasts)
+    degrees = degrees_of(point, end.point, members, contrasts)
     shared = float(end.point.likelihood.discounts(end.point.x)[members[0]])
     statistic = max(0.0, 2 * (log_likelihood_given(point, spread) - log_likelihood_given(end.point, spread)))
     known = degrees > 0 and (end.finished or statistic > 2 * HOPELESS)
     p_value = float(chi2_sf(statistic, degrees)) if known else np.nan
-    return SharedDiscountTest(names, shared, statistic, degrees, p_value, p_value)
+    why = "the fit with one discount did not end" if degrees else "one discount determines as much as several"
+    return SharedDiscountTest(names, shared, statistic, degrees, p_value, p_value, "" if known else why)
 
 
 def _test_by_clusters(point: Point, end: Ascent[Point], members: tuple[int, ...], contrasts: int) -> SharedDiscountTest:
@@ -187,56 +188,6 @@ def _test_by_clusters(point: Point, end: Ascent[Point], members: tuple[int, ...]
     return SharedDiscountTest(names, float(shared[members[0]]), found[0], contrasts, found[1], found[1])
 
 
-def _contrasts(model: ChoiceModel, members: tuple[int, ...]) -> int:
-    """How many free discounts one shared discount replaces; 0 where nothing can be tested: known ones that differ, say."""
-    groups = np.unique(model.groups[list(members)])
-    known = model.known[model.discount_slice][groups]
-    distinct = np.unique(known[~np.isnan(known)]).size
-    return int(np.isnan(known).sum()) - (1 - distinct) if distinct <= 1 else 0
-
-
-def _degrees(point: Point, shared: Point, members: tuple[int, ...], contrasts: int) -> int:
-    """Contrasts given up and twice the directions that are open under the hypothesis only; 0 where no rank is lost."""
-    model = point.likelihood
-    discounts = shared.likelihood.discounts(shared.x)
-    # The members' discounts are set apart to see the rank of the information where they differ.
-    offsets = 0.2 * (np.arange(len(members)) - (len(members) - 1) / 2)
-    discounts[list(members)] = np.clip(discounts[list(members)], 0.2, 0.8) + offsets / len(members)
-    grouped = np.array([discounts[model.groups == g][0] for g in range(model.n_discounts)])
-    temperatures = np.exp(shared.x[shared.likelihood.temperature_slice])
-    moved = shared.x[shared.likelihood.transition_slice]
-    apart = model.at(model.pack(shared.likelihood.reward(shared.x), grouped, temperatures, moved))
-    full, restricted = precision(point if apart is None else apart), precision(shared)
-    return contrasts + 2 * max(restricted.nullity - full.nullity, 0) if full.rank > restricted.rank else 0
-
-
-def _restricted(point: Point, members: tuple[int, ...]) -> Ascent[Point]:
-    """The maximum with one discount for the members, from the answer's reward and from fits to the frequencies."""
-    model = point.likelihood
-    restricted = model.sharing(_merged_groups(model, members))
-    values = np.array([model.discounts(point.x)[restricted.groups == g].mean() for g in range(restricted.n_discounts)])
-    temperatures = np.exp(point.x[model.temperature_slice])
-    starts = [
-        restricted.at(restricted.pack(model.reward(point.x), values, temperatures, point.x[model.transition_slice])),
-        choice_probability_start(restricted, values, temperatures),
-    ]
-    ends = [climb(start, max_steps=25) for start in starts if start is not None]
-    highest = max(end.point.objective for end in ends)
-    # Of equally likely ends, take the one with the smaller rewards: where rewards run away, ranks cannot be computed.
-    best = min(
-        (end for end in ends if end.point.objective >= highest - 1e-3),
-        key=lambda end: float(np.linalg.norm(restricted.reward(end.point.x))),
-    )
-    hopeless = point.objective - best.point.objective > HOPELESS
-    return best if best.finished or hopeless else climb(best.point)
-
-
-def _merged_groups(model: ChoiceModel, members: tuple[int, ...]) -> tuple[int, ...]:
-    """The groups of discounts with those of the members joined into one, numbered from 0."""
-    joined = np.isin(model.groups, model.groups[list(members)])
-    return tuple(pd.factorize(np.where(joined, -1, model.groups))[0].tolist())
-
-
 def _sampled_test(point: SievePoint, precise: Precision, full: Floats, members: tuple[int, ...]) -> SharedDiscountTest:
     """The test in sampled states; `precise` is the answer's precision, and `full` `(p,p)` its covariance with the first stage."""
     from multihorizon.choice.sieve import SievePoint  # noqa: PLC0415  states are vectors: only now is scikit-learn needed
@@ -244,8 +195,8 @@ def _sampled_test(point: SievePoint, precise: Precision, full: Floats, members: 
 
     model = point.likelihood
     names = tuple(model.problem.names[i] for i in members)
-    contrasts = _contrasts(model, members)
-    shared = model.sharing(_merged_groups(model, members))
+    contrasts = contrasts_of(model, members)
+    shared = model.sharing(merged_groups(model, members))
     values = np.array([model.discounts(point.x)[shared.groups == g].mean() for g in range(shared.n_discounts)])
     start = shared.at(shared.pack(model.reward(point.x), values, np.exp(point.x[model.temperature_slice]))) if contrasts else None
     if start is None:

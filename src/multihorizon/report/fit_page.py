@@ -140,7 +140,8 @@ def _horizons(found: Analysis) -> Section:
     if found.shared is None:
         return Section("Planning horizons", blocks)
     if np.isnan(found.shared.p_value):
-        blocks.append("Whether all experts share one discount cannot be tested with these data.")
+        why = f": {found.shared.reason}" if found.shared.reason else ""
+        blocks.append(f"Whether all experts share one discount cannot be tested with these data{why}.")
     else:
         held = " (with the penalty that holds the rewards)" if getattr(found.evidence, "ridge", 0.0) else ""
         kind = "Test" if found.functions is not None else f"Likelihood-ratio test{held}"
