@@ -91,6 +91,7 @@ from multihorizon.questions.model_checks import (
     compared_choices,
     extent,
     extent_words,
+    fit_answer,
     misfits,
 )
 from multihorizon.questions.overall_fit import overall_words
@@ -1784,21 +1785,22 @@ def _fit_of_lists(found: Analysis) -> Answer:
         return Answer(question, "No", reasons, "bad")
     better = f"it predicts held-out decisions better than chance, by {per_decision(gain)} in log-likelihood per decision"
     how = extent(found.misfits)
+    answer = fit_answer(how, checks.overall)
     if not how.odd:
         alone = "no state stands out" if how.compared else "no state repeats often enough to be compared alone"
         if perhaps:
             reasons = f"State by state the model fits: {better}, and {alone}. But {together}"
             return Answer(question, "Perhaps not", reasons, "caution")
-        overall = checks.overall
-        if overall.p_value <= 1 - LEVEL:
-            reasons = f"State by state the model fits: {better}, and {alone}. But {overall_words(overall, begin=False)}{together}"
-            return Answer(question, "In part" if overall.p_value <= 0.001 else "Perhaps not", reasons, "caution")
-        reasons = f"No misfit was detected: {better}, and {alone}. {overall_words(overall)}{together}"
-        return Answer(question, "No misfit detected", reasons, "good")
+        reasons, overall = f"{better}, and {alone}", checks.overall
+        if answer != "No misfit detected":
+            reasons = f"State by state the model fits: {reasons}. But {overall_words(overall, begin=False)}{together}"
+            return Answer(question, answer, reasons, "caution")
+        return Answer(question, answer, f"No misfit was detected: {reasons}. {overall_words(overall)}{together}", "good")
     where = "does not fit" if how.answer == "No" else f"fits {how.answer[0].lower()}{how.answer[1:]}"
     reasons = f"The model {where}: {better}. {extent_words(found.misfits)}"
+    reasons += "" if answer == how.answer else f" {overall_words(checks.overall)}"
     reasons += f" Besides, {together}" if perhaps else together
-    return Answer(question, how.answer, reasons, "bad" if how.answer == "No" else "caution")
+    return Answer(question, answer, reasons, "bad" if how.answer == "No" else "caution")
 
 
 def _fit_of_vectors(found: Analysis, evidence: SieveEvidence) -> Answer:

@@ -32,7 +32,7 @@ from multihorizon.horizon import Horizon
 from multihorizon.numerics.chance import chi2_ppf
 from multihorizon.problem import Crowd
 from multihorizon.questions.differences import artefact, difference_words, population_answer, population_words, typical_unknown
-from multihorizon.questions.model_checks import WORST, Compared, Misfit, extent, extent_words, misfits
+from multihorizon.questions.model_checks import WORST, Compared, Misfit, extent, extent_words, fit_answer, misfits
 from multihorizon.questions.overall_fit import OverallTest, overall_test, overall_words
 from multihorizon.questions.population_choices import GroupPrediction, all_choices, expected_choices, predicted_by_group
 from multihorizon.questions.study import Recovery
@@ -312,15 +312,12 @@ class CrowdAnalysis(Result):
         if of_types or self.compared_choices is None:
             return Answer(question, "Better than chance", f"{reasons} {self.not_done}", "caution")
         how = extent(self.misfits)
-        if how.odd:
-            kind: Literal["caution", "bad"] = "bad" if how.answer == "No" else "caution"
-            return Answer(question, how.answer, f"{reasons} {extent_words(self.misfits)} {self.not_done}", kind)
-        if self.overall.p_value <= 1 - LEVEL:
-            answer = "In part" if self.overall.p_value <= 0.001 else "Perhaps not"
-            return Answer(question, answer, f"{reasons} {overall_words(self.overall)} {self.not_done}", "caution")
+        answer = fit_answer(how, self.overall)
+        kind: Literal["caution", "bad"] = "bad" if answer == "No" else "caution"
         alone = "No state stands out." if how.compared else "No state was met often enough to be compared alone."
-        reasons = f"{reasons} {alone} {overall_words(self.overall)} {self.not_done}"
-        return Answer(question, "No misfit detected" if how.compared else "Better than chance", reasons, "caution")
+        states = extent_words(self.misfits) if how.odd else alone
+        answer = answer if how.compared else "Better than chance"
+        return Answer(question, answer, f"{reasons} {states} {overall_words(self.overall)} {self.not_done}", kind)
 
     @cached_property
     def compared_choices(self) -> Compared | None:

@@ -297,6 +297,13 @@ class Extent(NamedTuple):
         return self.answer in ("Yes", "In nearly all states")
 
 
+def fit_answer(how: Extent, overall: OverallTest) -> str:
+    """Whether the model fits, from single states and from all choices together, which may differ where no state stands out."""
+    if how.nearly_everywhere and overall.p_value <= ODD:
+        return "In part" if overall.p_value <= 0.001 else "Perhaps not"
+    return how.answer if how.odd else "No misfit detected"
+
+
 def extent_words(found: Sequence[Misfit]) -> str:
     """In how many of the cases the model does not fit, where most, and by how much; there must be one."""
     how = extent(found)
