@@ -238,3 +238,28 @@ def test_deviations_are_saved_and_make_personal_rewards(tmp_path) -> None:
     np.testing.assert_array_equal(again.personal_rewards, solution.personal_rewards)
     with pytest.raises(ValueError, match="deviations of the solution"):
         replace(solution, evidence=replace(old, deviations=replace(deviations, values=values[:, 1:])))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("groups", None),
+        ("groups", ["everyone"]),
+        ("predictions", {"everyone": 3}),
+        ("predictions", {}),
+        ("spread", {"discount": {"estimate": "much"}}),
+        ("individuals", {"logit_discount": [0.0]}),
+        ("reward_covariance", [[1.0, 0.0]]),
+        ("discount_covariance", 5),
+        ("covariates", {"age": 3}),
+    ],
+)
+def test_an_edited_population_is_refused_when_it_is_read(name, value, tmp_path) -> None:
+    content = json.loads(json.dumps(OLD["population"]))
+    if name == "predictions" and not value:  # shapes are checked where there are numbers
+        typical = next(iter(content["evidence"]["population"]["predictions"].values()))
+        value = {"everyone": {**typical, "covariance": [[1.0, 0.0, 0.0]]}}
+    content["evidence"]["population"][name] = value
+    (tmp_path / "s.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"s\.json is not a saved solution"):
+        mh.Solution.from_json(tmp_path / "s.json")

@@ -643,10 +643,23 @@ class PopulationFindings(Evidence):
         "open_reward": "reward_covariance",
     }
 
+    def require_lengths(self, sizes: Mapping[str, int]) -> None:
+        """The same, and that covariances have the shape of what they are about."""
+        super().require_lengths(sizes)
+        free = 0 if self.reward_covariance is None else len(self.reward_covariance)
+        shapes = {"covariance": (2, 2), "between": (2, 2), "reward_covariance": (2, free)}
+        arrays: dict[str, tuple[Any, tuple[int, ...]]] = {"reward_covariance": (self.reward_covariance, (free, free))}
+        arrays["person_reward_covariance"] = (self.person_reward_covariance, (sizes["experts"], 2, free))
+        for group, typical in (self.predictions or {}).items():
+            arrays |= {f"{name} of {group}": (typical.get(name), shape) for name, shape in shapes.items()}
+        for name, (value, shape) in arrays.items():
+            if value is not None and np.size(value):
+                as_shape(np.asarray(value), shape, f"{name} of the solution")
+
     def __post_init__(self) -> None:
         """Lists, as files have them, become arrays: there may be a million persons."""
         arrays: dict[str, Any] = {
-            "groups": np.asarray(self.groups, dtype=object),
+            "groups": np.atleast_1d(np.asarray(self.groups, dtype=object)),
             "covariates": {name: pd.Series(values).to_numpy() for name, values in (self.covariates or {}).items()},
             "individuals": {name: read_numbers(values) for name, values in (self.individuals or {}).items()},
         }
