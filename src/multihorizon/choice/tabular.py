@@ -749,6 +749,10 @@ class ListedModel(ChoiceModel):
         changed.clusters = None
         return changed
 
+    def held(self) -> Self:
+        """The same model where nothing about the task is estimated."""
+        return self
+
     def person_values(self, point: Any) -> Floats:
         """The log-likelihood `(K,)` of each expert's decisions at a point."""
         total = np.zeros(self.n_experts)
@@ -860,8 +864,8 @@ class Likelihood(ListedModel):
         )
         return Likelihood(self.problem.with_experts(self.problem.experts[i] for i in entries), part)
 
-    def held(self) -> Likelihood:
-        """The same likelihood where transitions stay as they were counted."""
+    def held(self) -> Self:
+        """The same likelihood where transitions and durations stay as they were counted."""
         changed = copy.copy(self)
         changed.moves, changed.move_counts = (), np.zeros(0)
         changed._lay_out()

@@ -247,7 +247,8 @@ def one_goal_test(solution: Solution, *, seed: int = 0, jobs: int = 1, progress:
 
 def _fitted(model: Likelihood, counts: Sequence[Floats], x: Floats, name: str) -> list[Floats]:
     """The policies of a model fitted to these counts, begun at x."""
-    start = of_part(model, counts).at(x)
+    part = of_part(model, counts)
+    start = part.at(x[: part.size])
     if start is None:
         raise ValueError(f"the model of {name} has no finite soft values at the fitted reward")
     return climb(start, max_steps=60, gain=1e-3).point.policies()  # it need not be exact to be compared
