@@ -70,6 +70,8 @@ def under_conditions(solution: mh.Solution, persons: int = 0, slopes: bool = Tru
         persons=n,
         discount=terms,
         temperature=terms,
+        discount_covariance=0.04 * np.eye(3),
+        temperature_covariance=0.04 * np.eye(3),
         factors={"discount": {}, "temperature": {}},
         contrasts={"discount": compared, "temperature": compared},
         columns_of={"Intercept": [], "noise[T.high]": ["noise"], "noise": ["noise"], "block": ["block"]},

@@ -332,6 +332,7 @@ def test_of_many_groups_only_the_most_different_are_named(solution) -> None:
     population = replace(
         found,
         discount=effects,
+        discount_covariance=np.eye(len(effects)),
         contrasts={"discount": pairs, "temperature": []},
         columns_of={**found.columns_of, "site[T.b]": ["site"]},
     )
