@@ -149,7 +149,7 @@ class MaximumLikelihood:
         groups: experts who share one discount, as a mapping of names to labels; all others have their own.
         ridge: weight of the penalty `ridge/2 ‖θ‖²`. None uses none, with two exceptions that the solution's message announces:
             rewards that no logged decision could have earned, and rewards that run away.
-        starts: how many climbs go into the second round. The first round has half as many again, from the best of four times as many
+        starts: how many climbs go into the second round. The first round has half as many again, of four times as many
             points. In large tasks half as many climbs are made as `starts` says, from the best of fewer points.
         deviations: how far each expert's reward may be from the common one: the standard deviation of personal deviations, in
             units of reward, of each feature in units in which it is at most 1. 0: one reward for all. "estimated": 0 unless the
