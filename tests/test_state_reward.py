@@ -116,3 +116,32 @@ def test_the_command_line_says_what_is_assumed(tmp_path) -> None:
     content = json.loads((tmp_path / "out" / "result.json").read_text(encoding="utf-8"))
     assert content["state_reward"]["p_value"] is None or content["state_reward"]["p_value"] >= 0
     assert "Does the reward depend on the state reached alone?" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+
+
+def test_one_expert_with_features_is_said_to_be_identified_by_form_alone(tmp_path) -> None:
+    mdp, points = pond()
+    table = decisions(mdp, points, 3, 60, (0.7,))
+    found = mh.analyse([table], [mdp], lambda _: (points.T.reshape(-1, 1), ("fish",)), quick=True)
+    assert any("form of the reward alone" in text for text in found.notes)
+    policy = mh.solve(mh.Problem(mdp, table, features=points.T.reshape(-1, 1)), mh.MaximumLikelihood()).policies()
+    exact = mh.identify(mh.Problem(mdp, policy, features=points.T.reshape(-1, 1)))
+    assert ("form of the reward alone" in exact.sentences()) == (exact.status == "unique")
+    exact.to_json(tmp_path / "identify.json")
+    assert "caution" in json.loads((tmp_path / "identify.json").read_text(encoding="utf-8"))
+
+
+def test_a_goal_that_is_not_rejected_has_a_bound_and_no_p_of_one() -> None:
+    mdp, points = pond(PAYS)
+    found = mh.analyse([decisions(mdp, points, 1, gammas=(0.3, 0.6, 0.85))], [mdp], quick=True)
+    assert "1.000" not in found.goals.verdict.reasons
+    if not found.goals.test.rejected:
+        assert "at most" in found.goals.verdict.reasons
+
+
+def test_pairs_are_refused_with_steps() -> None:
+    steps = mh.Steps.from_frame(
+        pd.DataFrame({"expert": "a", "episode": 0, "step": range(4), "x": [0.0, 1.0, 2.0, 3.0], "action": ["l", "r", "l", "r"]}),
+        ["x"],
+    )
+    with pytest.raises(ValueError, match="pairs"):
+        mh.analyse(steps, pairs=True)

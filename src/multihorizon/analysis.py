@@ -77,7 +77,7 @@ from multihorizon.numerics.chance import chi2_ppf, t_ppf
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Crowd, Problem, SampledProblem
 from multihorizon.questions.differences import difference_words
-from multihorizon.questions.goal_comparison import GoalComparison, compare_goals, deviation_words, one_goal_test
+from multihorizon.questions.goal_comparison import GoalComparison, bound_words, compare_goals, deviation_words, one_goal_test
 from multihorizon.questions.goals import Goals, best_fit, group_experts
 from multihorizon.questions.lookahead_comparison import LookaheadComparison, check_comparable, compare_from
 from multihorizon.questions.model_checks import (
@@ -121,6 +121,7 @@ from multihorizon.solution import (
 )
 from multihorizon.tables import ShownTable, without_empty
 from multihorizon.words import (
+    FORM_ALONE,
     LEVEL,
     VAGUE_WIDTH,
     Answer,
@@ -209,7 +210,10 @@ class GoalCheck:
         if self.test.reason:
             return Answer(QUESTION, "This was not tested", f"{self.test.reason[0].upper()}{self.test.reason[1:]}.", "caution")
         if not self.test.rejected:
-            return Answer(QUESTION, "Nothing speaks against it", f"One reward for all is not rejected ({p}).", "good")
+            allowed = None if self.comparison is None else self.comparison.deviations
+            bound = "" if allowed is None else bound_words(allowed)
+            reasons = f"One reward for all is not rejected ({p}). {bound}".strip()
+            return Answer(QUESTION, "Nothing speaks against it", reasons, "good")
         if self.apart is not None and self.model_fails:
             reasons = (
                 f"One reward for all is rejected ({p}), but with a reward for each expert the model does not fit either: "
@@ -829,6 +833,7 @@ def analyse(
             "deviations": deviations or None,
             "cluster": None if cluster == "auto" else cluster,
             "population": population,
+            "pairs": pairs or None,
             "lookahead": lookahead or None,
             "estimate_rest": estimate_rest or None,
             "believed": believed or None,
@@ -960,8 +965,8 @@ def _fitted(
                 kept = replace(allowed, spread=0.0, p_shared=test.p_value, values=0 * allowed.values, errors=0 * allowed.errors)
             else:
                 why = "the fit with them did not end"
-        except ValueError as error:  # if it is not about deviations, it comes again
-            why = str(error)
+        except np.linalg.LinAlgError:
+            why = "the fit with them broke off"
     elif solver.deviations == "estimated" and shared:
         why = f"there are more than {MOST_DEVIATIONS} rewards, which would take long; a number is still taken"
     used = one if solver.deviations == "estimated" else solver
@@ -1406,6 +1411,8 @@ def _notes(found: Analysis) -> Iterable[str]:
     evidence = found.evidence
     if found.goals is not None and found.goals.test.reason:
         yield f"Whether the experts share one reward was not tested: {found.goals.test.reason}."
+    if found.functions is None and found.problem.by_form_alone and found.given[0] and not found.known[0]:
+        yield FORM_ALONE if not found.reward_given else ""
     if found.checks is not None and ALONE in found.checks.held_out:
         alone = predicts_worse(found.checks, found.chance, found.estimated_rewards, ALONE)
         yield alone and f"{alone} So do not use the discounts of single experts that were fitted alone, but the shrunken ones."

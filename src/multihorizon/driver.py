@@ -38,8 +38,7 @@ def solve(problem: AnyProblem, solver: Solver, *, seed: int = 0, progress: Progr
     """Infer the shared reward and the experts' discounts.
 
     Args:
-        problem: a `Problem`, a `SampledProblem` for `SieveLikelihood`, or a `Crowd` for `Population` and, where the
-            reward is known, for `MaximumLikelihood`.
+        problem: a `Problem`, or a `SampledProblem` for `SieveLikelihood`.
         solver: one of the solver dataclasses, holding its options.
         seed: a whole number that fixes all randomness; the same seed gives the same answer.
         progress: called with the share of work done and a message.

@@ -423,6 +423,11 @@ class Problem(AnyProblem):
                 )
         return changed
 
+    @property
+    def by_form_alone(self) -> bool:
+        """Whether nothing but the form of its features could identify a discount: one expert, one task, no known reward."""
+        return len(self.experts) == 1 and not self.tabular and self.experts[0].known_reward is None
+
     @classmethod
     def join(cls, *problems: Problem) -> Problem:
         """One problem of several tasks with one reward.

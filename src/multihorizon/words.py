@@ -36,7 +36,17 @@ def percent(share: float) -> str:
 
 def p_text(value: float, equals: str = "= ") -> str:
     """A p-value after the letter p; in a table nothing stands for `equals`."""
-    return "unknown" if np.isnan(value) else "< 0.001" if value < 0.001 else f"{equals}{value:.3f}"
+    return (
+        "unknown" if np.isnan(value) else "< 0.001" if value < 0.001 else "> 0.999" if value >= 0.9995 else f"{equals}{value:.3f}"
+    )
+
+
+#: What must be said wherever a discount is identified without a second expert, a second task or a known reward.
+FORM_ALONE = (
+    "The discount is identified by the form of the reward alone: there is one expert, one task and no known reward, and other "
+    "features may give another discount. To learn it from more, add an expert with another horizon, a variant of the task, or a "
+    "known reward; else compare several sets of features."
+)
 
 
 def count(number: int, noun: str) -> str:

@@ -183,7 +183,7 @@ def estimate_deviations(
         return Nearly(shared, 0.0, np.nan, None, complete=False)
     gained = search.gains[best]
     if gained <= 1e-3:  # climbs leave less than that
-        return Nearly(shared, 0.0, 1.0, None, search.complete, search=(search, best))
+        return Nearly(shared, 0.0, 0.5, None, search.complete, search=(search, best))
     p_shared = 0.5 * float(chi2_sf(2 * gained, 1))
     return Nearly(shared, best, p_shared, search.ends[best], search.complete, search=(search, best))
 

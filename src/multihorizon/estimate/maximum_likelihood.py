@@ -1035,7 +1035,11 @@ def _about_deviations(found: Fit) -> list[str]:
     if nearly is None:
         return []
     if not isinstance(point, NearPoint):
-        lines = [f"One reward for all is not rejected (p = {nearly.p_shared:.2g})."] if nearly.complete else []
+        lines = (
+            [f"One reward for all is not rejected (p {'≥' if nearly.p_shared >= 0.5 else '='} {nearly.p_shared:.2g})."]
+            if nearly.complete
+            else []
+        )
     elif nearly.given:
         lines = [
             f"Each expert's reward deviates from the common one with a standard deviation of {nearly.estimated:.3g}, as given."

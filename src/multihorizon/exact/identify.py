@@ -75,6 +75,7 @@ from multihorizon.planning.plan import SoftPlan, soft_plan
 from multihorizon.problem import Problem, require_finite
 from multihorizon.result import Result
 from multihorizon.tables import ShownTable
+from multihorizon.words import FORM_ALONE
 
 Temperature = float | Literal["per_expert"]
 #: The largest spread of possible answers at which a direction of discounts counts as identified.
@@ -779,6 +780,7 @@ class Identification(Result):
             "members": [{name: _plain(value) for name, value in vars(member).items()} for member in self.members],
         }
         plain = {name: _plain(value) for name, value in (vars(self) | known).items() if name not in ("problem", "within")}
+        plain["caution"] = FORM_ALONE if self.form_alone else None
         if self.within is not None:
             plain["within"] = {name: _plain(value) for name, value in vars(self.within).items()}
         return plain
@@ -807,6 +809,8 @@ class Identification(Result):
         lines = [self.headline()]
         for name, gamma, (low, high) in zip(self.experts, self.discounts, self.intervals, strict=True):
             lines.append(f"  {name}: {self._range(float(gamma), float(low), float(high))}")
+        if self.form_alone:
+            lines.append(FORM_ALONE)
         for m in self.members:
             evidence = (
                 f"makes the decisions as likely as any found (log-likelihood {m.log_likelihood:.1f})"
@@ -824,6 +828,11 @@ class Identification(Result):
             lines.append(f"Nothing can be said about the reward of states that are never entered: {some}.")
         nearly = [] if self.within is None else self.within.lines(self.experts)
         return "\n".join([*lines, *self._advice(), *nearly])
+
+    @property
+    def form_alone(self) -> bool:
+        """Whether a discount is identified by the form of the reward's features alone."""
+        return self.status == "unique" and self.problem is not None and self.problem.by_form_alone
 
     def headline(self) -> str:
         """The finding in one sentence."""

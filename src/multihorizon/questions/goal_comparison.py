@@ -108,7 +108,8 @@ class GoalComparison(Result):
         if support is None:
             return self.test.sentences()
         if support == ONE:
-            return f"The decisions support one goal: one reward for all is not rejected ({self.test.words})."
+            bound = "" if self.deviations is None else bound_words(self.deviations)
+            return f"The decisions support one goal: one reward for all is not rejected ({self.test.words}). {bound}".strip()
         rejected = f"The decisions support {support}: one reward for all is rejected ({self.test.words})."
         return f"{rejected} {self.prediction}".strip()
 
@@ -230,6 +231,17 @@ def deviation_words(deviations: Deviations) -> str:
     return (
         f"the standard deviation of rewards from the shared one is {share[0]:.2g} % of its range{ends(share, ' %')}, which moves "
         f"{moved[0]:.2g} of a hundred choices{ends(moved)}"
+    )
+
+
+def bound_words(deviations: Deviations) -> str:
+    """How far rewards may deviate from the shared one at most, in a sentence; nothing where that is not known."""
+    share, moved = 100 * deviations.share_of_range[2], deviations.choices_moved[2]
+    if not np.isfinite(share + moved):
+        return ""
+    return (
+        f"Their standard deviation from it is at most {share:.2g} % of its range, which moves {moved:.2g} of a hundred choices "
+        "(upper ends of 95 % intervals)."
     )
 
 

@@ -236,7 +236,10 @@ def _predict(point: Point, train: list[Floats], name: str) -> list[Floats]:
     if name == "discount 0":
         grouped = np.full_like(grouped, max(batch.mdp.least_discount for batch in fitted.batches))
         fixed[fitted.discount_slice] = True
-    start = fitted.at(fitted.pack(model.reward(point.x), grouped, np.exp(point.x[model.temperature_slice])))
+    reward, temperatures = model.reward(point.x), np.exp(point.x[model.temperature_slice])
+    backs = (0.0, 1e-3, 1e-2, 1e-1, 0.3)  # discounts are drawn back from 1 where the soft values there are infinite
+    tried = (fitted.at(fitted.pack(reward, np.minimum(grouped, 1 - back), temperatures)) for back in backs)
+    start = next((there for there in tried if there is not None), None)
     if start is None:
         raise ValueError(f"the baseline {name} has no finite soft values at the fitted reward")
     # It starts from the answer and need not be exact to be compared.

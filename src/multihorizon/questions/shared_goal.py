@@ -75,6 +75,8 @@ class SharedGoalTest(Result):
     @property
     def words(self) -> str:
         """The p-value as it stands in a sentence: the smallest that so many simulations can give is only a bound."""
+        if not self.simulations and self.p_value >= 0.5:  # the likelihood is highest without deviations
+            return "p ≥ 0.5"
         if not self.simulations:
             return f"p {p_text(self.p_value)}"
         least = self.p_value * (self.simulations + 1) < 1.5

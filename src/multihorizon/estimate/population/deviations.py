@@ -83,7 +83,8 @@ class PopulationSpread:
             return [
                 f"Each person's reward deviates from the common one with a standard deviation of {self.spread:.3g}, as given."
             ]
-        lines = [f"One reward for all is not rejected (p = {self.p_shared:.2g})."] if self.complete else []
+        p = f"= {self.p_shared:.2g}" if self.p_shared < 0.5 else "≥ 0.5"
+        lines = [f"One reward for all is not rejected (p {p})."] if self.complete else []
         if self.spread:
             low, high = self.interval
             lines = [
