@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -248,6 +249,27 @@ def test_intervals_are_those_of_the_draws_and_persons_spread() -> None:
     groups = mh.nudge(tiny_solutions()["population"].solution, state="6", action="1", chance=0.8, persons="groups")
     typical, new = groups.high - groups.low
     assert new > typical
+
+
+def test_where_no_bonus_may_be_enough_the_interval_is_one_sided_and_how_often_is_said() -> None:
+    """Of two people the one who hardly looks ahead may need a bonus beyond all bounds; the other does not."""
+    mdp, pays = line(), np.eye(6)[0]
+    policies = [planned(mdp, pays, discount, np.zeros(6)) for discount in (0.15, 0.8)]
+    table = mh.Demonstrations.simulate(mdp, policies, 30, seed=1, names=["near", "far"])
+    solution = mh.solve(mh.Problem(mdp, table), mh.MaximumLikelihood("shared", known_reward=pays, starts=2))
+    found = mh.nudge(solution, state="5", chance=0.9)
+    near, far = (found.experts.index(name) for name in ("near", "far"))
+    assert np.isinf(found.high[near])
+    assert found.low[near] > 1
+    assert 0.025 < found.none_enough[near] < 1
+    assert found.none_enough[far] == 0
+    assert np.isfinite(found.high[far])
+    said = found.sentences()
+    assert f"In {100 * found.none_enough[near]:.0f} % of the draws from the estimate no bonus is enough for near." in said
+    assert "The interval of near is one-sided: it has no upper end." in said
+    assert f"(at least {found.low[near]:.4g})" in said
+    assert not re.search(r"\b(inf|nan)\b", said + str(found))
+    assert found.to_frame()["none_enough"].tolist() == found.none_enough.tolist()
 
 
 def test_what_the_decisions_do_not_show_does_not_matter_for_a_bonus() -> None:

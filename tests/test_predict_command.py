@@ -134,6 +134,18 @@ def test_changes_are_said_in_words(folder, arguments, words):
     assert words in " ".join(run(folder, "result", *arguments).split())
 
 
+def test_a_bonus_without_an_upper_end_is_a_sentence(folder, tmp_path):
+    said = " ".join(run(folder, "result", "--nudge", STATES[2], "--chance", "0.9", "--out", tmp_path / "paid").split())
+    written = json.loads((tmp_path / "paid" / "nudge.json").read_text(encoding="utf-8"))["experts"]
+    assert written[NAMES[0]]["high"] == "infinity"
+    assert written[NAMES[0]]["none_enough"] > 0.025
+    page = (tmp_path / "paid" / "nudge.html").read_text(encoding="utf-8")
+    for text in (said, " ".join(page.split())):
+        assert "of the draws from the estimate no bonus is enough for Ann &" in text
+        assert "is one-sided: it has no upper end" in text
+        assert " to inf" not in text
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

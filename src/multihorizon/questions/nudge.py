@@ -28,6 +28,7 @@ under this plan is below c, and the response never fell, b is infinite. A search
 why.
 
 *How sure.* The same draws from the estimate as in `whatif`; the bonus that each needs is found, and the interval are quantiles.
+Where no bonus is enough in so many draws that the upper quantile is infinite, the interval is one-sided, and their share is said.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ from multihorizon.questions.whatif import (
 )
 from multihorizon.result import COLOURS, Result, literal
 from multihorizon.solution import Solution
-from multihorizon.words import in_words, interval_text, percent
+from multihorizon.words import from_to, in_words, interval_text, percent
 
 #: The words for what was found.
 FOUND, ALREADY, INFINITE, NOT_FOUND = "found", "already", "infinite", "not found"
@@ -94,8 +95,10 @@ class Nudge(Result):
         discounts: of the experts `(K,)`.
         before: the chances `(K,)` without a bonus.
         bonus: the smallest bonuses `(K,)`; infinite where none is enough, NaN where none was found.
-        low, high: the ends of their intervals or bounds `(K,)`; NaN where there are none, infinite where plans of the interval
-            reach the chance with no bonus that was found.
+        low, high: the ends of their intervals or bounds `(K,)`; NaN where there are none. An infinite upper end is none at all:
+            the interval is one-sided.
+        none_enough: the shares `(K,)` of draws from the estimate in which no bonus below 10⁷ temperatures is enough; NaN without
+            draws.
         status: of each expert "identified", "bounded" (attained: at least this wide) or "not bounded", as in `Prediction`.
         answers: of each expert "found", "already" (the bonus is 0), "infinite" or "not found".
         reasons: why a bonus is infinite or was not found; else empty.
@@ -121,6 +124,7 @@ class Nudge(Result):
     bonus: Floats
     low: Floats
     high: Floats
+    none_enough: Floats
     status: tuple[str, ...]
     answers: tuple[str, ...]
     reasons: tuple[str, ...]
@@ -152,13 +156,15 @@ class Nudge(Result):
         elif self.answers[k] == FOUND:
             text = f"{self.bonus[k]:.4g}, {percent(float(self.before[k]))} without"
         else:
-            return f"{'no bonus is enough' if self.answers[k] == INFINITE else 'none was found'}: {self.reasons[k]}"
+            text = f"{'no bonus is enough' if self.answers[k] == INFINITE else 'none was found'}: {self.reasons[k]}"
+            if not np.isfinite(self.low[k]):
+                return text
         if self.status[k] == NOT_BOUNDED:
             return f"{text} ({NOT_BOUNDED})"
         if np.isnan(self.low[k]) or self.low[k] == self.high[k]:
             return text
         ends = interval_text(float(self.low[k]), float(self.high[k]), lambda end: f"{end:.4g}")
-        return f"{text} ({ends}{'; the upper end is not bounded by the data' if np.isinf(self.high[k]) else ''})"
+        return f"{text} ({ends})"
 
     def _near_and_far(self) -> list[str]:
         """Who responds to what is near and who to what is far, in words."""
@@ -180,7 +186,7 @@ class Nudge(Result):
         return lines
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per expert: discount, chance without a bonus, smallest bonus, interval, weight, status, answer and reason."""
+        """One row per expert: discount, chance before, smallest bonus, interval, how often none is enough, weight and answer."""
         return pd.DataFrame(
             {
                 "expert": np.array(self.experts, dtype=object),
@@ -189,6 +195,7 @@ class Nudge(Result):
                 "bonus": self.bonus,
                 "low": self.low,
                 "high": self.high,
+                "none_enough": self.none_enough,
                 "weight": self.weight,
                 "status": np.array(self.status, dtype=object),
                 "answer": np.array(self.answers, dtype=object),
@@ -212,9 +219,9 @@ class Nudge(Result):
             if np.isfinite(self.bonus[place]) and not many:
                 chance = max(self.chance, float(self.before[place]))
                 ax.plot([self.bonus[place]], [chance], "o", color=look["color"])
-                ends = self.low[place], self.high[place]
-                if np.isfinite(ends).all():
-                    ax.hlines(chance, *ends, color=look["color"], linewidth=2)
+                if np.isfinite(self.low[place]):  # a one-sided interval goes on to where the curve ends
+                    high = min(self.high[place], max(rows["bonus"].max(), 2 * self.low[place]))
+                    ax.hlines(chance, self.low[place], high, color=look["color"], linewidth=2)
         ax.axhline(self.chance, color="0.3", linewidth=0.8, linestyle=":")
         ax.set_ylim(-0.02, 1.02)
         ax.set_xlabel("bonus" if self.comparable else "bonus, in temperatures of each expert")
@@ -333,6 +340,7 @@ def nudge(
         bonus=np.array([one.bonus for one in found]),
         low=np.array([one.low for one in found]),
         high=np.array([one.high for one in found]),
+        none_enough=np.array([one.none_enough for one in found]),
         status=tuple(status),
         answers=tuple(one.answer for one in found),
         reasons=tuple(one.reason for one in found),
@@ -414,6 +422,15 @@ def _remarks(known: Known, status: list[str], found: list[_Found]) -> list[str]:
             f"In up to {unplanned} of the draws from the estimate the probability without a bonus is not known, because episodes "
             "last for millions of steps or values are infinite. The intervals cover whatever bonus is needed there."
         )
+    shares = np.array([one.none_enough for one in found])
+    some = np.flatnonzero(shares > 0)
+    if some.size:
+        often = from_to([percent(share) for share in (shares[some].min(), shares[some].max())])
+        who = in_words([known.names[k] for k in some])
+        lines.append(f"In {often} of the draws from the estimate no bonus is enough for {who}.")
+    one_sided = [name for name, one in zip(known.names, found, strict=True) if np.isfinite(one.low) and np.isinf(one.high)]
+    if one_sided:
+        lines.append(f"The interval of {in_words(one_sided)} is one-sided: it has no upper end.")
     falling = [name for name, one in zip(known.names, found, strict=True) if not one.rising]
     if falling:
         lines.append(
@@ -427,7 +444,10 @@ def _remarks(known: Known, status: list[str], found: list[_Found]) -> list[str]:
 
 
 class _Found(NamedTuple):
-    """What was found of one expert; the curve `(2,G)` holds bonuses and chances; `unplanned` counts draws without a plan."""
+    """What was found of one expert; the curve `(2,G)` holds bonuses and chances; `unplanned` counts draws without a plan.
+
+    `none_enough` is the share of draws in which no bonus is.
+    """
 
     before: float
     bonus: float
@@ -439,6 +459,7 @@ class _Found(NamedTuple):
     rising: bool
     curve: Floats
     unplanned: int = 0
+    none_enough: float = np.nan
 
 
 @dataclass(frozen=True, eq=False)
@@ -486,10 +507,8 @@ class _Search:
             ]
         )
         low, high = (float(end) for end in interval_ends(needed, self.level, 0, (0.0, np.inf)))
-        unplanned = int(np.isnan(needed).sum())
-        if low == 0 and np.isinf(high):
-            return found._replace(status=NOT_BOUNDED, unplanned=unplanned)
-        return found._replace(low=low, high=high, unplanned=unplanned)
+        found = found._replace(unplanned=int(np.isnan(needed).sum()), none_enough=float(np.isinf(needed).mean()))
+        return found._replace(status=NOT_BOUNDED) if low == 0 and np.isinf(high) else found._replace(low=low, high=high)
 
     def point(self, response: _Response) -> _Found:
         """The answer at the first column of a response, with its curve."""
