@@ -240,11 +240,11 @@ def carrying(args: argparse.Namespace) -> None:
             table = mh.Demonstrations.from_frame(pd.concat(frames), conditions=["condition"])
             found = mh.carry_over(mh.Problem(task.mdp, table), table, "condition", known_reward=task.reward)
             answers[found.answer.answer] += 1
-            rows.append([value for gain in found.parts for value in (gain.estimate, gain.low > 0, gain.high < 0)])
+            rows.append([found.kept.estimate, found.kept.low > 0, found.kept.high < 0])
         seconds = (time.process_time() - begin) / args.studies
         print(f"{kind}: {len(table) / 48:.0f} decisions each, {seconds:.1f} processor seconds per study, {dict(answers)}")
-        for part, (mean, above, below) in zip(("kept", "lost"), np.mean(rows, axis=0).reshape(2, 3), strict=True):
-            print(f"    {part:8} {mean:7.4f}, above 0 in {100 * above:3.0f} %, below in {100 * below:3.0f} %", flush=True)
+        mean, above, below = np.mean(rows, axis=0)
+        print(f"    kept {mean:7.4f}, above 0 in {100 * above:3.0f} %, below in {100 * below:3.0f} %", flush=True)
 
 
 def free(args: argparse.Namespace) -> None:

@@ -51,7 +51,7 @@ def _show(found: CarryingOver) -> None:
     table = Table(title="Log-likelihood of a decision, nearer to zero is better")
     cells = [carried_cells(pair) for pair in found.pairs]
     # The columns that fit on a terminal; the page has all.
-    shown = ("from", "to", "own", "own value", "one discount", "one for all", "chance")
+    shown = ("from", "to", "own", "one discount", "chance", "own − one discount", "95 % interval")
     for header in shown:
         table.add_column(header, justify="left" if header in ("from", "to") else "right")
     for row in cells:

@@ -85,6 +85,7 @@ class Together(NamedTuple):
         shift, shift_error, shift_low, shift_high, p_shift: by how much the logit discounts of all change, and "by nothing".
         apart: the standard deviation of changes between persons.
         p_apart: of "everybody changes alike".
+        reason: why it is not known; empty where it is.
     """
 
     origin: str
@@ -100,6 +101,7 @@ class Together(NamedTuple):
     p_shift: float = np.nan
     apart: float = np.nan
     p_apart: float = np.nan
+    reason: str = ""
 
 
 def together(origin: str, target: str, first: Spread | None, second: Spread | None) -> tuple[Together, Floats | None]:

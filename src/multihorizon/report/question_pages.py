@@ -223,7 +223,7 @@ def compare_page(found: CarryingOver, options: dict[str, Any], remarks: Sequence
     answer, pairs = found.answer, found.pairs
     caption = (
         "What each person's own horizon gains per decision over one discount for everybody, the line at 0, with its 95 % "
-        "interval. Below it are predictions with one value for each person, and with one discount and temperature for everybody."
+        "interval."
     )
     picture = figure(found.plot(new_axes(7.0, 1.6 + 0.45 * len(pairs))), caption)
     cells = [carried_cells(pair) for pair in pairs]
@@ -231,10 +231,9 @@ def compare_page(found: CarryingOver, options: dict[str, Any], remarks: Sequence
     table = PageTable(list(cells[0]), rows, "Log-likelihood of a decision; nearer to zero is better")
     meaning = (
         "Everything is fitted to the decisions under the first condition, and nothing of the second is used before its decisions "
-        "are predicted. Where a half of the episodes predicts the other, it has half as many decisions to learn from. Own "
-        "horizons, and temperatures beside one discount for everybody, are averaged over what is likely for the person; a value "
-        "is the best single one, which is too sure. Alone are values from each person's decisions only. One for all has one "
-        "discount and one temperature. By chance all available actions are equally likely. Intervals are over persons."
+        "are predicted, but the shift that all others have in common. Own horizons, and temperatures beside one discount for "
+        "everybody, are averaged over what is likely for the person. By chance all available actions are equally likely. "
+        "Intervals are over persons."
     )
     badge, sentences = Badge(answer.answer, "" if answer.kind == "caution" else answer.kind), found.sentences().splitlines()[1:]
     return Page(
@@ -255,7 +254,7 @@ def carried_cells(pair: Carried) -> dict[str, str]:
     known = not np.isnan(gain.estimate)
     return {
         "from": pair.origin,
-        "to": "other half" if pair.within else pair.target,
+        "to": pair.target,
         "persons": f"{len(pair.experts):,}",
         "decisions": f"{pair.decisions.sum():,.0f}",
         **{model.replace("_", " "): decimals(pair.mean(model), 3) or "–" for model in MODELS},
