@@ -48,7 +48,7 @@ def test_compare_writes_one_table_one_picture_and_a_verdict(folder, tmp_path):
     assert content["options"]["condition"] == "noise"
     assert content["options"]["known_reward"] == "points.csv"
     table = pd.read_csv(tmp_path / "compare.csv")
-    assert table["from"].tolist() == ["high", "low", "high", "low"]
+    assert table["from"].tolist() == ["high", "low"]
     assert table["chance"].to_numpy() == pytest.approx(-np.log(2))
     assert table["own"].tolist() == pytest.approx([pair["log_likelihood"]["own"] for pair in content["pairs"]])
     page = (tmp_path / "compare.html").read_text(encoding="utf-8")
