@@ -90,3 +90,20 @@ def test_bad_options_are_one_sentence(folder):
     assert result.exit_code == 2
     assert "simulations must be" in result.output
     assert "Traceback" not in result.output
+
+
+@pytest.mark.slow
+def test_fit_and_goals_give_one_test_of_one_reward(folder, tmp_path):
+    run("demo", "--out", tmp_path / "demo")
+    demo = tmp_path / "demo"
+    tables = {folder / "two.csv": folder / "mdp.npz", demo / "decisions.csv": demo / "meadow.npz"}
+    for number, (table, moves) in enumerate(tables.items()):
+        run("fit", table, "--transitions", moves, "--quick", "--out", tmp_path / f"fit {number}")
+        said = run("goals", table, "--transitions", moves, "--out", tmp_path / f"goals {number}")
+        fit = json.loads((tmp_path / f"fit {number}" / "result.json").read_text(encoding="utf-8"))["goals"]
+        goals = json.loads((tmp_path / f"goals {number}" / "goals.json").read_text(encoding="utf-8"))
+        assert goals["test"]["p_value"] == fit["p_value"]
+        if fit["p_value"] > 0.05:
+            bound = fit["answer"].partition(". Their")[2]
+            assert bound
+            assert bound in said

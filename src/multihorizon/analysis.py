@@ -43,7 +43,7 @@ from scipy.special import ndtri
 
 from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Bools, Floats, Ints, first_few
 from multihorizon.choice.clusters import Choice
-from multihorizon.choice.model import DENSE_REWARDS, Settings, Temperature, with_known_reward
+from multihorizon.choice.model import DENSE_REWARDS, Settings, Temperature
 from multihorizon.choice.tabular import Likelihood
 from multihorizon.crowd import NO_FIT, CrowdAnalysis, crowd_analysis, held_rewards, is_crowd
 from multihorizon.data.demonstrations import Demonstrations
@@ -77,7 +77,7 @@ from multihorizon.numerics.chance import chi2_ppf, t_ppf
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Crowd, Problem, SampledProblem
 from multihorizon.questions.differences import difference_words
-from multihorizon.questions.goal_comparison import GoalComparison, bound_words, compare_goals, deviation_words, one_goal_test
+from multihorizon.questions.goal_comparison import GoalComparison, compare_goals, deviation_words
 from multihorizon.questions.goals import Goals, best_fit, group_experts
 from multihorizon.questions.lookahead_comparison import LookaheadComparison, check_comparable, compare_from
 from multihorizon.questions.model_checks import (
@@ -103,7 +103,7 @@ from multihorizon.questions.population_choices import (
     predicted_by_group,
 )
 from multihorizon.questions.shared_discount import SharedDiscountTest, each_pair, shared_discount_test, with_holm
-from multihorizon.questions.shared_goal import SharedGoalTest
+from multihorizon.questions.shared_goal import SharedGoalTest, bound_words, fit_and_test
 from multihorizon.questions.state_reward import state_reward_test, with_one_reward
 from multihorizon.questions.study import Recovery
 from multihorizon.result import Result, draw_rows, package_version
@@ -137,8 +137,6 @@ if TYPE_CHECKING:
 
 #: Up to this many experts are named one by one.
 NAMED_EXPERTS = 5
-#: With more rewards than this, deviations from them are estimated only where they are asked for by number.
-MOST_DEVIATIONS = 100
 QUESTION = "Do they share a goal?"
 UNPREDICTED = "predicts worse than chance"
 
@@ -877,7 +875,9 @@ def analyse(
         check_comparable(problem, solver)
     if population is not None:
         population.covariates(problem)  # what cannot be used is refused before any work
-    solver, solution, goal_test, refused = _fitted(problem, solver, seed, jobs, part_of(progress, 0.0, 0.2))
+    solver, solution, goal_test, refused = fit_and_test(
+        problem, solver, seed=seed, jobs=jobs, progress=part_of(progress, 0.0, 0.2)
+    )
     remarks = [*remarks, *refused]
     if solver.temperature == "shared" and problem.n_experts > 1:  # do the decisions reject what the user asks for?
         freer = solve(problem, replace(solver, temperature="pooled"), seed=seed)
@@ -942,39 +942,6 @@ def analyse(
     found = _with_intervals(found, jobs, part_of(progress, 0.55, 0.8), keep)
     found = _with_tests(found, pairs or problem.n_experts <= 6, jobs, part_of(progress, 0.8, 1.0), keep)
     return replace(found, finished=True)
-
-
-def _fitted(
-    problem: Problem, solver: MaximumLikelihood, seed: int, jobs: int, progress: Progress
-) -> tuple[MaximumLikelihood, Solution, SharedGoalTest | None, list[str]]:
-    """The solver that was used, its solution, the test of one reward where there is one to test, and remarks.
-
-    Where deviations are to be estimated, they are kept only if the test rejects that there are none.
-    """
-    one, why, kept = replace(solver, deviations=0.0), "", None
-    shared = problem.n_experts > 1 and with_known_reward(problem, solver.known_reward)[1] is None
-    first, last = part_of(progress, 0.0, 0.7), part_of(progress, 0.7, 1.0)
-    if solver.deviations == "estimated" and shared and problem.n_parameters <= MOST_DEVIATIONS:
-        try:
-            found = solve(problem, solver, seed=seed, progress=first)
-            allowed = LikelihoodEvidence.of(found).deviations
-            if allowed is None or not allowed.spread or found.status != Status.NOT_CONVERGED:
-                test = one_goal_test(found, seed=seed, jobs=jobs, progress=last)
-                if allowed is None or not allowed.spread or test.rejected:
-                    return solver, found, test, []
-                kept = replace(allowed, spread=0.0, p_shared=test.p_value, values=0 * allowed.values, errors=0 * allowed.errors)
-            else:
-                why = "the fit with them did not end"
-        except np.linalg.LinAlgError:
-            why = "the fit with them broke off"
-    elif solver.deviations == "estimated" and shared:
-        why = f"there are more than {MOST_DEVIATIONS} rewards, which would take long; a number is still taken"
-    used = one if solver.deviations == "estimated" else solver
-    found = solve(problem, used, seed=seed, progress=first)
-    remarks = [f"Personal deviations from one reward were not estimated: {why}. All experts have one reward."] if why else []
-    if kept is not None:
-        return used, replace(found, evidence=replace(LikelihoodEvidence.of(found), deviations=kept)), test, remarks
-    return used, found, one_goal_test(found, seed=seed, jobs=jobs, progress=last) if shared else None, remarks
 
 
 def _with_state_reward(found: Analysis, seed: int, jobs: int, progress: Progress) -> Analysis:

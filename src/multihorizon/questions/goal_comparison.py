@@ -25,7 +25,6 @@ from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtri
 
 from multihorizon.checks import TINY, Bools, Floats, Ints, as_count
 from multihorizon.choice.deviations import NearlyShared
@@ -41,7 +40,7 @@ from multihorizon.problem import Problem
 from multihorizon.questions.bootstrap import tables_of
 from multihorizon.questions.goals import Scores, merged
 from multihorizon.questions.model_checks import fold_of_episodes, of_part
-from multihorizon.questions.shared_goal import SharedGoalTest, shared_goal_test
+from multihorizon.questions.shared_goal import SharedGoalTest, bound_words, one_goal_test, one_reward
 from multihorizon.result import Result
 from multihorizon.solution import Deviations, LikelihoodEvidence, Solution
 
@@ -215,11 +214,6 @@ def compare_goals(
     return GoalComparison(solution.experts, test, deviations, lengths, held_out, tuple(found))
 
 
-def one_reward(model: Likelihood) -> Likelihood:
-    """The model in which all share the reward, with the same knowledge and penalties."""
-    return Likelihood(model.problem, model.settings, model.penalty, model.ridge) if isinstance(model, NearlyShared) else model
-
-
 def deviation_words(deviations: Deviations) -> str:
     """How far rewards deviate from the shared one, in a clause."""
 
@@ -232,29 +226,6 @@ def deviation_words(deviations: Deviations) -> str:
         f"the standard deviation of rewards from the shared one is {share[0]:.2g} % of its range{ends(share, ' %')}, which moves "
         f"{moved[0]:.2g} of a hundred choices{ends(moved)}"
     )
-
-
-def bound_words(deviations: Deviations) -> str:
-    """How far rewards may deviate from the shared one at most, in a sentence; nothing where that is not known."""
-    share, moved = 100 * deviations.share_of_range[2], deviations.choices_moved[2]
-    if not np.isfinite(share + moved):
-        return ""
-    return (
-        f"Their standard deviation from it is at most {share:.2g} % of its range, which moves {moved:.2g} of a hundred choices "
-        "(upper ends of 95 % intervals)."
-    )
-
-
-def one_goal_test(solution: Solution, *, seed: int = 0, jobs: int = 1, progress: Progress = silent) -> SharedGoalTest:
-    """The test that all share one reward."""
-    found = LikelihoodEvidence.of(solution).deviations
-    if found is None or np.isnan(found.p_shared):
-        return shared_goal_test(solution, seed=seed, jobs=jobs, progress=progress)
-    direct = SharedGoalTest(float(-ndtri(max(found.p_shared, TINY))), found.p_shared, 0)
-    if not direct.rejected:
-        return direct
-    simulated = shared_goal_test(solution, seed=seed, jobs=jobs, progress=progress)
-    return direct if simulated.p_value < direct.p_value else simulated  # where it could not be tested, neither is that
 
 
 def _fitted(model: Likelihood, counts: Sequence[Floats], x: Floats, name: str) -> list[Floats]:

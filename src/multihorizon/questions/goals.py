@@ -73,9 +73,9 @@ from multihorizon.exact.pairs import pair_systems
 from multihorizon.files import for_json
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Problem, require_finite
-from multihorizon.questions.shared_goal import SharedGoalTest, shared_goal_test, temperature_prior
+from multihorizon.questions.shared_goal import SharedGoalTest, bound_words, fit_and_test, shared_goal_test, temperature_prior
 from multihorizon.result import Result
-from multihorizon.solution import LikelihoodEvidence, Solution, Status, TakenAsIndependent
+from multihorizon.solution import Deviations, LikelihoodEvidence, Solution, Status, TakenAsIndependent
 from multihorizon.tables import ShownTable, without_empty
 from multihorizon.words import p_text
 
@@ -128,6 +128,7 @@ class Goals(Result, Generic[Found]):
             that nobody shares it. For policies it is 1, 0, or NaN where it is not known.
         sharing: the probability `(K,K)` that two experts share a goal; on the diagonal that nobody shares the expert's goal.
         test: the test that all share one reward; None for policies, which are compared exactly.
+        deviations: of decisions, how far rewards may deviate from one; None where that was not estimated.
         unexplored: of decisions, how many partitions near the best were not looked around, because too many groups were fitted.
         independence: of decisions, what was taken to be independent, in a sentence; empty where it is every decision.
     """
@@ -143,6 +144,7 @@ class Goals(Result, Generic[Found]):
     memberships: Floats
     sharing: Floats
     test: SharedGoalTest | None = None
+    deviations: Deviations | None = None
     unexplored: int = 0
     independence: str = ""
 
@@ -194,15 +196,16 @@ class Goals(Result, Generic[Found]):
                 return f"The links between the experts make {number} groups, but some of these may share a reward."
             return f"The experts have {number} different goals."
         p = self.test.words
+        bound = "" if self.deviations is None or self.test.rejected else " " + bound_words(self.deviations)
         if self.verdict == "share":
-            return f"The decisions speak for one reward that all experts share (test of one reward: {p})."
+            return f"The decisions speak for one reward that all experts share (test of one reward: {p}).{bound}".rstrip()
         if self.verdict == "differ":
             return f"The experts do not all share one reward ({p}). The links between them make {number} groups."
         if self.test.reason:
             return self.test.sentences()
         if number == 1:
             return f"One reward is likelier than several, but explains the decisions less well than it should ({p})."
-        return f"These decisions do not show whether the experts share one reward ({p})."
+        return f"These decisions do not show whether the experts share one reward ({p}).{bound}".rstrip()
 
     def to_frame(self) -> pd.DataFrame:
         """One row per expert: the number of the goal, from 1, and the discount, NaN where it is not identified."""
@@ -223,6 +226,7 @@ class Goals(Result, Generic[Found]):
         """Plain numbers, strings, lists and dicts, as JSON takes them; None where nothing is known."""
         content = {name: value for name, value in vars(self).items() if name != "test"} | {
             "test": None if self.test is None else vars(self.test),
+            "deviations": None if self.deviations is None else vars(self.deviations),
             "discounts": self.discounts,
             "pairs": [vars(pair) for pair in self.pairs],
             "solutions": [_plain(solution) for solution in self.solutions],
@@ -290,7 +294,8 @@ def goals(
             because with "per_expert" and "pooled" experts share a goal already if their rewards are the same up to a factor.
         tolerance: how large the errors in policies may be, as in `identify`; with large errors fewer pairs can be decided. Not
             used for demonstrations.
-        simulations: for demonstrations how many tables are drawn to test whether all share one reward.
+        simulations: for demonstrations how many tables are drawn where the test that all share one reward, which is that of
+            `analyse`, is simulated.
         cluster: for demonstrations what is independent, as in `MaximumLikelihood`: by default episodes where choices of one
             episode go together, else decisions. Episodes are those of the `Demonstrations` the problem was made of.
         seed: fixes the simulations.
@@ -501,8 +506,9 @@ def goals_of_decisions(
             f"experts can be grouped by goals for at most {DENSE_REWARDS} rewards, received {problem.n_parameters}: "
             "tie the rewards of similar states together with features"
         )
-    together = solve(problem, MaximumLikelihood(temperature, cluster=cluster), seed=seed, progress=part_of(progress, 0.0, 0.1))
-    test = shared_goal_test(together, simulations, seed=seed, jobs=jobs, progress=part_of(progress, 0.1, 0.2))
+    solver = MaximumLikelihood(temperature, deviations="estimated", cluster=cluster)
+    _, together, test, _ = fit_and_test(problem, solver, simulations, seed=seed, jobs=jobs, progress=part_of(progress, 0.0, 0.2))
+    test = test or shared_goal_test(together, simulations)  # which says why there is nothing to test
     return group_experts(together, test, temperature, seed=seed, progress=part_of(progress, 0.2, 1.0))
 
 
@@ -554,6 +560,7 @@ def group_experts(
         memberships,
         shared,
         test,
+        LikelihoodEvidence.of(together).deviations,
         unexplored,
         " ".join(independence_words(said)),
     )

@@ -24,6 +24,9 @@ that changes from episode to episode is no difference between experts.
 
 *Few and many.* Pooled temperatures are free here, with `log λ ~ N(0, 1)`, and rewards are held by the weak prior of the fit.
 With more than 100 rewards climbs take long, and S stands for D everywhere.
+
+*One test.* Whoever asks gets the answer of `fit_and_test`: where deviations from one reward can be estimated, the test of τ = 0,
+which the simulated test must confirm where it rejects; else the simulated test alone.
 """
 
 from __future__ import annotations
@@ -34,19 +37,26 @@ from typing import ClassVar
 
 import numpy as np
 import pandas as pd
+from scipy.special import ndtri
 
-from multihorizon.checks import Bools, Floats, Ints
-from multihorizon.choice.model import DENSE_REWARDS, Quadratic
+from multihorizon.checks import TINY, Bools, Floats, Ints
+from multihorizon.choice.deviations import NearlyShared
+from multihorizon.choice.model import DENSE_REWARDS, Quadratic, with_known_reward
 from multihorizon.choice.tabular import Likelihood, Point, decide
+from multihorizon.driver import solve
 from multihorizon.estimate.ascent import climb
 from multihorizon.estimate.clusters import flipped
-from multihorizon.estimate.maximum_likelihood import WEAK_PRIOR, resume
+from multihorizon.estimate.maximum_likelihood import WEAK_PRIOR, MaximumLikelihood, resume
 from multihorizon.numerics.newton import resting
 from multihorizon.numerics.spectrum import spectrum
-from multihorizon.parallel import Progress, in_parallel, silent
+from multihorizon.parallel import Progress, in_parallel, part_of, silent
+from multihorizon.problem import Problem
 from multihorizon.result import Result
-from multihorizon.solution import Solution, Status
+from multihorizon.solution import Deviations, LikelihoodEvidence, Solution, Status
 from multihorizon.words import p_text
+
+#: With more rewards than this, deviations from them are estimated only where they are asked for by number.
+MOST_DEVIATIONS = 100
 
 
 @dataclass(frozen=True)
@@ -119,6 +129,76 @@ def shared_goal_test(
     deviation = (total[0] - total[1:].mean()) / max(float(total[1:].std()), 1e-12)
     exceeded = int((total[1:] >= total[0] - 1e-9 * abs(total[0])).sum())
     return SharedGoalTest(float(deviation), (1 + exceeded) / (1 + simulations), simulations)
+
+
+def one_goal_test(
+    solution: Solution, simulations: int = 999, *, seed: int = 0, jobs: int = 1, progress: Progress = silent
+) -> SharedGoalTest:
+    """The test that all share one reward: that of τ = 0, and the simulated one where that rejects or was not made."""
+    found = LikelihoodEvidence.of(solution).deviations
+    if found is None or np.isnan(found.p_shared):
+        return shared_goal_test(solution, simulations, seed=seed, jobs=jobs, progress=progress)
+    direct = SharedGoalTest(float(-ndtri(max(found.p_shared, TINY))), found.p_shared, 0)
+    if not direct.rejected:
+        return direct
+    simulated = shared_goal_test(solution, simulations, seed=seed, jobs=jobs, progress=progress)
+    return direct if simulated.p_value < direct.p_value else simulated  # where it could not be tested, neither is that
+
+
+def fit_and_test(
+    problem: Problem,
+    solver: MaximumLikelihood,
+    simulations: int = 999,
+    *,
+    seed: int = 0,
+    jobs: int = 1,
+    progress: Progress = silent,
+) -> tuple[MaximumLikelihood, Solution, SharedGoalTest | None, list[str]]:
+    """Fit, and test that all share one reward.
+
+    Returns the solver that was used, its solution, the test where there is something to test, and remarks.
+    Where deviations are to be estimated, they are kept only if the test rejects that there are none.
+    """
+    one, why, kept = replace(solver, deviations=0.0), "", None
+    shared = problem.n_experts > 1 and with_known_reward(problem, solver.known_reward)[1] is None
+    first, last = part_of(progress, 0.0, 0.7), part_of(progress, 0.7, 1.0)
+    if solver.deviations == "estimated" and shared and problem.n_parameters <= MOST_DEVIATIONS:
+        try:
+            found = solve(problem, solver, seed=seed, progress=first)
+            allowed = LikelihoodEvidence.of(found).deviations
+            if allowed is None or not allowed.spread or found.status != Status.NOT_CONVERGED:
+                test = one_goal_test(found, simulations, seed=seed, jobs=jobs, progress=last)
+                if allowed is None or not allowed.spread or test.rejected:
+                    return solver, found, test, []
+                kept = replace(allowed, spread=0.0, p_shared=test.p_value, values=0 * allowed.values, errors=0 * allowed.errors)
+            else:
+                why = "the fit with them did not end"
+        except np.linalg.LinAlgError:
+            why = "the fit with them broke off"
+    elif solver.deviations == "estimated" and shared:
+        why = f"there are more than {MOST_DEVIATIONS} rewards, which would take long; a number is still taken"
+    used = one if solver.deviations == "estimated" else solver
+    found = solve(problem, used, seed=seed, progress=first)
+    remarks = [f"Personal deviations from one reward were not estimated: {why}. All experts have one reward."] if why else []
+    if kept is not None:
+        return used, replace(found, evidence=replace(LikelihoodEvidence.of(found), deviations=kept)), test, remarks
+    return used, found, one_goal_test(found, simulations, seed=seed, jobs=jobs, progress=last) if shared else None, remarks
+
+
+def bound_words(deviations: Deviations) -> str:
+    """How far rewards may deviate from the shared one at most, in a sentence; nothing where that is not known."""
+    share, moved = 100 * deviations.share_of_range[2], deviations.choices_moved[2]
+    if not np.isfinite(share + moved):
+        return ""
+    return (
+        f"Their standard deviation from it is at most {share:.2g} % of its range, which moves {moved:.2g} of a hundred choices "
+        "(upper ends of 95 % intervals)."
+    )
+
+
+def one_reward(model: Likelihood) -> Likelihood:
+    """The model in which all share the reward, with the same knowledge and penalties."""
+    return Likelihood(model.problem, model.settings, model.penalty, model.ridge) if isinstance(model, NearlyShared) else model
 
 
 def _fit_with_one_reward(solution: Solution) -> Point | str:

@@ -26,8 +26,7 @@ from multihorizon.estimate.ascent import climb
 from multihorizon.estimate.maximum_likelihood import MaximumLikelihood, resume
 from multihorizon.estimate.state_reward import StateRewardTest, tested_at
 from multihorizon.parallel import Progress, part_of, silent
-from multihorizon.questions.goal_comparison import one_reward
-from multihorizon.questions.shared_goal import SharedGoalTest, shared_goal_test
+from multihorizon.questions.shared_goal import SharedGoalTest, one_reward, shared_goal_test
 from multihorizon.solution import Solution, Status
 
 
