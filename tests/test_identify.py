@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from posing import equations_of, features_of
+from scipy.optimize import least_squares
 
 import multihorizon as mh
 from multihorizon.exact.identify import minimise
@@ -264,6 +265,59 @@ def test_limits_are_printed_as_limits():
     assert words.count("any discount from 0 to 1") == 3
     assert "A constant may be added to the whole reward" in words
     assert "(s)" not in words
+
+
+def one_to_one(*moves):
+    """A task in which each action permutes the states."""
+    return mh.MDP(np.eye(len(moves[0]))[np.array(moves)])
+
+
+def possible(task, policies, expert, discount):
+    """Whether some reward, values and discounts of the others explain the policies, by equations and a search of its own."""
+    moves = [task.transition(action).toarray() for action in range(task.n_actions)]
+    n, size = task.n_states, len(policies)
+    logs = np.concatenate([np.log(policy[:, action]) for policy in policies for action in range(len(moves))])
+
+    def misfit(others):
+        discounts = np.insert(others, expert, discount)
+        blocks = []
+        for who in range(size):
+            for move in moves:
+                block = np.zeros((n, n * (1 + size)))
+                block[:, :n] = move
+                block[:, n * (1 + who) : n * (2 + who)] = discounts[who] * move - np.eye(n)
+                blocks.append(block)
+        matrix = np.vstack(blocks)
+        return logs - matrix @ np.linalg.lstsq(matrix, logs, rcond=1e-10)[0]
+
+    starts = np.array([[0.5, 0.5], [0.1, 0.1], [0.3, 0.9], [0.8, 0.8]])
+    return min(least_squares(misfit, start, bounds=(0, 1), xtol=1e-12).cost for start in starts) < 1e-14
+
+
+def test_a_set_in_two_pieces_is_not_called_any_discount():
+    """Expert 0's discount may be small or large, and nothing between: a grid with equations of its own finds none there."""
+    task = one_to_one([3, 0, 1, 4, 2], [2, 3, 1, 4, 0])
+    reward, discounts = np.array([-0.72, -0.8, 2.306, 1.403, 0.603]), (0.041, 0.655, 0.617)
+    policies = [mh.soft_plan(task, reward, gamma).policy for gamma in discounts]
+    found = mh.identify(mh.Problem(task, policies))
+    np.testing.assert_allclose(found.intervals[0], [0, 1], atol=1e-6)
+    ((low, high),) = found.gaps[0]
+    assert "0: discount 0.0000 to 0.3225 or" in found.sentences()
+    assert "any discount from 0 to 1" not in found.sentences()
+    for discount in (0.1, 0.3, 0.4, 0.6, 0.8):
+        assert possible(task, policies, 0, discount) == (not low < discount < high)
+    turned = mh.identify(mh.Problem(task, policies[::-1], names=["c", "b", "a"]))
+    np.testing.assert_allclose(turned.gaps[2], found.gaps[0], atol=1e-6)
+    assert mh.solve(mh.Problem(task, policies), mh.ClosedForm()).evidence.gaps[0] == [[low, high]]
+
+
+def test_separate_explanations_are_no_range():
+    """Two explanations and nothing between: the discounts of both are given, not the range that they span."""
+    task, reward = deterministic([[0, 2, 0], [2, 1, 0], [0, 1, 0]], 2), np.array([0.93, -0.51, 0.03])
+    found = mh.identify(mh.Problem(task, [mh.soft_plan(task, reward, gamma).policy for gamma in (0.706, 0.2, 0.552)]))
+    assert (found.status, found.dimension) == ("set", 0)
+    assert "0: discount 0.7060 or 0.9125, none found between" in found.sentences()
+    assert "discount from" not in found.sentences()
 
 
 def test_nothing_is_said_of_ranges_where_nothing_explains_the_experts():

@@ -240,6 +240,8 @@ class ClosedFormEvidence(Evidence):
     reward_dimension: int
     free_constant: bool
     unknown_parameters: list[str]
+    gaps: list[list[list[float]]] | None = None
+    caution: str | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

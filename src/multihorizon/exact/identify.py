@@ -4,7 +4,8 @@
 asks how many directions of the discounts stay open when the policies may be wrong by `tolerance`:
 
 * `unique`: one answer, up to the spread that errors of that size cause, which is at most 0.1;
-* `set`: a curve, surface, … of answers; each discount's range over it and two members that reproduce the experts as proof;
+* `set`: a curve, surface, … of answers, or several separate ones; each discount's range over them, the gaps in it, and two
+  members that reproduce the experts as proof;
 * `infeasible`: no discounts and reward explain the experts up to the tolerance; the closest explanation and its residual.
 
 *The linear system.* Each expert i, whose discount is γ_k, allows the rewards `λ_k û_i + N_i z_i − γ_k (λ_k V̂_i + P_i N_i z_i)`.
@@ -49,7 +50,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -80,6 +81,10 @@ from multihorizon.words import FORM_ALONE
 Temperature = float | Literal["per_expert"]
 #: The largest spread of possible answers at which a direction of discounts counts as identified.
 LIMIT = 0.1
+#: Discounts that differ by less are one.
+SAME = 1e-6
+#: By expert: the discounts on both sides of each gap between explanations.
+Gaps = tuple[tuple[tuple[float, float], ...], ...]
 
 
 def identify(
@@ -424,31 +429,69 @@ def _nonlinear(equations: JointEquations, guesses: list[Floats], starts: int, ex
         return Conclusion("unique", best, found, _widened(_hull([best]), found))
     points = list(alike)
     dimension = int((found.singular_values <= best.no_effect).sum())
-    if not equations.from_counts and dimension and extent:
+    walked = not equations.from_counts and dimension > 0 and extent
+    if walked:
         for expert in range(equations.n_experts):
             for sign in (1.0, -1.0):
                 farthest = max(points, key=lambda p: sign * p.discounts[expert])
                 for start in (farthest, alike[0]):
                     points += walk(start, expert, sign, dimension, largest)[1:]
     ranges = _hull(points)
+    gaps = _gaps(points, largest, dimension) if walked or not found.free.size else ()
     if equations.from_counts:
         ranges[np.abs(found.free).max(axis=0, initial=0.0) > 1e-8] = 0.0, 1.0
     for direction in [sign * v for v in found.free for sign in (1.0, -1.0)]:  # aside, as far as the noise explains it
         aside = (equations.project(best.discounts + length * direction) for length in (0.5, 0.2, 0.1, 0.05))
         points += islice((p for p in aside if p.gap <= largest), 1)
-    return Conclusion("set", best, found, _widened(ranges, found), points)
+    return Conclusion("set", best, found, _widened(ranges, found), points, gaps)
 
 
-def minimise(equations: JointEquations, start: Floats, max_iter: int = 300) -> Explanation:
-    """The nearest local minimiser of ‖ρ(Γ)‖ in the box."""
+def _held_at(near: Explanation, expert: int, value: float) -> Explanation:
+    """The closest explanation from `near` on at which one discount has this value."""
+    start = near.discounts.copy()
+    start[expert] = value
+    return minimise(near.equations, start, 60, expert)
+
+
+def _gaps(points: Sequence[Explanation], largest_gap: float, dimension: int) -> Gaps:
+    """Where, between the discounts of explanations, there is none: by expert, pairs of the discounts on both sides.
+
+    Discounts close to each other are taken as connected. Between others an explanation is looked for in the middle, and so on;
+    where there is none, walks from both sides say how far it is to the next.
+    """
+    gaps, close = [], LIMIT / 2 if dimension else SAME
+    for expert in range(points[0].equations.n_experts):
+        inside = sorted(points, key=lambda p: float(p.discounts[expert]))
+        parts, empty = list(pairwise(inside)), []
+        while parts:
+            low, high = parts.pop()
+            ends = float(low.discounts[expert]), float(high.discounts[expert])
+            if ends[1] - ends[0] <= close:
+                continue
+            tried = (_held_at(near, expert, sum(ends) / 2) for near in (low, high))
+            middle = next((point for point in tried if point.gap <= largest_gap), None)
+            if middle is not None:
+                parts += [(low, middle), (middle, high)]
+                continue
+            if dimension:
+                low, high = (walk(p, expert, sign, dimension, largest_gap)[-1] for p, sign in ((low, 1.0), (high, -1.0)))
+            edges = float(low.discounts[expert]), float(high.discounts[expert])
+            if edges[1] - edges[0] > SAME:
+                empty.append(edges)
+        gaps.append(tuple(sorted(empty)))
+    return tuple(gaps)
+
+
+def minimise(equations: JointEquations, start: Floats, max_iter: int = 300, held: int | None = None) -> Explanation:
+    """The nearest local minimiser of ‖ρ(Γ)‖ in the box; the discount of expert `held` keeps its value."""
     best, damping = equations.project(start), 1e-3
     for _ in range(max_iter):
-        step = _step(best, damping)
+        step = _step(best, damping, held)
         if np.abs(step).max(initial=0.0) < 1e-15 or best.gap < 1e-2 * best.rounding:
             break
         trial = equations.project(best.discounts + step)
         if trial.gap >= best.gap:  # it may have left a curved valley: one more step goes back
-            trial = equations.project(trial.discounts + _step(trial, damping))
+            trial = equations.project(trial.discounts + _step(trial, damping, held))
         if trial.gap < best.gap:
             best, damping = trial, max(damping / 10, 1e-14)
         elif damping > 1e6 or np.abs(step).max() < 1e-12:
@@ -458,11 +501,12 @@ def minimise(equations: JointEquations, start: Floats, max_iter: int = 300) -> E
     return best
 
 
-def _step(here: Explanation, damping: float) -> Floats:
-    """A damped Gauss–Newton step of least norm on the discounts that the box does not hold back."""
+def _step(here: Explanation, damping: float, held: int | None = None) -> Floats:
+    """A damped Gauss–Newton step of least norm on the discounts that neither the box nor the caller holds back."""
     unknown, step = here.equations.unknown, np.zeros_like(here.discounts)
     discounts, gradient = here.discounts[unknown], here.jacobian.T @ here.residual
     moving = ~(((discounts <= 0) & (gradient > 0)) | ((discounts >= 1) & (gradient < 0)))
+    moving &= np.flatnonzero(unknown) != held
     if moving.any():
         left, values, right = np.linalg.svd(here.jacobian[:, moving], full_matrices=False)
         largest = max(float(values.max(initial=0.0)), np.sqrt(TINY))
@@ -546,13 +590,14 @@ def _tangent(here: Explanation, expert: int, sign: float, dimension: int) -> Flo
 
 @dataclass(frozen=True, eq=False)
 class Conclusion:
-    """What was found: a status, an explanation, the ranges `(K,2)`, and other explanations where there is a set."""
+    """What was found: a status, an explanation, the ranges `(K,2)`, and where there is a set other explanations and its gaps."""
 
     status: str
     point: Explanation
     directions: Directions
     ranges: Floats
     others: Sequence[Explanation] = ()
+    gaps: Gaps = ()
 
     @property
     def misfit(self) -> float:
@@ -612,6 +657,7 @@ class Conclusion:
             reward_dimension=point.columns.nullity,
             free_constant=equations.free_constant and point.columns.nullity > 0,
             unknown_parameters=tuple(name for name, entered in names if not entered),
+            gaps=self.gaps or ((),) * equations.n_experts,
         )
 
 
@@ -711,6 +757,8 @@ class Identification(Result):
         reward_dimension: directions in which the reward is open even at these discounts.
         free_constant: whether one of them is a constant added to the whole reward.
         unknown_parameters: states that no transition enters, about whose reward nothing can be said.
+        gaps: by expert, the pairs of discounts between which `intervals` holds none that was found to explain the experts: its
+            range is in several parts, or single values.
         within: which discounts explain the experts if their rewards are only nearly the same; None where that was not asked.
         problem: kept in memory and not saved.
     """
@@ -736,6 +784,7 @@ class Identification(Result):
     reward_dimension: int
     free_constant: bool
     unknown_parameters: tuple[str, ...]
+    gaps: Gaps = ()
     within: WithinDistance | None = None
     problem: Problem | None = None
 
@@ -755,7 +804,8 @@ class Identification(Result):
             return {"discounts": discounts, "reward": found.reward / scale, "temperature": temperature}
 
         members = tuple(replace(member, **listed(member)) for member in self.members)
-        return replace(self, experts=names, intervals=self.intervals[place], members=members, **listed(self))
+        gaps = tuple(self.gaps[i] for i in place)
+        return replace(self, experts=names, intervals=self.intervals[place], gaps=gaps, members=members, **listed(self))
 
     def to_frame(self) -> pd.DataFrame:
         """One row per expert: the discount, NaN where it is not identified, and its range over all explanations.
@@ -807,8 +857,9 @@ class Identification(Result):
     def sentences(self) -> str:
         """The finding in plain words, with what to do next."""
         lines = [self.headline()]
-        for name, gamma, (low, high) in zip(self.experts, self.discounts, self.intervals, strict=True):
-            lines.append(f"  {name}: {self._range(float(gamma), float(low), float(high))}")
+        for number, name in enumerate(self.experts):
+            closest = f"closest discount {self.discounts[number]:.4f}"
+            lines.append(f"  {name}: {closest if self.status == 'infeasible' else self._range(number)}")
         if self.form_alone:
             lines.append(FORM_ALONE)
         for m in self.members:
@@ -859,20 +910,22 @@ class Identification(Result):
             return f"Errors as large as those of the policies leave {open_} of the discounts open."
         return f"The experts do not identify their discounts: {shape} of them explains the same behaviour."
 
-    def _range(self, gamma: float, low: float, high: float) -> str:
-        """Narrow ranges are one number, and an end that is printed as 0 or 1 is the limit that it is."""
+    def _range(self, number: int) -> str:
+        """An expert's discounts: narrow ranges are one number, and an end that is printed as 0 or 1 is the limit that it is."""
+        low, high = map(float, self.intervals[number])
+        ends = [low, *(end for gap in self.gaps[number] for end in gap), high]
         printed = 5e-5
-        if self.status == "infeasible":
-            return f"closest discount {gamma:.4f}"
+        if len(ends) > 2:
+            parts = [
+                f"{a:.4f} to {b:.4f}" if b - a > 2 * printed else f"{(a + b) / 2:.4f}"
+                for a, b in zip(ends[::2], ends[1::2], strict=True)
+            ]
+            return f"discount {', '.join(parts[:-1])} or {parts[-1]}, none found between"
         if high - low <= 2 * printed:
-            return f"discount {gamma:.4f}"
-        if low <= printed and high >= 1 - printed:
-            return "any discount from 0 to 1"
+            return f"discount {self.discounts[number]:.4f}"
         if low <= printed:
-            return f"discount at most {high:.4f}"
-        if high >= 1 - printed:
-            return f"discount at least {low:.4f}"
-        return f"discount from {low:.4f} to {high:.4f}"
+            return "any discount from 0 to 1" if high >= 1 - printed else f"discount at most {high:.4f}"
+        return f"discount at least {low:.4f}" if high >= 1 - printed else f"discount from {low:.4f} to {high:.4f}"
 
     def _advice(self) -> list[str]:
         if self.status == "unique":
