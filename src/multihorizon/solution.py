@@ -859,7 +859,6 @@ class Solution(Result):
             raise ValueError(f"reward of the solution must have {self.problem.n_parameters} entries, received {self.reward.size}")
         if not isinstance(self.evidence, Evidence):
             object.__setattr__(self, "evidence", read_evidence(self.solver, self.evidence))
-        self.evidence.require_lengths({"experts": len(self.experts), "reward": self.reward.size})
         if isinstance(found := self.evidence.get("deviations"), Deviations):
             as_shape(found.values, (len(self.experts), self.reward.size), "deviations of the solution")
         for name in ("discounts", "reward", "temperature", "standard_errors"):
@@ -1080,7 +1079,9 @@ class Solution(Result):
             fitted = found["evidence"].transitions if isinstance(found["evidence"], LikelihoodEvidence) else None
             if problem is not None and fitted:
                 problem = require_finite(problem).with_transitions([read_numbers(data) for data in fitted])
-            return cls(**found, problem=problem)
+            solution = cls(**found, problem=problem)
+            solution.evidence.require_lengths({"experts": len(solution.experts), "reward": solution.reward.size})
+            return solution
         except ValueError as error:
             raise ValueError(f"{path} is not a saved solution: {error}") from error
 
