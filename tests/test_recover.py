@@ -229,10 +229,10 @@ def test_a_fit_shows_the_recovery_it_is_given(folder, recovered, tmp_path) -> No
 @pytest.mark.slow
 def test_a_study_of_more_than_two_thousand_people_has_a_solver_and_a_design() -> None:
     mdp, names = three_steps(), [f"p{i}" for i in range(2100)]
-    policies = [mh.soft_plan(mdp, 3 * PAYS, gamma).policy for gamma in np.linspace(0.2, 0.9, len(names))]
-    problem = mh.Problem(mdp, mh.Demonstrations.simulate(mdp, policies, 2, names=names))
-    people = pd.DataFrame({"expert": names, "group": ["a", "b"] * (len(names) // 2)})
-    solution = mh.solve(problem, mh.Population("~ group", people, known_reward=3 * PAYS))
+    policies = [mh.soft_plan(mdp, 3 * PAYS, gamma).policy for gamma in (0.2, 0.9)]
+    problem = mh.Problem(mdp, mh.Demonstrations.simulate(mdp, policies * (len(names) // 2), 2, names=names))
+    people = pd.DataFrame({"expert": names, "group": ["a", "a", "b", "b"] * (len(names) // 4)})
+    solution = mh.solve(problem, mh.Population("~ group", people, known_reward=3 * PAYS, nodes=5))
     assert len(solver_of(solution).persons) == len(names)
     assert mh.design(None, solution, draws=1).persons == len(names)
 
