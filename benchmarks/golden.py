@@ -4,9 +4,9 @@
     python benchmarks/golden.py compare FOLDER [--only NAME …] [--lines 12]
 
 Each run has a folder of its own with `stdout.txt` and the files that the program wrote: JSON, CSV, and pages without their
-scripts, styles and pictures. `compare` runs everything again and prints the lines that differ. Seconds, versions and paths are left
-out, and numbers in files are rounded to seven digits. It ends with exit code 1 where anything differs. Where a change of words is
-meant, record anew and read the difference of the two folders.
+scripts, styles and pictures. `compare` runs everything again and prints the lines that differ. Seconds, versions and paths are
+left out, and numbers in files are rounded to seven digits. It ends with exit code 1 where anything differs. Where a change of
+words is meant, record anew and read the difference of the two folders.
 
 Only the program is used, so the same script runs on old and new code: set PYTHONPATH to the `src` of either. All runs take about
 two minutes of one processor.
