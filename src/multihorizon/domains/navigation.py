@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.polynomial.hermite_e import hermegauss
 from numpy.typing import ArrayLike
 from scipy.interpolate import RectBivariateSpline, make_interp_spline
 from scipy.special import log_softmax, logsumexp
 
 from multihorizon.checks import Floats, Ints, as_count, as_discount, as_floats, as_names, as_positive
 from multihorizon.data.steps import Steps
+from multihorizon.numerics.quadrature import normal_nodes
 
 ACTIONS = ("right", "up", "left", "down")
 MOVES = ((1, 0), (0, 1), (-1, 0), (0, -1))
@@ -120,12 +120,12 @@ class Navigation:
     def _solve(self, gamma: float) -> tuple[Floats, Floats]:
         axis, paid = self._axis, self.reward(np.stack(np.meshgrid(self._axis, self._axis, indexing="ij"), axis=-1))
         # The matrices `(n,n)` that give a function's expectation after a move from each grid point, from its values on the grid.
-        nodes, weights = hermegauss(21)
+        nodes, weights = normal_nodes(21)
         spline = make_interp_spline(axis, np.eye(axis.size), k=3)
         along = {}
         for move in (-1, 0, 1):
-            reached = _reflected(axis[:, None] + move * self.step + self.noise * nodes)
-            along[move] = np.einsum("q,iqj->ij", weights / weights.sum(), spline(reached))
+            reached = _reflected(axis[:, None] + move * self.step + self.noise * nodes[:, 0])
+            along[move] = np.einsum("q,iqj->ij", weights, spline(reached))
         values = np.zeros_like(paid)
         while True:
             q = np.stack([along[x] @ (paid + gamma * values) @ along[y].T for x, y in MOVES])

@@ -44,7 +44,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise, permutations, product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -65,6 +65,7 @@ from multihorizon.exact.equations import (
 from multihorizon.exact.identify import Temperature, judge, minimise, read_temperature
 from multihorizon.frames import as_frame, is_frame
 from multihorizon.mdp import MDP, refuse_durations
+from multihorizon.numerics.boxes import branch_and_bound
 from multihorizon.numerics.lp import INFINITY, LinearProgram, LPResult, LPStatus, solve_lp
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.planning.linear import policy_resolvent
@@ -707,31 +708,32 @@ class _OneExpert:
         where there are many states: the bounds hold anyway.
         """
         effect = np.abs(self.slopes).max(axis=(0, 1))
-        boxes: list[tuple[float, int, Floats, Floats, Floats, Floats]] = []
-        waiting, made = [(low, high)], 0
-        while True:
-            for first, last in waiting:
-                if self.n > 1:
-                    within = self.axes, first + self._offset, last + self._offset
-                    if self.rewards.largest(np.zeros(self.axes.shape[1]), within).status == LPStatus.INFEASIBLE:
-                        continue
-                lowest, highest, seen = self.over_box(first, last)
-                if self.n == 1:  # everything between the ends is a member
-                    for y, planned in seen.items():
-                        found.see(np.array(y), planned)
-                made += 1
-                boxes.append((0.0, made, first, last, lowest, highest))
-            proved_low, proved_high = np.min([b[4] for b in boxes], axis=0), np.max([b[5] for b in boxes], axis=0)
-            excess = [float(max((found.low - b[4]).max(), (b[5] - found.high).max())) for b in boxes]
-            worst = int(np.argmax(excess))
-            if excess[worst] <= (1e-3 if self.n == 1 else 5e-3) or made >= max(20, min(200, 60_000 // self.live.shape[0])):
-                return proved_low, proved_high
-            _, _, first, last, _, _ = boxes.pop(worst)
-            axis = int(np.argmax(effect * (last - first)))
-            middle = (first[axis] + last[axis]) / 2
-            left, right = last.copy(), first.copy()
-            left[axis] = right[axis] = middle
-            waiting = [(first, left), (right, last)]
+
+        def leaf(first: Floats, last: Floats) -> _Leaf | None:
+            if self.n > 1:
+                within = self.axes, first + self._offset, last + self._offset
+                if self.rewards.largest(np.zeros(self.axes.shape[1]), within).status == LPStatus.INFEASIBLE:
+                    return None
+            lowest, highest, seen = self.over_box(first, last)
+            if self.n == 1:  # everything between the ends is a member
+                for y, planned in seen.items():
+                    found.see(np.array(y), planned)
+            return _Leaf(first, last, lowest, highest)
+
+        def excess(box: _Leaf) -> float:
+            return float(max((found.low - box.lowest).max(), (box.highest - found.high).max()))
+
+        def halves(box: _Leaf) -> Iterator[_Leaf | None]:
+            axis = int(np.argmax(effect * (box.last - box.first)))
+            left, right = box.last.copy(), box.first.copy()
+            left[axis] = right[axis] = (box.first[axis] + box.last[axis]) / 2
+            yield from [leaf(box.first, left), leaf(right, box.last)]
+
+        whole = leaf(low, high)
+        most = max(20, min(200, 60_000 // self.live.shape[0])) - 1
+        close = 1e-3 if self.n == 1 else 5e-3
+        leaves, _ = branch_and_bound([] if whole is None else [whole], excess, halves, lambda: close, most)
+        return np.min([box.lowest for box in leaves], axis=0), np.max([box.highest for box in leaves], axis=0)
 
     # Attained bounds.
 
@@ -773,6 +775,15 @@ class _OneExpert:
         here = y + self._offset
         result = self.rewards.largest(self.axes.T @ direction, (self.axes, here - radius, here + radius))
         return self.axes @ result.values - self._offset if result.optimal else None
+
+
+class _Leaf(NamedTuple):
+    """A box of y and the bounds `(S',A)` proved over it."""
+
+    first: Floats
+    last: Floats
+    lowest: Floats
+    highest: Floats
 
 
 class _Attained:

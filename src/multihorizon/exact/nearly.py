@@ -41,7 +41,6 @@ explain. The tolerances of the linear programs are below that, so an explanation
 
 from __future__ import annotations
 
-import heapq
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -60,6 +59,7 @@ from multihorizon.exact.equations import (
     reward_families,
 )
 from multihorizon.mdp import refuse_durations
+from multihorizon.numerics.boxes import branch_and_bound
 from multihorizon.numerics.lp import INFINITY, LinearProgram, LPResult, LPStatus, solve_lp
 from multihorizon.problem import Expert, Problem
 
@@ -574,35 +574,38 @@ class RangeSearch:
 
         `gap` says which gap is small enough at a value.
         """
-        relaxation, costs, number = self.relaxation, {column: sign}, itertools.count()
+        relaxation, costs = self.relaxation, {column: sign}
         root = relaxation.solve(costs, self.root)
         if root is None and start is None:
             return End(INFINITY, INFINITY, None, True, 1)
         if root is None:  # a member is known, so this is rounding, and nothing is proved
             return End(-INFINITY, INFINITY, None, False, 1)
         best = self._better(costs, root, None if start is None else self._climb(costs, start))
-        heap, boxes = [(root.value, next(number), self.root, root)], 1
-        proved = INFINITY
-        while heap and relaxation.m and boxes < MOST_BOXES:
-            attained = INFINITY if best is None else best.value
-            value, _, box, point = heapq.heappop(heap)
-            if value >= attained - gap(attained):
-                proved = value  # all other boxes are farther
-                heap = []
-                break
-            for half in self._halves(box, point):
-                boxes += 1
+
+        def attained() -> float:
+            return INFINITY if best is None else best.value
+
+        def halves(box: tuple[float, Region, Relaxed]) -> Iterator[tuple[float, Region, Relaxed] | None]:
+            nonlocal best
+            value, region, point = box
+            limit = attained()
+            for half in self._halves(region, point):
                 if column and sign > 0:
-                    half.high[column - 1] = min(half.high[column - 1], attained)
+                    half.high[column - 1] = min(half.high[column - 1], limit)
                 elif column:
-                    half.low[column - 1] = max(half.low[column - 1], -attained)
-                found = None if (half.low > half.high).any() else relaxation.solve(costs, self._linked(half))
-                if found is not None:
-                    best = self._better(costs, found, best)
-                    heapq.heappush(heap, (max(found.value, value), next(number), half, found))
-        attained = INFINITY if best is None else best.value
-        proved = min([proved, attained, *(item[0] for item in heap[:1])])
-        return End(proved, attained, best, bool(proved >= attained - gap(attained)), boxes)
+                    half.low[column - 1] = max(half.low[column - 1], -limit)
+                relaxed = None if (half.low > half.high).any() else relaxation.solve(costs, self._linked(half))
+                if relaxed is not None:
+                    best = self._better(costs, relaxed, best)
+                yield None if relaxed is None else (max(relaxed.value, value), half, relaxed)
+
+        def enough() -> float:
+            return gap(attained()) - attained()
+
+        most = MOST_BOXES - 1 if relaxation.m else 0
+        left, made = branch_and_bound([(root.value, self.root, root)], lambda box: -box[0], halves, enough, most)
+        proved = min([attained(), *(value for value, _, _ in left[:1])])
+        return End(proved, attained(), best, bool(proved >= attained() - gap(attained())), 1 + made)
 
     def _better(self, costs: Mapping[int, float], found: Relaxed, best: Relaxed | None) -> Relaxed | None:
         """The best member known, after trying to make one of a relaxed solution."""

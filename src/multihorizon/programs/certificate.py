@@ -30,11 +30,11 @@ domain.
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,6 +42,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
 from multihorizon.checks import Bools, Floats, Ints
+from multihorizon.numerics.boxes import branch_and_bound
 from multihorizon.numerics.lp import INFINITY, LinearProgram, dual_bound, solve_for_duals
 from multihorizon.parallel import Progress, in_parallel, n_workers, silent
 from multihorizon.programs.inner import POSITIVE_MARGIN, Inner, Optimum, slices
@@ -353,21 +354,23 @@ def _bound_nothing(inner: Inner, gap: float, seconds: float, most: float = INFIN
 
 
 def _work(relaxation: Relaxation, target: float, most: float, seconds: float, boxes: list[Box]) -> tuple[float, list[Box], int]:
-    """Split the box with the largest bound until all are done, there are so many more, or time is up."""
-    numbers = itertools.count()
-    heap = [(-box.bound, next(numbers), box) for box in boxes if box.bound > target]
+    """Cut boxes above the target until none is left, there are so many more, or time is up.
+
+    Returns the largest bound of the boxes that are done, the boxes that are open, and how many were made.
+    """
     settled = max((box.bound for box in boxes if box.bound <= target), default=-INFINITY)
-    heapq.heapify(heap)
-    count, deadline = 0, time.perf_counter() + seconds
-    while heap and count < most and time.perf_counter() < deadline:
-        bound, low, high, relaxed, split, basis = heapq.heappop(heap)[2]
+
+    def halves(box: Box) -> Iterator[Box | None]:
+        nonlocal settled
+        bound, low, high, relaxed, split, basis = box
         lower_high, upper_low = high.copy(), low.copy()
         lower_high[split] = upper_low[split] = ((low + high) / 2 + relaxed)[split] / 2
         for ends in ((low, lower_high), (upper_low, high)):
-            box = relaxation.box(*ends, bound, target, basis)
-            count += 1
-            if box.bound > target:
-                heapq.heappush(heap, (-box.bound, next(numbers), box))
-            else:
-                settled = max(settled, box.bound)
-    return settled, [item[2] for item in heap], count
+            half = relaxation.box(*ends, bound, target, basis)
+            if half.bound <= target:
+                settled = max(settled, half.bound)
+            yield half if half.bound > target else None
+
+    above = [box for box in boxes if box.bound > target]
+    open_boxes, count = branch_and_bound(above, attrgetter("bound"), halves, lambda: target, most, seconds)
+    return settled, open_boxes, count

@@ -31,6 +31,7 @@ from multihorizon.estimate.maximum_likelihood import resume
 from multihorizon.estimate.population.covariates import Covariates, least_persons
 from multihorizon.estimate.population.solver import Population, covariance_of_persons
 from multihorizon.mdp import MDP
+from multihorizon.numerics.quadrature import normal_nodes
 from multihorizon.numerics.spectrum import spectrum
 from multihorizon.problem import Crowd, Problem
 from multihorizon.questions.study import MOST_TIMES, solver_of
@@ -380,14 +381,13 @@ def _population(
             effects.append(effects[0] + np.column_stack([root @ part for root, part in zip(roots, np.split(z, 2), strict=True)]))
     rows, shares = _patterns(covariates, effects[0])
     # Many patterns need few nodes each.
-    (x, wx), (y, wy) = (np.polynomial.hermite_e.hermegauss(n) for n in ((5, 3) if len(rows) <= 8 else (3, 1)))
-    nodes, own = np.column_stack([np.repeat(x, y.size), np.tile(y, x.size)]), np.outer(wx, wy).ravel()
+    nodes, weights = normal_nodes(*((5, 3) if len(rows) <= 8 else (3, 1)))
     number = len(covariates.names) if persons is None else persons
     if number < least_persons(len(terms)):
         raise ValueError(
             f"persons must be at least {least_persons(len(terms))}, as the formula has {len(terms)} terms, received {number}"
         )
-    weight = number * np.outer(shares, own / own.sum()).ravel()
+    weight = number * np.outer(shares, weights).ravel()
     spread = covariance_of_persons(found[0])[:2, :2] + 1e-4 * np.eye(2)
     matrix, noise = np.repeat(rows, len(nodes), axis=0), np.tile(nodes @ np.linalg.cholesky(spread).T, (len(rows), 1))
     parts = problem if isinstance(problem, Crowd) else Crowd.of(problem)

@@ -52,6 +52,7 @@ from multihorizon.estimate.population.solver import covariance_at, covariance_of
 from multihorizon.frames import Frame, as_frame, is_frame
 from multihorizon.horizon import Horizon
 from multihorizon.numerics.chance import t_ppf
+from multihorizon.numerics.quadrature import normal_nodes
 from multihorizon.problem import Crowd, Problem
 from multihorizon.result import COLOURS, Result
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
@@ -420,11 +421,11 @@ class Tracking:
     def information(self) -> Floats:
         """v `(rows,)`: the Fisher information on logit γ of a decision in the state of each row, averaged over the study."""
         prior = self._prior(self.covariates.matrix.mean(axis=0), self.covariates.random, errors=False)
-        (z, w), step = np.polynomial.hermite_e.hermegauss(7), 1e-3
-        eta = prior.mean + np.array([(a, b) for a in z for b in z]) @ np.linalg.cholesky(prior.scale).T
+        (nodes, weights), step = normal_nodes(7, 7), 1e-3
+        eta = prior.mean + nodes @ np.linalg.cholesky(prior.scale).T
         less, here, more = (self.policies(eta + np.array([move, 0.0])) for move in (-step, 0.0, step))
         squares = np.exp(here) * ((more - less) / (2 * step)) ** 2
-        found: Floats = self.tables.same_state @ (squares @ (np.outer(w, w).ravel() / (2 * np.pi)))
+        found: Floats = self.tables.same_state @ (squares @ weights)
         return found
 
 

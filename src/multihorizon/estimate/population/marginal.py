@@ -92,18 +92,19 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial, reduce
+from functools import cache, partial
 from itertools import combinations, product
 from typing import Any
 
 import numpy as np
 import scipy.linalg as la
-from scipy.special import expit, logit, ndtr, ndtri
+from scipy.special import expit, logit, ndtr
 
 from multihorizon.checks import Bools, Floats, Ints, Sparse
 from multihorizon.choice.own_rewards import OwnRewards, own_rewards, states_visited
 from multihorizon.choice.surfaces import Surface, Tables
 from multihorizon.choice.tabular import redrawn
+from multihorizon.numerics.quadrature import normal_nodes, scattered_nodes
 from multihorizon.numerics.spectrum import Spectrum, positive_part, spectrum
 from multihorizon.parallel import Progress, in_parallel, part_of, silent
 from multihorizon.problem import Crowd
@@ -348,22 +349,7 @@ def standard_nodes(count: int, size: int = 2) -> tuple[Floats, Floats]:
         terms = size // 2
         along = min(count, max(5, 2 * count // (terms + 1) | 1), int(20_000 ** (1 / terms)) // 3)
         counts = [along, min(count, 3)] * terms
-    rules = [np.polynomial.hermite_e.hermegauss(n) for n in counts]
-    places = np.stack(np.meshgrid(*(z for z, _ in rules), indexing="ij"), axis=-1).reshape(-1, size)
-    weights = reduce(np.multiply.outer, [w for _, w in rules]).ravel()
-    return places, weights / weights.sum()
-
-
-def _scattered(count: int, size: int) -> tuple[Floats, Floats]:
-    """So many places `(Q,D)` of Sobol's, a power of 2, and weights `(Q,)` for the standard normal distribution.
-
-    Each has its mirror image, and all are scaled to have exactly the covariance of that distribution.
-    """
-    from scipy.stats.qmc import Sobol  # noqa: PLC0415  it takes longer to import than a small fit takes
-
-    half = ndtri(Sobol(size, rng=0).random(count // 2))
-    half = half @ np.linalg.inv(np.linalg.cholesky(half.T @ half / len(half))).T
-    return np.concatenate([half, -half]), np.full(count, 1 / count)
+    return normal_nodes(*counts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -1489,11 +1475,9 @@ def likely_spreads(found: Maximum) -> list[tuple[float, Floats]]:
 
     if layout.deep == 2:
         # log L₁₁ is known least; what is known well needs few places
-        rules = [np.polynomial.hermite_e.hermegauss(count) for count in ((7, 5, 5) if deviations.max() > 0.2 else (3, 3, 3))]
-        z = np.array(list(product(*(places for places, _ in rules))))
-        weights = np.array([np.prod(each) for each in product(*(w for _, w in rules))])
+        z, weights = normal_nodes(*((7, 5, 5) if deviations.max() > 0.2 else (3, 3, 3)))
     else:
-        z, weights = _scattered(128, rows.size)
+        z, weights = scattered_nodes(128, rows.size)
     psis = [found.psi + moves @ each for each in z]
     values = found.marginal.objectives(found.psi, psis)
     here = found.value.objective + log_flat(found.psi)
