@@ -304,7 +304,7 @@ def test_the_report_of_a_fit_says_how_to_go_on(folder):
 
 
 def test_features_of_a_new_task_are_known_by_their_names(tmp_path):
-    features = np.stack([CLIFF.reward > 0, CLIFF.reward < 0], axis=1) / 1.0
+    features = np.stack([CLIFF.reward.clip(min=0), CLIFF.reward.clip(max=0)], axis=1) / 10.0
     problem = mh.Problem(CLIFF.mdp, table(), features=CLIFF.mdp.stacked @ features, feature_names=["good", "bad"])
     found = analyse([table()], [CLIFF.mdp], lambda mdp: (problem.experts[0].features, ("good", "bad")), deviations=0, quick=True)
     write_fit(tmp_path / "result", found, {})

@@ -109,15 +109,10 @@ def shared_goal_test(
     solution: Solution, simulations: int = 999, *, seed: int = 0, jobs: int = 1, progress: Progress = silent
 ) -> SharedGoalTest:
     """Test that all experts of a solution of `MaximumLikelihood` share one reward; `jobs` processes share the experts."""
-    point = _fit_with_one_reward(solution)
+    point, experts, quadratic = _scored(solution, simulations, seed)
     if isinstance(point, str):
         return SharedGoalTest(np.nan, np.nan, 0, point)
-    experts = _drawn(point, simulations, seed)
     free = ~point.likelihood.fixed & ~resting(point)
-    step = _common_step(experts, free)
-    quadratic = [expert.gains(expert.scores - step[:, expert.places] @ expert.information, free) for expert in experts]
-    if np.mean(quadratic) < 1e-6:  # degrees of freedom, apart from rounding
-        return SharedGoalTest(np.nan, np.nan, 0, "no two experts made decisions that one reward would have to explain together")
     total = np.sum(quadratic, axis=0)
     if point.likelihood.n_reward <= 100 and point.likelihood.clusters is None:
         total = np.zeros(1 + simulations)
@@ -131,6 +126,20 @@ def shared_goal_test(
     return SharedGoalTest(float(deviation), (1 + exceeded) / (1 + simulations), simulations)
 
 
+def _scored(solution: Solution, simulations: int, seed: int) -> tuple[Point | str, list[_Drawn], list[Floats]]:
+    """The fit with one reward, or why one reward cannot be tested; the experts' drawn scores, and S of each expert."""
+    point = _fit_with_one_reward(solution)
+    if isinstance(point, str):
+        return point, [], []
+    experts = _drawn(point, simulations, seed)
+    free = ~point.likelihood.fixed & ~resting(point)
+    step = _common_step(experts, free)
+    quadratic = [expert.gains(expert.scores - step[:, expert.places] @ expert.information, free) for expert in experts]
+    if np.mean(quadratic) < 1e-6:  # degrees of freedom, apart from rounding
+        return "no two experts made decisions that one reward would have to explain together", [], []
+    return point, experts, quadratic
+
+
 def one_goal_test(
     solution: Solution, simulations: int = 999, *, seed: int = 0, jobs: int = 1, progress: Progress = silent
 ) -> SharedGoalTest:
@@ -139,6 +148,9 @@ def one_goal_test(
     if found is None or np.isnan(found.p_shared):
         return shared_goal_test(solution, simulations, seed=seed, jobs=jobs, progress=progress)
     direct = SharedGoalTest(float(-ndtri(max(found.p_shared, TINY))), found.p_shared, 0)
+    untested = _scored(solution, 9, seed)[0]
+    if isinstance(untested, str):
+        return SharedGoalTest(np.nan, np.nan, 0, untested)
     if not direct.rejected:
         return direct
     simulated = shared_goal_test(solution, simulations, seed=seed, jobs=jobs, progress=progress)
