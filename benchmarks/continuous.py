@@ -31,8 +31,8 @@ import scipy.sparse as sp
 import multihorizon as mh
 from multihorizon.choice.model import Settings
 from multihorizon.choice.sieve import SieveData, SieveModel
-from multihorizon.estimate.ascent import climb
-from multihorizon.estimate.sieve import fit_logits, relevant_coordinates, sieve_precision, starts
+from multihorizon.likelihood.ascent import climb
+from multihorizon.likelihood.sieve import fit_logits, relevant_coordinates, sieve_precision, starts
 
 TRUE = np.array([0.5, 0.8, 0.95])
 

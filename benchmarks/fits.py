@@ -26,8 +26,8 @@ from rows import shown
 
 import multihorizon as mh
 from multihorizon.choice.tabular import Likelihood, Point
-from multihorizon.estimate import maximum_likelihood
-from multihorizon.estimate.ascent import climb
+from multihorizon.likelihood import maximum_likelihood
+from multihorizon.likelihood.ascent import climb
 from multihorizon.numerics.newton import Dense
 
 

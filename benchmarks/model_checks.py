@@ -32,7 +32,7 @@ import numpy as np
 import pandas as pd
 
 import multihorizon as mh
-from multihorizon.estimate.maximum_likelihood import resume
+from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.questions.model_checks import compared_choices, extent, fit_answer, misfits
 from multihorizon.questions.overall_fit import Choices, overall_test
 

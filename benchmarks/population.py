@@ -53,7 +53,7 @@ from scipy.special import expit, logit
 
 import multihorizon as mh
 from multihorizon.domains.space_adventure import SimulatedPersons
-from multihorizon.estimate import maximum_likelihood
+from multihorizon.likelihood import maximum_likelihood
 from multihorizon.problem import Crowd, CrowdTask
 
 GROUP, AGE = 0.6, 0.2

@@ -28,7 +28,7 @@ from scipy.special import expit
 
 import multihorizon as mh
 from multihorizon.crowd import CrowdAnalysis, crowd_analysis
-from multihorizon.estimate.intervals import NormalIntervals
+from multihorizon.likelihood.intervals import NormalIntervals
 from multihorizon.problem import Crowd
 from multihorizon.report.files import write_fit
 from multihorizon.report.fit_page import fit_page

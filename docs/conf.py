@@ -18,7 +18,7 @@ from sphinx.ext.napoleon import Config, GoogleDocstring
 import multihorizon as mh
 from multihorizon import analysis
 from multihorizon.cli import app as program
-from multihorizon.estimate import sieve
+from multihorizon.likelihood import sieve
 
 sys.path.insert(0, str(Path(__file__).parent))
 import draw_idea

@@ -63,7 +63,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(
             (
-                "src/multihorizon/estimate/sieve.py",
+                "src/multihorizon/likelihood/sieve.py",
                 "src/multihorizon/questions/study.py",
                 "src/multihorizon/questions/carrying_over.py",
             )

@@ -12,8 +12,8 @@ import multihorizon as mh
 from multihorizon.choice.clusters import Clusters
 from multihorizon.choice.tabular import Likelihood
 from multihorizon.cli import app
-from multihorizon.estimate.clusters import middle, sign_flip_test, within_episodes
-from multihorizon.estimate.maximum_likelihood import resume
+from multihorizon.likelihood.clusters import middle, sign_flip_test, within_episodes
+from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.problem import Crowd
 from multihorizon.questions.shared_goal import shared_goal_test
 

@@ -10,8 +10,8 @@ import scipy.sparse as sp
 from scipy.special import expit
 
 import multihorizon as mh
-from multihorizon.estimate.population.covariates import Covariates, read_covariates, read_formula, require_columns
 from multihorizon.horizon import Horizon
+from multihorizon.population.covariates import Covariates, read_covariates, read_formula, require_columns
 from multihorizon.problem import Crowd, CrowdTask
 from multihorizon.questions.differences import difference_words, population_answer, population_words
 

@@ -34,14 +34,14 @@ def test_a_limit_of_the_process_counts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_experts_who_do_not_fit_into_memory_are_refused_in_a_sentence(problem, monkeypatch) -> None:
     monkeypatch.setattr(memory, "free_bytes", lambda: 50_000.0)
-    monkeypatch.setattr("multihorizon.estimate.maximum_likelihood.free_bytes", lambda: 50_000.0)
+    monkeypatch.setattr("multihorizon.likelihood.maximum_likelihood.free_bytes", lambda: 50_000.0)
     with pytest.raises(ValueError, match=r"12 experts who are fitted together in 12 states .* a sample of at most \d+ of them"):
         mh.solve(problem, mh.MaximumLikelihood())
 
 
 def test_work_that_takes_long_says_so_at_its_start_and_what_to_do_instead(problem, monkeypatch) -> None:
     clock = SimpleNamespace(process_time=itertools.count(step=0.5).__next__)
-    monkeypatch.setattr("multihorizon.estimate.maximum_likelihood.time", clock)
+    monkeypatch.setattr("multihorizon.likelihood.maximum_likelihood.time", clock)
     with pytest.warns(
         UserWarning, match=r"12 experts with \d+ numbers .* may take 83 minutes or more .*: a sample of the experts"
     ):
@@ -52,7 +52,7 @@ def test_people_who_share_nothing_are_taken_in_blocks(problem, monkeypatch) -> N
     """The same digits, however many are taken together."""
     options = mh.MaximumLikelihood("per_expert", known_reward=CLIFF.reward)
     whole = mh.solve(Crowd.of(problem), options)
-    for place in ("choice.apart", "estimate.persons", "estimate.intervals"):
+    for place in ("choice.apart", "likelihood.persons", "likelihood.intervals"):
         monkeypatch.setattr(f"multihorizon.{place}.persons_together", lambda tables: 5)
     blocks = mh.solve(Crowd.of(problem), options)
     assert np.allclose(blocks.discounts, whole.discounts, atol=1e-9)

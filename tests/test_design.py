@@ -15,8 +15,8 @@ import multihorizon as mh
 from multihorizon.choice.model import Settings
 from multihorizon.choice.tabular import Likelihood
 from multihorizon.cli import app
-from multihorizon.estimate.intervals import precision
-from multihorizon.estimate.maximum_likelihood import resume
+from multihorizon.likelihood.intervals import precision
+from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.numerics.allocation import Worth, allocate, evenly, filled, whole
 from multihorizon.parallel import silent
 from multihorizon.questions.design import _information, _mean_local

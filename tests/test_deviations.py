@@ -15,9 +15,9 @@ from multihorizon.checks import Floats
 from multihorizon.choice.deviations import NearlyShared
 from multihorizon.choice.model import Settings, temperature_penalty
 from multihorizon.choice.tabular import Likelihood
-from multihorizon.estimate.deviations import choices_moved, restricted
-from multihorizon.estimate.intervals import precision
-from multihorizon.estimate.maximum_likelihood import resume
+from multihorizon.likelihood.deviations import choices_moved, restricted
+from multihorizon.likelihood.intervals import precision
+from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.mdp import MDP
 from multihorizon.solution import Deviations, LikelihoodEvidence
 

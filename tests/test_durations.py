@@ -21,7 +21,7 @@ from multihorizon.choice.model import Settings
 from multihorizon.choice.tabular import Likelihood, LoggedMoves, redrawn
 from multihorizon.data.dynamics import observed_durations
 from multihorizon.data.side_tables import read_transitions, transitions_from_frame
-from multihorizon.estimate.maximum_likelihood import resume
+from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.mdp import time_left
 from multihorizon.planning.plan import evaluate, feature_counts, occupancy
 from multihorizon.problem import Crowd, Expert

@@ -10,8 +10,10 @@ from scipy.special import expit, log_expit, logit
 
 import multihorizon as mh
 from multihorizon.checks import Floats, Sparse
-from multihorizon.estimate.population import free as module
-from multihorizon.estimate.population.free import (
+from multihorizon.horizon import Horizon
+from multihorizon.numerics.mixture import fit_mixture
+from multihorizon.population import free as module
+from multihorizon.population.free import (
     Normals,
     describe_free,
     distribution_words,
@@ -20,8 +22,6 @@ from multihorizon.estimate.population.free import (
     joined,
     share_interval,
 )
-from multihorizon.horizon import Horizon
-from multihorizon.numerics.mixture import fit_mixture
 from multihorizon.report.plots import plot_distribution
 from multihorizon.report.population import distribution_section
 from multihorizon.solution import PopulationEvidence

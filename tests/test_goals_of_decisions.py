@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.estimate.ascent import climb
-from multihorizon.estimate.maximum_likelihood import resume
+from multihorizon.likelihood.ascent import climb
+from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.numerics.newton import resting
 from multihorizon.questions import goals as goals_module
 from multihorizon.questions.goals import Goals, Scores, _sharing, parabolas, weigh_partitions

@@ -12,10 +12,10 @@ import scipy.sparse as sp
 import multihorizon as mh
 from multihorizon.choice.model import Settings
 from multihorizon.choice.tabular import Likelihood, redrawn
-from multihorizon.estimate import intervals
-from multihorizon.estimate.ascent import climb
-from multihorizon.estimate.intervals import precision, reward_contrasts, transition_widening
-from multihorizon.estimate.maximum_likelihood import log_likelihood_given, resume
+from multihorizon.likelihood import intervals
+from multihorizon.likelihood.ascent import climb
+from multihorizon.likelihood.intervals import precision, reward_contrasts, transition_widening
+from multihorizon.likelihood.maximum_likelihood import log_likelihood_given, resume
 from multihorizon.numerics import newton
 from multihorizon.numerics.newton import Ascent, Tolerances
 
@@ -286,7 +286,7 @@ def test_a_start_that_fails_is_left_out(monkeypatch):
     def fails(*_: object) -> None:
         raise ValueError("no such start")
 
-    monkeypatch.setattr("multihorizon.estimate.maximum_likelihood.closed_form_start", fails)
+    monkeypatch.setattr("multihorizon.likelihood.maximum_likelihood.closed_form_start", fails)
     table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 300)
     assert mh.solve(mh.Problem(CLIFF.mdp, table), mh.MaximumLikelihood()).status == mh.Status.CONVERGED
 

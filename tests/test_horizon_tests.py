@@ -11,10 +11,10 @@ import pytest
 import multihorizon as mh
 from multihorizon.choice.model import Settings
 from multihorizon.choice.tabular import Likelihood
-from multihorizon.estimate import one_discount as horizon_tests
-from multihorizon.estimate.ascent import climb
-from multihorizon.estimate.intervals import holm
-from multihorizon.estimate.maximum_likelihood import resume
+from multihorizon.likelihood import one_discount as horizon_tests
+from multihorizon.likelihood.ascent import climb
+from multihorizon.likelihood.intervals import holm
+from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.numerics.newton import Ascent
 from multihorizon.questions.model_checks import MODELS, calibration_bins, compared_choices, misfits, within_episodes
 

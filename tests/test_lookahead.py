@@ -17,7 +17,7 @@ from multihorizon.choice.model import Settings
 from multihorizon.choice.tabular import Likelihood
 from multihorizon.choice.weighted import WeightedLikelihood
 from multihorizon.cli import app
-from multihorizon.estimate import look_ahead
+from multihorizon.likelihood import look_ahead
 from multihorizon.lookahead import (
     FAMILIES,
     Depth,

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 import multihorizon as mh
-from multihorizon.estimate.population.marginal import (
+from multihorizon.population.marginal import (
     Marginal,
     PsiLayout,
     _normal_information,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.estimate import maximum_likelihood
-from multihorizon.estimate.maximum_likelihood import choice_probability_start, maximize
+from multihorizon.likelihood import maximum_likelihood
+from multihorizon.likelihood.maximum_likelihood import choice_probability_start, maximize
 
 
 def careers(seed: int) -> tuple[mh.MDP, np.ndarray, mh.Demonstrations]:

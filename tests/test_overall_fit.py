@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import multihorizon as mh
-from multihorizon.estimate.maximum_likelihood import resume
+from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.questions.overall_fit import Choices, OverallTest, overall_test, overall_words
 from multihorizon.report.files import result_of
 from multihorizon.words import percent

@@ -10,10 +10,10 @@ from scipy.stats import chi2
 import multihorizon as mh
 from multihorizon.choice.model import Settings, read_settings, with_known_reward
 from multihorizon.choice.tabular import Likelihood
-from multihorizon.estimate import maximum_likelihood
-from multihorizon.estimate.intervals import ProfileIntervals, ProfilesApart
-from multihorizon.estimate.maximum_likelihood import resume
-from multihorizon.estimate.persons import PersonsApart
+from multihorizon.likelihood import maximum_likelihood
+from multihorizon.likelihood.intervals import ProfileIntervals, ProfilesApart
+from multihorizon.likelihood.maximum_likelihood import resume
+from multihorizon.likelihood.persons import PersonsApart
 from multihorizon.problem import Crowd, Problem
 
 

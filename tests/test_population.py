@@ -10,8 +10,8 @@ from scipy.stats import f_oneway, t
 
 import multihorizon as mh
 from multihorizon.choice.model import crowd_with_known_reward
-from multihorizon.estimate.population.covariates import read_covariates
-from multihorizon.estimate.population.marginal import (
+from multihorizon.population.covariates import read_covariates
+from multihorizon.population.marginal import (
     Marginal,
     PsiLayout,
     covariance_at_spread,
@@ -20,7 +20,7 @@ from multihorizon.estimate.population.marginal import (
     modes,
     spread_moves,
 )
-from multihorizon.estimate.population.solver import effect_profile
+from multihorizon.population.solver import effect_profile
 from multihorizon.problem import Crowd
 
 TASK = mh.domains.space_adventure(mini_blocks=24)

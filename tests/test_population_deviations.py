@@ -12,7 +12,7 @@ from scipy.special import expit, logsumexp
 import multihorizon as mh
 from multihorizon.choice.own_rewards import own_rewards
 from multihorizon.choice.surfaces import Tables
-from multihorizon.estimate.population.marginal import Marginal
+from multihorizon.population.marginal import Marginal
 from multihorizon.problem import Crowd
 from multihorizon.solution import Deviations, Solution
 

@@ -12,8 +12,8 @@ from scipy.stats import chi2
 
 import multihorizon as mh
 from multihorizon.choice.tabular import Likelihood
-from multihorizon.estimate.intervals import precision, profile_intervals
-from multihorizon.estimate.maximum_likelihood import resume
+from multihorizon.likelihood.intervals import precision, profile_intervals
+from multihorizon.likelihood.maximum_likelihood import resume
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ import multihorizon as mh
 from multihorizon import analysis
 from multihorizon.analysis import Analysis, discount_text, interval_text, not_to_be_used, predicts_worse, steps_text
 from multihorizon.cli import app
-from multihorizon.estimate.intervals import reward_contrasts
-from multihorizon.estimate.maximum_likelihood import resume
 from multihorizon.horizon import Horizon
+from multihorizon.likelihood.intervals import reward_contrasts
+from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.questions.model_checks import FEWEST_DECISIONS, Extent
 from multihorizon.report.charts import Badge, Bar, Listing, Page, PageTable, Section, figure
 from multihorizon.report.files import result_of, write_fit

@@ -15,7 +15,7 @@ from scipy.special import expit
 from tiny import PAYS, three_steps, tiny_solutions
 
 import multihorizon as mh
-from multihorizon.estimate.population import marginal
+from multihorizon.population import marginal
 from multihorizon.problem import Crowd, require_counts
 from multihorizon.questions.track import Lattice, Look, Prior, Tracker, Tracking, Window
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.estimate.population.types import Begun, Simulator, TypesModel, TypesPoint, Units, ascend, one_more, one_type
+from multihorizon.population.types import Begun, Simulator, TypesModel, TypesPoint, Units, ascend, one_more, one_type
 from multihorizon.problem import Crowd
 
 CLIFF = mh.domains.cliff()

@@ -10,12 +10,11 @@ from multihorizon.driver import Grid as Grid
 from multihorizon.driver import solve as solve
 from multihorizon.entropy.mce import MCE as MCE
 from multihorizon.entropy.mpmce import MPMCE as MPMCE
-from multihorizon.estimate.maximum_likelihood import MaximumLikelihood as MaximumLikelihood
-from multihorizon.estimate.population.solver import Population as Population
-from multihorizon.estimate.sieve import SieveLikelihood as SieveLikelihood
-from multihorizon.estimate.sieve import reward_functions as reward_functions
 from multihorizon.exact.closed_form import ClosedForm as ClosedForm
 from multihorizon.exact.identify import identify as identify
+from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood as MaximumLikelihood
+from multihorizon.likelihood.sieve import SieveLikelihood as SieveLikelihood
+from multihorizon.likelihood.sieve import reward_functions as reward_functions
 from multihorizon.lookahead import Depth as Depth
 from multihorizon.lookahead import Exponential as Exponential
 from multihorizon.lookahead import FreeWeights as FreeWeights
@@ -31,6 +30,7 @@ from multihorizon.planning.plan import evaluate as evaluate
 from multihorizon.planning.plan import occupancy as occupancy
 from multihorizon.planning.plan import plan as plan
 from multihorizon.planning.plan import soft_plan as soft_plan
+from multihorizon.population.solver import Population as Population
 from multihorizon.problem import Expert as Expert
 from multihorizon.problem import Problem as Problem
 from multihorizon.problem import SampledProblem as SampledProblem

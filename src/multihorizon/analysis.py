@@ -61,20 +61,20 @@ from multihorizon.data.dynamics import (
 from multihorizon.data.reading import look_alikes
 from multihorizon.data.steps import Steps
 from multihorizon.driver import solve
-from multihorizon.estimate.clusters import independence_words
-from multihorizon.estimate.intervals import Contrasts, ProfileIntervals, ProfilesApart, reward_contrasts
-from multihorizon.estimate.maximum_likelihood import MaximumLikelihood, resume
-from multihorizon.estimate.persons import COLDEST, RANDOM, SEPARATED, UNFINISHED
-from multihorizon.estimate.population.solver import Population
-from multihorizon.estimate.state_reward import REMEDY, StateRewardTest
 from multihorizon.exact.identify import Identification, identify
 from multihorizon.exact.nearly import discounts_within
 from multihorizon.frames import Frame, is_frame
 from multihorizon.horizon import Horizon
+from multihorizon.likelihood.clusters import independence_words
+from multihorizon.likelihood.intervals import Contrasts, ProfileIntervals, ProfilesApart, reward_contrasts
+from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood, resume
+from multihorizon.likelihood.persons import COLDEST, RANDOM, SEPARATED, UNFINISHED
+from multihorizon.likelihood.state_reward import REMEDY, StateRewardTest
 from multihorizon.lookahead import Lookahead
 from multihorizon.mdp import MDP
 from multihorizon.numerics.chance import chi2_ppf, t_ppf
 from multihorizon.parallel import Progress, part_of, silent
+from multihorizon.population.solver import Population
 from multihorizon.problem import Crowd, Problem, SampledProblem
 from multihorizon.questions.differences import difference_words
 from multihorizon.questions.goal_comparison import GoalComparison, compare_goals, deviation_words
@@ -133,7 +133,7 @@ from multihorizon.words import (
 )
 
 if TYPE_CHECKING:
-    from multihorizon.estimate.sieve import RewardFunctions, SieveLikelihood
+    from multihorizon.likelihood.sieve import RewardFunctions, SieveLikelihood
 
 #: Up to this many experts are named one by one.
 NAMED_EXPERTS = 5
@@ -824,7 +824,7 @@ def analyse(
         raise ValueError(f"{' and '.join(twice)} must be left out where a solver is given: it has its own, received both")
     temperature = "pooled" if temperature is None else temperature
     if isinstance(tables, Steps):
-        from multihorizon.estimate.sieve import SieveLikelihood  # noqa: PLC0415  states are vectors: only now is scikit-learn needed
+        from multihorizon.likelihood.sieve import SieveLikelihood  # noqa: PLC0415  states are vectors: only now is scikit-learn needed
 
         of_lists = {"mdps": mdps, "features": features, "smoothing": smoothing, "ridge": ridge, "known_reward": known_reward}
         of_lists |= {
@@ -1110,7 +1110,7 @@ def _fit_to_lists(solution: Solution, tables: Sequence[Demonstrations]) -> Analy
 def _fit_to_vectors(solution: Solution, steps: Steps) -> Analysis:
     """The same for states that are vectors."""
     from multihorizon.choice.sieve import LARGEST_DISCOUNT  # noqa: PLC0415  states are vectors: only now is scikit-learn needed
-    from multihorizon.estimate.sieve import reward_functions  # noqa: PLC0415
+    from multihorizon.likelihood.sieve import reward_functions  # noqa: PLC0415
 
     evidence, fixed, made = SieveEvidence.of(solution), solution.options.get("discounts"), reward_functions(solution)
     batches, plans, size = made.point.likelihood.data.decisions, made.point.plans, len(steps.experts)

@@ -26,10 +26,10 @@ from scipy.special import expit, ndtri
 
 from multihorizon.checks import Floats, Ints
 from multihorizon.data.demonstrations import Demonstrations
-from multihorizon.estimate.population.solver import absent_words
-from multihorizon.estimate.population.types import number_words, open_words
 from multihorizon.horizon import Horizon
 from multihorizon.numerics.chance import chi2_ppf
+from multihorizon.population.solver import absent_words
+from multihorizon.population.types import number_words, open_words
 from multihorizon.problem import Crowd
 from multihorizon.questions.differences import artefact, difference_words, population_answer, population_words, typical_unknown
 from multihorizon.questions.model_checks import WORST, Compared, Misfit, extent, extent_words, fit_answer, misfits

@@ -45,13 +45,13 @@ from multihorizon.cli.options import CheckOptions, ChoiceOptions, CompareOptions
 from multihorizon.data.demonstrations import CODES, Demonstrations, TableError, put_under, read_tables
 from multihorizon.data.reading import JOINT, columns_of, files_of
 from multihorizon.data.side_tables import read_episodes, read_features, read_persons, read_transitions
-from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
-from multihorizon.estimate.population.covariates import Missing, read_formula
-from multihorizon.estimate.population.solver import Population
 from multihorizon.files import check_output, existing_file, visible, write_all, write_json
+from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.lookahead import FAMILIES, Exponential, Lookahead, family_named
 from multihorizon.mdp import MDP
 from multihorizon.parallel import Progress, TimeLeft, as_jobs, cluster, part_of
+from multihorizon.population.covariates import Missing, read_formula
+from multihorizon.population.solver import Population
 from multihorizon.problem import Problem
 from multihorizon.questions.goals import LEAST_SIMULATIONS
 from multihorizon.report.charts import Page

@@ -34,9 +34,9 @@ from multihorizon.cli.options import FitOptions
 from multihorizon.crowd import CrowdAnalysis
 from multihorizon.data.side_tables import read_features, read_groups, read_known_reward
 from multihorizon.data.steps import Steps
-from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
-from multihorizon.estimate.population.solver import Population, absent_words
 from multihorizon.horizon import Horizon
+from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
+from multihorizon.population.solver import Population, absent_words
 from multihorizon.questions.differences import population_words
 from multihorizon.questions.lookahead_comparison import LookaheadComparison
 from multihorizon.questions.study import Recovery
@@ -92,7 +92,7 @@ def _analyse(options: FitOptions, **how: Any) -> Analysis | CrowdAnalysis:
     how |= {"quick": options.quick, "seed": options.seed, "jobs": options.jobs}
     temperature, discounts = temperature_of(options.temperature), discounts_of(options.discount)
     if options.state is not None:
-        from multihorizon.estimate.sieve import SieveLikelihood  # noqa: PLC0415  states are vectors: only now is scikit-learn needed
+        from multihorizon.likelihood.sieve import SieveLikelihood  # noqa: PLC0415  states are vectors: only now is scikit-learn needed
 
         solver_of_steps = SieveLikelihood(temperature=temperature, discounts=discounts)
         return analyse(_read_steps(options, options.state), solver=solver_of_steps, **how)

@@ -15,8 +15,8 @@ from multihorizon.cli.console import (
 )
 from multihorizon.cli.options import IdentifyOptions
 from multihorizon.driver import solve
-from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
 from multihorizon.exact.identify import Identification
+from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.report.question_pages import identify_page, these_decisions
 from multihorizon.solution import LikelihoodEvidence, Solution, Status
 

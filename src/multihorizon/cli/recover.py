@@ -22,9 +22,9 @@ from multihorizon.cli.console import (
 )
 from multihorizon.cli.options import RecoverOptions
 from multihorizon.data.side_tables import read_known_reward
-from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
-from multihorizon.estimate.population.covariates import read_formula
-from multihorizon.estimate.population.solver import Population
+from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
+from multihorizon.population.covariates import read_formula
+from multihorizon.population.solver import Population
 from multihorizon.problem import Problem
 from multihorizon.questions.study import Recovery, Schedule, simulate_study, solver_of
 from multihorizon.report.files import read_fit

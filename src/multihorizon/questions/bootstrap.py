@@ -22,8 +22,8 @@ import pandas as pd
 from multihorizon.checks import Floats, as_count, as_level
 from multihorizon.choice.tabular import Likelihood, draw_decisions
 from multihorizon.data.demonstrations import Demonstrations
-from multihorizon.estimate.ascent import climb
-from multihorizon.estimate.maximum_likelihood import resume
+from multihorizon.likelihood.ascent import climb
+from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.parallel import Progress, in_parallel, silent
 from multihorizon.problem import Problem, require_counts
 from multihorizon.result import Result

@@ -51,13 +51,13 @@ from multihorizon.checks import Floats, as_discount, as_seed, first_few
 from multihorizon.choice.model import with_known_reward
 from multihorizon.choice.surfaces import Tables
 from multihorizon.data.demonstrations import Demonstrations
-from multihorizon.estimate.maximum_likelihood import never_earned
-from multihorizon.estimate.population.covariates import least_persons
-from multihorizon.estimate.population.marginal import Maximum, likely_places, spectrum_of, with_one_discount
-from multihorizon.estimate.population.solver import Population
+from multihorizon.likelihood.maximum_likelihood import never_earned
 from multihorizon.mdp import MDP
 from multihorizon.numerics.chance import t_ppf
 from multihorizon.parallel import Progress, in_parallel, silent
+from multihorizon.population.covariates import least_persons
+from multihorizon.population.marginal import Maximum, likely_places, spectrum_of, with_one_discount
+from multihorizon.population.solver import Population
 from multihorizon.problem import Crowd, Problem, require_finite
 from multihorizon.questions.bootstrap import tables_of
 from multihorizon.questions.two_conditions import Spread, Together, together

@@ -49,12 +49,12 @@ from scipy.special import nctdtr, ndtr, ndtri, stdtrit
 from multihorizon.checks import TINY, Floats, Ints, as_count, as_level, as_positive, as_seed, first_few
 from multihorizon.choice.model import Settings, with_known_reward
 from multihorizon.choice.tabular import Likelihood, Plans
-from multihorizon.estimate.population.covariates import least_persons
 from multihorizon.frames import Frame
 from multihorizon.mdp import MDP
 from multihorizon.numerics.allocation import Allocation, Worth, allocate, evenly, whole
 from multihorizon.numerics.spectrum import spectrum
 from multihorizon.parallel import Progress, part_of, silent
+from multihorizon.population.covariates import least_persons
 from multihorizon.problem import Problem
 from multihorizon.questions.pilot import Layout, Pilot, read_pilot
 from multihorizon.questions.study import LENGTH, MOST_TIMES, Schedule, in_tasks

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, logit
 
-from multihorizon.estimate.population.free import distribution_words
-from multihorizon.estimate.population.types import types_words
-from multihorizon.estimate.state_reward import StateRewardTest
 from multihorizon.horizon import Horizon
+from multihorizon.likelihood.state_reward import StateRewardTest
+from multihorizon.population.free import distribution_words
+from multihorizon.population.types import types_words
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
 from multihorizon.words import LEVEL, VAGUE_WIDTH, Answer, decimals, in_words, p_text, percent, shortened
 

@@ -31,10 +31,10 @@ from multihorizon.choice.deviations import NearlyShared
 from multihorizon.choice.model import Temperature
 from multihorizon.choice.tabular import Likelihood
 from multihorizon.data.demonstrations import Demonstrations
-from multihorizon.estimate.ascent import climb
-from multihorizon.estimate.clusters import dispersion
-from multihorizon.estimate.maximum_likelihood import resume
 from multihorizon.exact.equations import in_order_of_content
+from multihorizon.likelihood.ascent import climb
+from multihorizon.likelihood.clusters import dispersion
+from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Problem
 from multihorizon.questions.bootstrap import tables_of

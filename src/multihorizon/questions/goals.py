@@ -63,14 +63,14 @@ from multihorizon.choice.clusters import Choice
 from multihorizon.choice.model import DENSE_REWARDS, Temperature, check_temperature, read_settings
 from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.driver import solve
-from multihorizon.estimate.ascent import climb
-from multihorizon.estimate.clusters import dispersion, independence_words
-from multihorizon.estimate.maximum_likelihood import MaximumLikelihood, choice_probability_start, own_discounts, resume
 from multihorizon.exact.equations import has_features, in_order_of_content, joint_equations, read_equations, reward_families
 from multihorizon.exact.identify import Conclusion, Identification, judge, read_temperature
 from multihorizon.exact.identify import Temperature as PolicyTemperature
 from multihorizon.exact.pairs import pair_systems
 from multihorizon.files import for_json
+from multihorizon.likelihood.ascent import climb
+from multihorizon.likelihood.clusters import dispersion, independence_words
+from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood, choice_probability_start, own_discounts, resume
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Problem, require_finite
 from multihorizon.questions.shared_goal import SharedGoalTest, bound_words, fit_and_test, shared_goal_test, temperature_prior

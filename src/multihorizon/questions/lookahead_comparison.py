@@ -32,8 +32,8 @@ from multihorizon.checks import Floats
 from multihorizon.choice.tabular import Point
 from multihorizon.choice.weighted import require_lookahead
 from multihorizon.data.demonstrations import Demonstrations
-from multihorizon.estimate.look_ahead import LookaheadFit, fit_lookahead, lookahead_counts, lookahead_evidence, search
-from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
+from multihorizon.likelihood.look_ahead import LookaheadFit, fit_lookahead, lookahead_counts, lookahead_evidence, search
+from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.lookahead import FAMILIES, Exponential, FreeWeights, Lookahead, QuasiHyperbolic
 from multihorizon.numerics.chance import chi2_sf
 from multihorizon.parallel import Progress, part_of, silent

@@ -18,7 +18,7 @@ are more than chance.
 *All choices.* `overall_fit` has one test of all choices at once, and what it could have seen.
 
 *Within episodes.* Under the model a choice depends on nothing but the state. Whether the choices of one episode go together more
-than that is tested in `estimate.clusters`.
+than that is tested in `likelihood.clusters`.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ import pandas as pd
 from multihorizon.checks import TINY, Bools, Floats, Ints, as_count
 from multihorizon.choice.tabular import ListedModel, Point
 from multihorizon.data.demonstrations import Demonstrations
-from multihorizon.estimate.ascent import climb
-from multihorizon.estimate.clusters import WithinEpisodes, within_episodes
-from multihorizon.estimate.maximum_likelihood import resume, smoothed_policy
+from multihorizon.likelihood.ascent import climb
+from multihorizon.likelihood.clusters import WithinEpisodes, within_episodes
+from multihorizon.likelihood.maximum_likelihood import resume, smoothed_policy
 from multihorizon.mdp import MDP
 from multihorizon.numerics.chance import chi2_sf
 from multihorizon.parallel import Progress, silent

@@ -27,12 +27,12 @@ from multihorizon.checks import Floats, Ints, as_count, first_few
 from multihorizon.choice.deviations import NearlyShared
 from multihorizon.choice.model import with_known_reward
 from multihorizon.choice.tabular import Point
-from multihorizon.estimate.maximum_likelihood import resume
-from multihorizon.estimate.population.covariates import Covariates, least_persons
-from multihorizon.estimate.population.solver import Population, covariance_of_persons
+from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.mdp import MDP
 from multihorizon.numerics.quadrature import normal_nodes
 from multihorizon.numerics.spectrum import spectrum
+from multihorizon.population.covariates import Covariates, least_persons
+from multihorizon.population.solver import Population, covariance_of_persons
 from multihorizon.problem import Crowd, Problem
 from multihorizon.questions.study import MOST_TIMES, solver_of
 from multihorizon.solution import LikelihoodEvidence, PopulationEvidence, Solution, Status

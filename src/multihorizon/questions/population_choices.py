@@ -32,8 +32,8 @@ from scipy.special import logit, ndtri
 from multihorizon.checks import TINY, Floats, Ints, Sparse
 from multihorizon.choice.surfaces import Tables
 from multihorizon.data.demonstrations import Demonstrations
-from multihorizon.estimate.population.solver import Population
 from multihorizon.parallel import Progress, part_of, silent
+from multihorizon.population.solver import Population
 from multihorizon.problem import Crowd, CrowdTask, Problem
 from multihorizon.questions.bootstrap import tables_of
 from multihorizon.questions.model_checks import (

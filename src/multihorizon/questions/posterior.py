@@ -8,7 +8,7 @@ For `MaximumLikelihood` x = (θ, γ, log λ, t) is that of the model of choice (
 `γ = Γ expit(u)`. Γ is 1, or slightly less where a task may never end. Other families of look-ahead have their coordinates, which
 are numbers between 0 and 1, in the place of γ. Where nothing sets the scale of the reward, log-temperatures have the mean 0, and
 u are their differences. For `Population` u is ψ = (θ, b, c, L), and L the sum of log p_i, persons averaged out
-(`estimate.population.marginal`). No term for estimated means is added to it, because means are drawn and not estimated.
+(`population.marginal`). No term for estimated means is added to it, because means are drawn and not estimated.
 
 *Priors* take the place of the penalties and weak priors of the fits. With f_j the largest entry of feature j:
 
@@ -69,13 +69,13 @@ from multihorizon.choice.model import DENSE_PARAMETERS, DENSE_REWARDS, ChoicePoi
 from multihorizon.choice.tabular import Likelihood, ListedModel, Persons
 from multihorizon.choice.weighted import WeightedLikelihood
 from multihorizon.driver import solve
-from multihorizon.estimate.look_ahead import fit_lookahead
-from multihorizon.estimate.maximum_likelihood import WEAK_PRIOR, MaximumLikelihood, resume
-from multihorizon.estimate.population.covariates import Covariates
-from multihorizon.estimate.population.marginal import Marginal, Maximum
-from multihorizon.estimate.population.solver import Population
+from multihorizon.likelihood.look_ahead import fit_lookahead
+from multihorizon.likelihood.maximum_likelihood import WEAK_PRIOR, MaximumLikelihood, resume
 from multihorizon.lookahead import Depth, Exponential, family_named
 from multihorizon.parallel import Progress, in_parallel, part_of, silent
+from multihorizon.population.covariates import Covariates
+from multihorizon.population.marginal import Marginal, Maximum
+from multihorizon.population.solver import Population
 from multihorizon.problem import Crowd, Problem
 from multihorizon.result import package_version
 from multihorizon.solution import LikelihoodEvidence, LookaheadEvidence, Solution

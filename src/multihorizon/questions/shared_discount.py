@@ -16,7 +16,7 @@ shared discount lies on a bound the true distribution is smaller than χ², and 
 
 *Clusters.* Where a solution takes episodes as independent, and not decisions, the loss of log-likelihood is no χ². Then the
 scores of the members' discounts at the maximum under the hypothesis are compared with those of drawn signs
-(`estimate.clusters`). Directions that are open do no harm there.
+(`likelihood.clusters`). Directions that are open do no harm there.
 
 Pairwise p-values come with Holm's correction for testing all pairs.
 
@@ -39,12 +39,12 @@ import pandas as pd
 from multihorizon.checks import Floats
 from multihorizon.choice.model import ChoiceModel
 from multihorizon.choice.tabular import Point
-from multihorizon.estimate.ascent import climb
-from multihorizon.estimate.clusters import sign_flip_test
-from multihorizon.estimate.intervals import Precision, holm
-from multihorizon.estimate.maximum_likelihood import choice_probability_start, log_likelihood_given, resume
-from multihorizon.estimate.one_discount import HOPELESS, contrasts_of, degrees_of, merged_groups, with_one_discount
 from multihorizon.files import for_json
+from multihorizon.likelihood.ascent import climb
+from multihorizon.likelihood.clusters import sign_flip_test
+from multihorizon.likelihood.intervals import Precision, holm
+from multihorizon.likelihood.maximum_likelihood import choice_probability_start, log_likelihood_given, resume
+from multihorizon.likelihood.one_discount import HOPELESS, contrasts_of, degrees_of, merged_groups, with_one_discount
 from multihorizon.numerics.chance import chi2_sf
 from multihorizon.numerics.newton import Ascent
 from multihorizon.parallel import Progress, in_parallel, silent
@@ -143,7 +143,7 @@ def with_holm(tests: Sequence[SharedDiscountTest]) -> PairwiseTests:
 def _tests_of(solution: Solution) -> tuple[ChoiceModel, Callable[[tuple[int, ...]], SharedDiscountTest]]:
     """The model of a solution, and the test of some of its experts."""
     if solution.solver == "SieveLikelihood":
-        from multihorizon.estimate.sieve import resume_sieve, sieve_precision  # noqa: PLC0415  states are vectors: only now is scikit-learn needed
+        from multihorizon.likelihood.sieve import resume_sieve, sieve_precision  # noqa: PLC0415  states are vectors: only now is scikit-learn needed
 
         sampled = resume_sieve(solution)
         return sampled.likelihood, partial(_sampled_test, sampled, *sieve_precision(sampled))
@@ -191,7 +191,7 @@ def _test_by_clusters(point: Point, end: Ascent[Point], members: tuple[int, ...]
 def _sampled_test(point: SievePoint, precise: Precision, full: Floats, members: tuple[int, ...]) -> SharedDiscountTest:
     """The test in sampled states; `precise` is the answer's precision, and `full` `(p,p)` its covariance with the first stage."""
     from multihorizon.choice.sieve import SievePoint  # noqa: PLC0415  states are vectors: only now is scikit-learn needed
-    from multihorizon.estimate.sieve import sieve_precision  # noqa: PLC0415
+    from multihorizon.likelihood.sieve import sieve_precision  # noqa: PLC0415
 
     model = point.likelihood
     names = tuple(model.problem.names[i] for i in members)

@@ -19,8 +19,8 @@ are made, and D − S of one of them, at random, is added to that expert's part 
 are rarely visited. The p-value is that of a Monte Carlo test, `(1 + exceedances)/(1 + simulations)`.
 
 *Clusters.* Where the solution takes episodes as independent, and not decisions, S stands for D, and the scores that are
-compared with those of the decisions are sums over episodes with signs drawn anew (`estimate.clusters`). Then a goal, or a habit,
-that changes from episode to episode is no difference between experts.
+compared with those of the decisions are sums over episodes with signs drawn anew (`likelihood.clusters`). Then a goal, or a
+habit, that changes from episode to episode is no difference between experts.
 
 *Few and many.* Pooled temperatures are free here, with `log λ ~ N(0, 1)`, and rewards are held by the weak prior of the fit.
 With more than 100 rewards climbs take long, and S stands for D everywhere.
@@ -44,9 +44,9 @@ from multihorizon.choice.deviations import NearlyShared
 from multihorizon.choice.model import DENSE_REWARDS, Quadratic, with_known_reward
 from multihorizon.choice.tabular import Likelihood, Point, decide
 from multihorizon.driver import solve
-from multihorizon.estimate.ascent import climb
-from multihorizon.estimate.clusters import flipped
-from multihorizon.estimate.maximum_likelihood import WEAK_PRIOR, MaximumLikelihood, resume
+from multihorizon.likelihood.ascent import climb
+from multihorizon.likelihood.clusters import flipped
+from multihorizon.likelihood.maximum_likelihood import WEAK_PRIOR, MaximumLikelihood, resume
 from multihorizon.numerics.newton import resting
 from multihorizon.numerics.spectrum import spectrum
 from multihorizon.parallel import Progress, in_parallel, part_of, silent

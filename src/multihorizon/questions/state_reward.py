@@ -1,5 +1,5 @@
-"""Does the reward depend on the state reached alone? The tests of `estimate.state_reward` at a fit, and what follows where goals
-seem to differ.
+"""Does the reward depend on the state reached alone? The tests of `likelihood.state_reward` at a fit, and what follows where
+goals seem to differ.
 
 Experts who share a reward of actions look as if they had different goals, to a model that knows rewards of states alone. And
 experts with different goals look as if actions had costs, to a model with one reward. So the tests are made at the fit with one
@@ -22,9 +22,9 @@ from multihorizon.choice.deviations import NearPoint
 from multihorizon.choice.model import DENSE_REWARDS
 from multihorizon.choice.tabular import Point
 from multihorizon.driver import solve
-from multihorizon.estimate.ascent import climb
-from multihorizon.estimate.maximum_likelihood import MaximumLikelihood, resume
-from multihorizon.estimate.state_reward import StateRewardTest, tested_at
+from multihorizon.likelihood.ascent import climb
+from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood, resume
+from multihorizon.likelihood.state_reward import StateRewardTest, tested_at
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.questions.shared_goal import SharedGoalTest, one_reward, shared_goal_test
 from multihorizon.solution import Solution, Status

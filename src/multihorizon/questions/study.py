@@ -38,13 +38,13 @@ from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.data.demonstrations import Demonstrations, simulate_policy
 from multihorizon.data.reading import Table, positions, read_table
 from multihorizon.driver import solve
-from multihorizon.estimate.maximum_likelihood import MaximumLikelihood
-from multihorizon.estimate.population.covariates import Covariates, least_persons
-from multihorizon.estimate.population.solver import Population
 from multihorizon.files import read_json
 from multihorizon.frames import Frame, as_frame
+from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.mdp import MDP
 from multihorizon.parallel import Progress, as_jobs, in_parallel, silent
+from multihorizon.population.covariates import Covariates, least_persons
+from multihorizon.population.solver import Population
 from multihorizon.problem import Expert, Problem, require_counts, require_finite
 from multihorizon.questions.bootstrap import tables_of
 from multihorizon.result import COLOURS, Result, package_version

@@ -47,12 +47,12 @@ from multihorizon.checks import Floats, Ints, first_few, label
 from multihorizon.choice.model import crowd_with_known_reward
 from multihorizon.choice.surfaces import REACH, Tables
 from multihorizon.choice.tabular import Episodic
-from multihorizon.estimate.population.covariates import Covariates
-from multihorizon.estimate.population.solver import covariance_at, covariance_of_persons, remembered
 from multihorizon.frames import Frame, as_frame, is_frame
 from multihorizon.horizon import Horizon
 from multihorizon.numerics.chance import t_ppf
 from multihorizon.numerics.quadrature import normal_nodes
+from multihorizon.population.covariates import Covariates
+from multihorizon.population.solver import covariance_at, covariance_of_persons, remembered
 from multihorizon.problem import Crowd, Problem
 from multihorizon.result import COLOURS, Result
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status

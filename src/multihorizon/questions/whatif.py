@@ -14,7 +14,7 @@ choice of probability 0. *Other transitions and another discount* need the rewar
 `Problem` of policies, or an `Identification` of them, has the policies themselves, and bonus and ban follow as above. Where the
 discount is one of a set, every discount of its range is tried: the ends of what comes out are attained, not proved.
 
-*How sure.* The estimate x = (θ, γ, log λ, t) of a fit to decisions has the covariance C of `estimate.intervals`, estimated
+*How sure.* The estimate x = (θ, γ, log λ, t) of a fit to decisions has the covariance C of `likelihood.intervals`, estimated
 transitions included. So many x are drawn from N(x̂, C), within their bounds, and each is planned with. Intervals are the
 quantiles of what comes out, such that one more draw lies between them with the level as its chance: of n draws in order, the
 ends are no. `(n + 1)(1 ∓ level)/2`. Quantiles at `1 + (n − 1)(1 ∓ level)/2`, NumPy's own, are too narrow: of 200 draws they
@@ -67,11 +67,11 @@ from multihorizon.choice.model import ChoiceModel
 from multihorizon.choice.tabular import Point, Resolvents, engine_for, redrawn
 from multihorizon.data.reading import closest
 from multihorizon.domains.base import Domain, GeneralizationError, Task, losses, read_tasks
-from multihorizon.estimate.intervals import ProfilesApart, precision, precision_apart
-from multihorizon.estimate.maximum_likelihood import resume, resume_apart
 from multihorizon.exact.bounds import discount_members, predicted_bounds, read_restrictions
 from multihorizon.exact.identify import Identification, identify
 from multihorizon.frames import as_frame, is_frame
+from multihorizon.likelihood.intervals import ProfilesApart, precision, precision_apart
+from multihorizon.likelihood.maximum_likelihood import resume, resume_apart
 from multihorizon.mdp import MDP, episodic_levels, refuse_durations, steps_into
 from multihorizon.numerics.spectrum import positive_part
 from multihorizon.parallel import Progress, as_jobs, in_parallel, silent

@@ -12,9 +12,9 @@ from scipy.special import logit
 from multihorizon.analysis import Analysis, population_columns
 from multihorizon.checks import Floats
 from multihorizon.crowd import CrowdAnalysis
-from multihorizon.estimate.population.solver import absent_words
-from multihorizon.estimate.population.types import types_words
 from multihorizon.horizon import Horizon
+from multihorizon.population.solver import absent_words
+from multihorizon.population.types import types_words
 from multihorizon.questions.differences import differences_of, population_words
 from multihorizon.report.charts import (
     DIAGONAL,

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from multihorizon.analysis import QUESTION
-from multihorizon.estimate.intervals import reward_contrasts
-from multihorizon.estimate.maximum_likelihood import resume
 from multihorizon.exact.identify import Identification
 from multihorizon.files import write_all, write_csv, write_json
 from multihorizon.horizon import Horizon
+from multihorizon.likelihood.intervals import reward_contrasts
+from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.questions.carrying_over import MODELS, Carried, CarryingOver
 from multihorizon.questions.design import Design
 from multihorizon.questions.goals import Goals

@@ -34,8 +34,8 @@ from scipy.special import ndtri
 from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Floats
 from multihorizon.choice.deviations import NearlyShared, NearPoint
 from multihorizon.choice.tabular import Likelihood, Point
-from multihorizon.estimate.ascent import climb
-from multihorizon.estimate.intervals import precision
+from multihorizon.likelihood.ascent import climb
+from multihorizon.likelihood.intervals import precision
 from multihorizon.numerics.chance import chi2_ppf, chi2_sf
 from multihorizon.numerics.newton import Ascent, resting
 from multihorizon.parallel import Progress, silent

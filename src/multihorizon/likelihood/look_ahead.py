@@ -23,8 +23,8 @@ from multihorizon.checks import Bools, Floats, first_few
 from multihorizon.choice.model import ChoicePoint, temperature_penalty
 from multihorizon.choice.tabular import Point
 from multihorizon.choice.weighted import WeightedLikelihood, WeightedPoint
-from multihorizon.estimate.ascent import CONVERGED_GRADIENT, climb, polished
-from multihorizon.estimate.intervals import NormalIntervals, precision
+from multihorizon.likelihood.ascent import CONVERGED_GRADIENT, climb, polished
+from multihorizon.likelihood.intervals import NormalIntervals, precision
 from multihorizon.lookahead import Depth, Lookahead, weights_of
 from multihorizon.mdp import MDP
 from multihorizon.numerics.newton import Ascent

@@ -1,4 +1,4 @@
-"""Does the reward of a population depend on the state reached alone? The tests of `estimate.state_reward` at its maximum.
+"""Does the reward of a population depend on the state reached alone? The tests of `likelihood.state_reward` at its maximum.
 
 The marginal likelihood is that of the model that is reported, with covariates, conditions and persons averaged out. A wider
 reward adds features whose weights are 0 at the maximum. Its gradient there is exact. Its information is that of decisions at each
@@ -21,10 +21,10 @@ from multihorizon.checks import Floats, Ints
 from multihorizon.choice.action_rewards import WiderReward, beyond, wider_rewards
 from multihorizon.choice.surfaces import Tables
 from multihorizon.choice.tabular import persons_by_task, redrawn
-from multihorizon.estimate.population.marginal import Marginal, Maximum, PsiLayout
-from multihorizon.estimate.state_reward import DRAWS, StateRewardTest
+from multihorizon.likelihood.state_reward import DRAWS, StateRewardTest
 from multihorizon.numerics.score_test import ScoreTest, score_test
 from multihorizon.numerics.spectrum import positive_part
+from multihorizon.population.marginal import Marginal, Maximum, PsiLayout
 from multihorizon.problem import Crowd, Problem
 from multihorizon.words import LEVEL
 

@@ -51,12 +51,17 @@ from scipy.special import expit, fdtrc, logit, ndtri
 
 from multihorizon.checks import RANK_TOLERANCE, TINY, Floats, as_count, as_floats, as_non_negative, as_positive, first_few
 from multihorizon.choice.model import crowd_with_known_reward, read_settings, with_known_reward
-from multihorizon.estimate.intervals import NormalIntervals, holm, precision
-from multihorizon.estimate.maximum_likelihood import fit
-from multihorizon.estimate.population.covariates import Covariates, Missing, left_out_words, read_covariates, read_formula
-from multihorizon.estimate.population.deviations import nearly_shared
-from multihorizon.estimate.population.free import describe_free, distribution_words
-from multihorizon.estimate.population.marginal import (
+from multihorizon.frames import Frame, as_frame
+from multihorizon.likelihood.intervals import NormalIntervals, holm, precision
+from multihorizon.likelihood.maximum_likelihood import fit
+from multihorizon.likelihood.state_reward import StateRewardTest
+from multihorizon.numerics.chance import t_ppf, t_sf
+from multihorizon.numerics.profile import profile_end
+from multihorizon.parallel import Progress, as_jobs, part_of, silent
+from multihorizon.population.covariates import Covariates, Missing, left_out_words, read_covariates, read_formula
+from multihorizon.population.deviations import nearly_shared
+from multihorizon.population.free import describe_free, distribution_words
+from multihorizon.population.marginal import (
     WIDEST,
     Maximum,
     Posterior,
@@ -67,13 +72,8 @@ from multihorizon.estimate.population.marginal import (
     maximum_at,
     posterior,
 )
-from multihorizon.estimate.population.state_reward import population_state_reward
-from multihorizon.estimate.population.types import fit_types, types_solution
-from multihorizon.estimate.state_reward import StateRewardTest
-from multihorizon.frames import Frame, as_frame
-from multihorizon.numerics.chance import t_ppf, t_sf
-from multihorizon.numerics.profile import profile_end
-from multihorizon.parallel import Progress, as_jobs, part_of, silent
+from multihorizon.population.state_reward import population_state_reward
+from multihorizon.population.types import fit_types, types_solution
 from multihorizon.problem import Crowd, Problem
 from multihorizon.solution import CELL_NUMBERS, Deviations, PopulationEvidence, PopulationFindings, Solution, Status
 from multihorizon.words import in_words, p_text

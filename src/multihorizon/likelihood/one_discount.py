@@ -16,8 +16,8 @@ import pandas as pd
 from multihorizon.checks import Floats
 from multihorizon.choice.model import ChoiceModel
 from multihorizon.choice.tabular import Point
-from multihorizon.estimate.ascent import climb
-from multihorizon.estimate.intervals import precision
+from multihorizon.likelihood.ascent import climb
+from multihorizon.likelihood.intervals import precision
 from multihorizon.numerics.chance import chi2_sf
 from multihorizon.numerics.newton import Ascent
 

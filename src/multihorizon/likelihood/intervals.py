@@ -22,8 +22,8 @@ likelier. A climb that does not finish is tried again with a new curvature, and 
 finish, what it promises counts as reached, which makes the interval wider rather than narrower. Discounts at which no reward has
 a finite likelihood are outside. Where a profile is likelier than the answer, the interval belongs to that maximum.
 
-*Several maxima.* Maxima that are hardly less likely than the answer (`estimate.maxima`) may lie inside the interval with a valley
-between them. The interval then reaches from the smallest to the largest discount inside.
+*Several maxima.* Maxima that are hardly less likely than the answer (`likelihood.maxima`) may lie inside the interval with a
+valley between them. The interval then reaches from the smallest to the largest discount inside.
 
 With many experts, moving one of them moves the others little. The likelihood of all others is then replaced by its quadratic
 approximation at the answer, with their own parameters profiled out. Each end is checked with the likelihood of all; where the two
@@ -37,7 +37,7 @@ experts show it roughly. With v the variance of its logarithm and φ the share o
 interval has `1/(2vφ²)` degrees of freedom (Satterthwaite), and the signed root is compared with Student's t.
 
 *Clusters.* Where the decisions of an episode need not be independent, the covariance is that of the sandwich, and the signed root
-is compared with a quantile that the ratio of the two standard errors scales (`estimate.clusters`).
+is compared with a quantile that the ratio of the two standard errors scales (`likelihood.clusters`).
 
 *Normal intervals* come from standard errors, on the scale of the discount or of its logit.
 """
@@ -57,8 +57,8 @@ from multihorizon.choice.apart import FromPlans, persons_together
 from multihorizon.choice.model import ChoicePoint, Quadratic
 from multihorizon.choice.surfaces import Tables
 from multihorizon.choice.tabular import Likelihood, Point
-from multihorizon.estimate.ascent import climb, left_to_gain
-from multihorizon.estimate.clusters import clusters_that_count, middle
+from multihorizon.likelihood.ascent import climb, left_to_gain
+from multihorizon.likelihood.clusters import clusters_that_count, middle
 from multihorizon.numerics.chance import chi2_ppf, t_ppf
 from multihorizon.numerics.each import Local, of_some, profile_ends
 from multihorizon.numerics.newton import Dense, Metric
@@ -293,7 +293,7 @@ class ProfileIntervals(Intervals):
     `problem` is that of the solution: its transitions are the fitted ones. `freedom` are the degrees of freedom `(K,)` of each
     interval, where a variance on which it rests is itself estimated: then Student's t takes the place of the normal. `rivals` are
     other maxima that are about as likely. `open_at` says whether at a level of rejection nothing contradicts one discount for all
-    experts, which then is not identified (`estimate.one_discount`).
+    experts, which then is not identified (`likelihood.one_discount`).
     """
 
     likelihood: Likelihood

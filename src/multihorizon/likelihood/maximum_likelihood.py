@@ -27,12 +27,12 @@ every τ at once. Where none is expected to gain, nothing is climbed. Else the b
 there, and so on until the best has been climbed.
 
 *Deviations.* Goals may be shared only nearly. Then each expert's reward is the common one and a personal deviation
-(`choice.deviations`), whose spread is estimated and tested (`estimate.deviations`). Where one reward for all is rejected at the
+(`choice.deviations`), whose spread is estimated and tested (`likelihood.deviations`). Where one reward for all is rejected at the
 5 % level, deviations are part of the answer: its likelihood, standard errors and intervals allow for them. Temperatures that are
 pooled are judged anew then, because deviations look like unequal temperatures to a model without them.
 
 *Clusters.* Unless every decision is to be independent of every other, the unit is chosen at the fit with equal temperatures, and
-standard errors, intervals and tests take clusters as independent (`estimate.clusters`). The estimate is the same, but for what
+standard errors, intervals and tests take clusters as independent (`likelihood.clusters`). The estimate is the same, but for what
 tests decide: whether temperatures are equal.
 
 *Separation.* Where some action is never taken, or all experts look equally far ahead, the likelihood may rise forever as rewards
@@ -78,15 +78,16 @@ from multihorizon.choice.model import (
 )
 from multihorizon.choice.tabular import Likelihood, Persons, Plans, Point, draw_decisions
 from multihorizon.choice.weighted import require_lookahead
-from multihorizon.estimate.ascent import CONVERGED_GRADIENT, P, climb, polished
-from multihorizon.estimate.clusters import (
+from multihorizon.exact.closed_form import closed_form_start
+from multihorizon.likelihood.ascent import CONVERGED_GRADIENT, P, climb, polished
+from multihorizon.likelihood.clusters import (
     Independence,
     independence,
     independence_figures,
     independence_words,
     sign_flip_test,
 )
-from multihorizon.estimate.deviations import (
+from multihorizon.likelihood.deviations import (
     Nearly,
     choices_moved,
     degrees_of_freedom,
@@ -95,7 +96,7 @@ from multihorizon.estimate.deviations import (
     given_deviations,
     within_reach,
 )
-from multihorizon.estimate.intervals import (
+from multihorizon.likelihood.intervals import (
     OtherPlaces,
     Precision,
     ProfileIntervals,
@@ -104,11 +105,10 @@ from multihorizon.estimate.intervals import (
     profile_information,
     transition_widening,
 )
-from multihorizon.estimate.look_ahead import fit_lookahead, lookahead_solution
-from multihorizon.estimate.maxima import WITHIN, about_rivals, candidates, distinct, elsewhere, ranked, spread_over_levels
-from multihorizon.estimate.one_discount import one_discount_is_open
-from multihorizon.estimate.persons import ANOTHER, COLDEST, FLAT, RANDOM, PersonsApart, left_open, persons_solution
-from multihorizon.exact.closed_form import closed_form_start
+from multihorizon.likelihood.look_ahead import fit_lookahead, lookahead_solution
+from multihorizon.likelihood.maxima import WITHIN, about_rivals, candidates, distinct, elsewhere, ranked, spread_over_levels
+from multihorizon.likelihood.one_discount import one_discount_is_open
+from multihorizon.likelihood.persons import ANOTHER, COLDEST, FLAT, RANDOM, PersonsApart, left_open, persons_solution
 from multihorizon.lookahead import FAMILIES, Exponential, Lookahead
 from multihorizon.mdp import MDP
 from multihorizon.memory import free_bytes, require_memory
@@ -488,7 +488,7 @@ def maximize(
 def compared_with_profile(
     best: Ascent[Point], ends: Sequence[Ascent[Point]], progress: Progress = silent
 ) -> tuple[Ascent[Point], list[Ascent[Point]]]:
-    """The best end and all distinct ones once the profile over each discount has been looked at (`estimate.maxima`)."""
+    """The best end and all distinct ones once the profile over each discount has been looked at (`likelihood.maxima`)."""
     likelihood = best.point.likelihood
     held, top = likelihood, best.point
     if likelihood.moves:

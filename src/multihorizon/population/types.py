@@ -57,9 +57,9 @@ from scipy.special import expit, logit, ndtri
 from multihorizon.checks import TINY, Bools, Floats, Ints, Sparse
 from multihorizon.choice.model import DENSE_REWARDS, Settings, temperature_penalty
 from multihorizon.choice.tabular import Likelihood, Plans, Point
-from multihorizon.estimate.ascent import CONVERGED_GRADIENT
-from multihorizon.estimate.intervals import Intervals
-from multihorizon.estimate.maximum_likelihood import WEAK_PRIOR, choice_probability_start
+from multihorizon.likelihood.ascent import CONVERGED_GRADIENT
+from multihorizon.likelihood.intervals import Intervals
+from multihorizon.likelihood.maximum_likelihood import WEAK_PRIOR, choice_probability_start
 from multihorizon.numerics.newton import Ascent, Dense, Metric, Tolerances, climb, resting
 from multihorizon.numerics.spectrum import spectrum
 from multihorizon.parallel import Progress, part_of, silent

@@ -32,8 +32,8 @@ from multihorizon.checks import ENDLESS_DISCOUNT, Bools, Floats, Ints, Sparse, f
 from multihorizon.choice.apart import FromPlans, persons_together, table_on
 from multihorizon.choice.model import Settings, log_temperature_bounds, usual_temperature
 from multihorizon.choice.surfaces import Tables
-from multihorizon.estimate.ascent import CONVERGED_GRADIENT
-from multihorizon.estimate.intervals import OtherPlaces, ProfilesApart, precision_apart
+from multihorizon.likelihood.ascent import CONVERGED_GRADIENT
+from multihorizon.likelihood.intervals import OtherPlaces, ProfilesApart, precision_apart
 from multihorizon.numerics.each import Ends, Local, climb_each, of_some, resting
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Crowd, Problem

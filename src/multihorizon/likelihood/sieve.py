@@ -66,11 +66,11 @@ from multihorizon.choice.sieve import (
     value_points,
 )
 from multihorizon.data.steps import Steps
-from multihorizon.estimate.ascent import CONVERGED_GRADIENT, climb, polished
-from multihorizon.estimate.intervals import NormalIntervals, Precision, precision
-from multihorizon.estimate.maxima import WITHIN, about_rivals, candidates, elsewhere
-from multihorizon.estimate.maximum_likelihood import estimate_spread
 from multihorizon.frames import as_frame, is_frame
+from multihorizon.likelihood.ascent import CONVERGED_GRADIENT, climb, polished
+from multihorizon.likelihood.intervals import NormalIntervals, Precision, precision
+from multihorizon.likelihood.maxima import WITHIN, about_rivals, candidates, elsewhere
+from multihorizon.likelihood.maximum_likelihood import estimate_spread
 from multihorizon.numerics.chance import chi2_sf, halton
 from multihorizon.numerics.newton import Ascent
 from multihorizon.parallel import Progress, part_of, silent
