@@ -107,6 +107,45 @@ def test_groups_are_not_compared_where_the_reward_depends_on_the_action() -> Non
     assert "training" not in found.headline
 
 
+def test_goals_gives_no_groups_and_no_discounts_where_the_reward_depends_on_the_action(fished, tmp_path) -> None:
+    mdp, table = fished
+    mdp.to_npz(tmp_path / "moves.npz")
+    table.to_frame().to_csv(tmp_path / "log.csv", index=False)
+    arguments = ["goals", str(tmp_path / "log.csv"), "--transitions", str(tmp_path / "moves.npz"), "--simulations", "19"]
+    ran = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "out")])
+    assert ran.exit_code == 0, ran.output
+    assert "do not all share" not in ran.output
+    assert "state and action" in ran.output
+    content = json.loads((tmp_path / "out" / "goals.json").read_text(encoding="utf-8"))
+    assert content["verdict"] == "cannot tell"
+    assert content["groups"] == []
+    assert content["discounts"] == [None] * 6
+    assert "Discounts" not in (tmp_path / "out" / "goals.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_goals_says_what_it_assumes_of_the_reward() -> None:
+    mdp, points = pond(PAYS)
+    found = mh.goals(mh.Problem(mdp, decisions(mdp, points, 1, gammas=(0.3, 0.6, 0.85))), simulations=19)
+    assert not found.withheld
+    assert "taken to depend on the state reached" in found.sentences()
+
+
+@pytest.mark.slow
+def test_no_horizon_is_carried_over_where_the_reward_depends_on_the_action() -> None:
+    mdp, points = pond()
+    gammas, frames = tuple(np.linspace(0.2, 0.8, 6)), []
+    for seed, level in enumerate(("high", "low")):
+        rows = decisions(mdp, points, seed, gammas=gammas).to_frame()
+        frames.append(rows.assign(noise=level, episode=rows["episode"] + level))
+    table = mh.Demonstrations.from_frame(pd.concat(frames), conditions=["noise"])
+    found = mh.carry_over(mh.Problem(mdp, table), table, "noise")
+    assert found.answer.answer == "No usable answer"
+    assert "state and action" in found.sentences()
+    features = mh.Problem(mdp, table, features=points.T.reshape(-1, 1))
+    assert mh.carry_over(features, table, "noise").state_reward is None
+
+
 def test_the_command_line_says_what_is_assumed(tmp_path) -> None:
     mdp, points = pond(PAYS)
     decisions(mdp, points, 1).to_frame().to_csv(tmp_path / "log.csv", index=False)

@@ -32,7 +32,8 @@ of m persons, and its interval is Student's with m − 1 degrees of freedom. The
 *The verdict* rests on likelihood ratios (`two_conditions`), which see much sooner what belongs to whom than predictions do:
 do the horizons of persons under two conditions correlate, do they change alike, and does everybody change? One population under
 each condition is all that is fitted. Of several pairs of conditions p-values are multiplied by the number of pairs, and a pair of
-which nothing is known is left out.
+which nothing is known is left out. Where a reward that depends on the action as well predicts clearly better under one of the
+conditions, nothing is said of horizons (`population.state_reward`).
 """
 
 from __future__ import annotations
@@ -52,12 +53,14 @@ from multihorizon.choice.model import with_known_reward
 from multihorizon.choice.surfaces import Tables
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.likelihood.maximum_likelihood import never_earned
+from multihorizon.likelihood.state_reward import StateRewardTest
 from multihorizon.mdp import MDP
 from multihorizon.numerics.chance import t_ppf
 from multihorizon.parallel import Progress, in_parallel, silent
 from multihorizon.population.covariates import least_persons
 from multihorizon.population.marginal import Maximum, likely_places, spectrum_of, with_one_discount
 from multihorizon.population.solver import Population
+from multihorizon.population.state_reward import population_state_reward
 from multihorizon.problem import Crowd, Problem, require_finite
 from multihorizon.questions.bootstrap import tables_of
 from multihorizon.questions.two_conditions import Spread, Together, together
@@ -147,6 +150,8 @@ class CarryingOver(Result):
         pairs: every ordered pair of two values.
         together: of each two values, how the horizons under them hang together.
         remarks: who and what is left out, and what the decisions under one condition cannot tell.
+        state_reward: the test that the reward depends on the state reached alone, under the condition that contradicts it most;
+            None where that is not assumed.
     """
 
     condition: str
@@ -154,6 +159,7 @@ class CarryingOver(Result):
     pairs: tuple[Carried, ...]
     together: tuple[Together, ...]
     remarks: tuple[str, ...]
+    state_reward: StateRewardTest | None = None
 
     _drawn: ClassVar[tuple[str, ...]] = ("from", "gain", "gain_low", "gain_high")
     _shown: ClassVar[tuple[str, ...]] = (
@@ -170,6 +176,8 @@ class CarryingOver(Result):
     @cached_property
     def answer(self) -> Answer:
         """Whether a horizon belongs to the person or to the situation, as far as these decisions tell."""
+        if self.state_reward is not None and self.state_reward.clear:
+            return Answer(QUESTION, "No usable answer", self.state_reward.why, "bad")
         usable = [each for each in self.together if np.isfinite(each.p_person)]
         if not usable:
             return Answer(QUESTION, "No usable answer", " ".join(map(_hanging, self.together)), "bad")
@@ -191,6 +199,8 @@ class CarryingOver(Result):
         """The answer, one sentence for each pair, and remarks."""
         answer = self.answer
         lines = [f"{QUESTION} {answer.answer}. {answer.reasons}", *(_sentence(pair) for pair in self.pairs)]
+        if self.state_reward is not None and not self.state_reward.clear:
+            lines.append(self.state_reward.verdict.reasons)
         return "\n".join([*lines, *self.remarks])
 
     def to_frame(self) -> pd.DataFrame:
@@ -234,6 +244,7 @@ class CarryingOver(Result):
                 for pair in self.pairs
             ],
             "remarks": list(self.remarks),
+            "state_reward": None if self.state_reward is None else self.state_reward.to_dict(),
         }
 
     def _height(self) -> float:
@@ -358,7 +369,10 @@ def carry_over(
             if others is not None:
                 shifts |= {(a, b): others, (b, a): -others}
     pairs = tuple(_predict(pair, found, known_reward, shifts.get((pair.origin, pair.target))) for pair in asked)
-    return CarryingOver(condition, levels, pairs, tuple(between), tuple(dict.fromkeys(remarks)))
+    tests = [fits.state_reward for fits in found.values() if fits.state_reward is not None]
+    made = [replace(test, p_value=min(1.0, len(tests) * test.p_value)) for test in tests if not test.reason] or tests
+    of_states = min(made, key=lambda test: test.p_value, default=None)
+    return CarryingOver(condition, levels, pairs, tuple(between), tuple(dict.fromkeys(remarks)), of_states)
 
 
 #: The decisions `(S,A)` of each of a problem's experts.
@@ -509,17 +523,26 @@ class _Fitted:
 
 
 class _Fits(NamedTuple):
-    """Models that are fitted to the decisions under a condition: each with an own horizon, and one discount for everybody."""
+    """Models that are fitted to the decisions under a condition: each with an own horizon, and one discount for everybody.
+
+    `state_reward` is the test that the first one's reward depends on the state reached alone.
+    """
 
     own: _Fitted
     one_discount: _Fitted
+    state_reward: StateRewardTest | None = None
+
+    @property
+    def models(self) -> dict[str, _Fitted]:
+        """The models by name."""
+        return {"own": self.own, "one_discount": self.one_discount}
 
 
 def _fit(known_reward: Any, discount: float | None, seed: int, problem: Problem) -> _Fits:
     """The models that are fitted to all decisions of a problem."""
     _, found, identified, _ = Population("~ 1", known_reward=known_reward).search(Crowd.of(problem), seed)
     one = with_one_discount(found, discount)
-    return _Fits(_Fitted.averaged(found, identified), _Fitted.averaged(one, identified))
+    return _Fits(_Fitted.averaged(found, identified), _Fitted.averaged(one, identified), population_state_reward(found))
 
 
 def _predict(pair: _Asked, found: dict[_Key, _Fits], known_reward: Any, shift: Floats | None) -> Carried:
@@ -534,7 +557,7 @@ def _predict(pair: _Asked, found: dict[_Key, _Fits], known_reward: Any, shift: F
         chance[to] -= task.counts @ np.tile(choices, task.mdp.n_actions)
     tables = Tables(crowd.tasks, crowd.largest_discount, fits.own.reward, np.zeros(0, dtype=np.int64))
     totals = {"chance": chance}
-    for model, fitted in fits._asdict().items():
+    for model, fitted in fits.models.items():
         totals[model] = np.full(len(to), np.nan)
         if not fitted.finished or (model == "one_discount" and not common.finished):
             continue
@@ -549,7 +572,7 @@ def _predict(pair: _Asked, found: dict[_Key, _Fits], known_reward: Any, shift: F
     unfinished = [
         f"the search for {MODELS[model]} under {level} did not end"
         for level, model, each in (
-            *((pair.origin, model, each) for model, each in fits._asdict().items()),
+            *((pair.origin, model, each) for model, each in fits.models.items()),
             (pair.target, "one_discount", common),
         )
         if not each.finished

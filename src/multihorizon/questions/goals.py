@@ -42,7 +42,8 @@ its maximum in closed form, which estimates the score of any group. A group is f
 below the best. Pairs that were never fitted together say so.
 
 Whether all share one reward is tested by itself (`shared_goal`). Goals differ only if the test rejects, and are shared only if
-all are surely in one group. Else the verdict is `cannot tell`.
+all are surely in one group. Else the verdict is `cannot tell`. Experts who share a reward of actions look as if they had
+different rewards of states (`state_reward`). So no groups are made where a reward that depends on the action predicts better.
 """
 
 from __future__ import annotations
@@ -71,9 +72,11 @@ from multihorizon.files import for_json
 from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.clusters import dispersion, independence_words
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood, choice_probability_start, own_discounts, resume
+from multihorizon.likelihood.state_reward import StateRewardTest
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Problem, require_finite
 from multihorizon.questions.shared_goal import SharedGoalTest, bound_words, fit_and_test, shared_goal_test, temperature_prior
+from multihorizon.questions.state_reward import state_reward_test
 from multihorizon.result import Result
 from multihorizon.solution import Deviations, LikelihoodEvidence, Solution, Status, TakenAsIndependent
 from multihorizon.tables import ShownTable, without_empty
@@ -119,7 +122,7 @@ class Goals(Result, Generic[Found]):
 
     Attributes:
         experts: all names, in the order of the problem.
-        groups: tuples of names; whoever does not surely belong to a group is a group of one.
+        groups: tuples of names; whoever does not surely belong to a group is a group of one. Empty where groups are withheld.
         solutions: one for each group: what `identify` says of policies, or what `MaximumLikelihood` says of decisions.
         pairs: every pair of experts with its verdict.
         verdict: "share", "differ" or "cannot tell": do all share one reward?
@@ -131,6 +134,7 @@ class Goals(Result, Generic[Found]):
         deviations: of decisions, how far rewards may deviate from one; None where that was not estimated.
         unexplored: of decisions, how many partitions near the best were not looked around, because too many groups were fitted.
         independence: of decisions, what was taken to be independent, in a sentence; empty where it is every decision.
+        state_reward: of decisions, the test that the reward depends on the state reached alone; None where that is not assumed.
     """
 
     _drawn: ClassVar[tuple[str, ...]] = ("expert", "discount")
@@ -147,12 +151,18 @@ class Goals(Result, Generic[Found]):
     deviations: Deviations | None = None
     unexplored: int = 0
     independence: str = ""
+    state_reward: StateRewardTest | None = None
+
+    @property
+    def withheld(self) -> str:
+        """Why there are no groups; empty where there are."""
+        return "" if self.state_reward is None else self.state_reward.why
 
     @property
     def discounts(self) -> Floats:
         """The discount of each expert `(K,)`; NaN where it is not identified."""
         found = {name: gamma for solution in self.solutions for name, gamma in _known_discounts(solution).items()}
-        return np.array([found[name] for name in self.experts])
+        return np.array([found.get(name, np.nan) for name in self.experts])
 
     @property
     def misfits(self) -> Floats:
@@ -174,6 +184,8 @@ class Goals(Result, Generic[Found]):
         lines: list[str] = [self.headline()]
         for number, (group, solution) in enumerate(zip(self.groups, self.solutions, strict=True), start=1):
             lines.append(f"Goal {number}: {', '.join(group)}. {_describe(solution)}")
+        if self.state_reward is not None and not self.withheld:
+            lines.append(self.state_reward.verdict.reasons)
         lines += [self.independence] if self.independence else []
         if self.unexplored:
             lines.append(
@@ -189,6 +201,8 @@ class Goals(Result, Generic[Found]):
         number = len(self.groups)
         if len(self.experts) == 1:
             return "One expert alone shares a goal with nobody, and their discount is not identified."
+        if self.withheld:
+            return f"Whether the experts share one reward cannot be told. {self.withheld}"
         if self.test is None:
             if number == 1:
                 return "All experts share one reward."
@@ -208,9 +222,9 @@ class Goals(Result, Generic[Found]):
         return f"These decisions do not show whether the experts share one reward ({p}).{bound}".rstrip()
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per expert: the number of the goal, from 1, and the discount, NaN where it is not identified."""
+        """One row per expert: the number of the goal, from 1, and the discount; NaN where withheld or not identified."""
         number = {name: g for g, group in enumerate(self.groups, start=1) for name in group}
-        goal = [number[name] for name in self.experts]
+        goal = [number.get(name, np.nan) for name in self.experts]
         return pd.DataFrame({"expert": self.experts, "goal": goal, "discount": self.discounts})
 
     def _facts(self) -> dict[str, Any]:
@@ -226,6 +240,7 @@ class Goals(Result, Generic[Found]):
         """Plain numbers, strings, lists and dicts, as JSON takes them; None where nothing is known."""
         content = {name: value for name, value in vars(self).items() if name != "test"} | {
             "test": None if self.test is None else vars(self.test),
+            "state_reward": None if self.state_reward is None else vars(self.state_reward),
             "deviations": None if self.deviations is None else vars(self.deviations),
             "discounts": self.discounts,
             "pairs": [vars(pair) for pair in self.pairs],
@@ -509,7 +524,19 @@ def goals_of_decisions(
     solver = MaximumLikelihood(temperature, deviations="estimated", cluster=cluster)
     _, together, test, _ = fit_and_test(problem, solver, simulations, seed=seed, jobs=jobs, progress=part_of(progress, 0.0, 0.2))
     test = test or shared_goal_test(together, simulations)  # which says why there is nothing to test
-    return group_experts(together, test, temperature, seed=seed, progress=part_of(progress, 0.2, 1.0))
+    of_states = state_reward_test(together, test, seed=seed, jobs=jobs, progress=part_of(progress, 0.2, 0.3))
+    if of_states is not None and of_states.clear:
+        return _without_groups(together, test, of_states)
+    found = group_experts(together, test, temperature, seed=seed, progress=part_of(progress, 0.3, 1.0))
+    return replace(found, state_reward=of_states)
+
+
+def _without_groups(together: Solution, test: SharedGoalTest, of_states: StateRewardTest) -> Goals[Solution]:
+    """No groups, because differences between experts may be artefacts of the reward."""
+    names = together.experts
+    unknown, why = np.full((len(names), len(names)), np.nan), "the reward depends on the action as well"
+    pairs = tuple(Pair(pair, "cannot tell", left_out=why) for pair in combinations(names, 2))
+    return Goals(names, (), (), pairs, "cannot tell", (), unknown[:, :0], unknown, test, state_reward=of_states)
 
 
 def group_experts(

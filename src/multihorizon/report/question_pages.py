@@ -129,6 +129,8 @@ def goals_page(found: Goals[Solution], remarks: Sequence[str], seed: int) -> Pag
 def goals_blocks(found: Goals[Solution], names: Sequence[str]) -> list[str | Block]:
     """What was found of each expert and each group; `names` numbers the experts of the page."""
     blocks: list[str | Block] = [Listing(found.sentences())]
+    if found.withheld:
+        return blocks
     if found.verdict == "differ" or found.ungrouped:
         blocks.append(
             "Fit each group by itself: keep the rows of its experts, and run multihorizon fit on them. Experts whose group is "
