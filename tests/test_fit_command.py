@@ -246,3 +246,12 @@ def test_the_error_of_estimated_transitions_is_no_difference_of_temperatures(see
     found = json.loads((tmp_path / "out" / "result.json").read_text())
     assert found["temperatures"] == [1.0, 1.0, 1.0]
     assert found["intervals"][0][0] <= 0.7 <= found["intervals"][0][1]
+
+
+def test_choices_at_random_say_nothing_of_goals_and_more_of_them_are_not_asked_for() -> None:
+    domain = mh.domains.random_mdp(6, 2, seed=3)
+    table = mh.Demonstrations.simulate(domain, [np.full((6, 2), 0.5)] * 3, 40, max_steps=15, names=["Ann", "Ben", "Cleo"])
+    found = mh.analyse(table, [domain], quick=True)
+    assert found.reasons == ["no better than chance"] * 3
+    assert found.goals.verdict.kind != "good"
+    assert not any(text.startswith("More decisions") for text in found.advice)

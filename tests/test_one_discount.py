@@ -71,3 +71,14 @@ def test_experts_who_differ_keep_their_intervals():
     assert mh.shared_discount_test(solution).p_value < 0.05
     assert not solution.interval_source.one_discount_is_open(0.95)
     assert (np.diff(solution.confidence_intervals(0.95), axis=1) < 0.9).any()
+
+
+def test_a_model_with_one_discount_that_is_not_identified_is_no_misfit() -> None:
+    """Here the three discounts, which are noise, predict held-out decisions worse than one discount does, whatever it is."""
+    problem = random_states((0.8, 0.8, 0.8), 0)
+    found = mh.analyse([problem.experts[0].table], [problem.mdp], deviations=0.0)
+    assert not found.withheld
+    assert found.fit.kind != "bad"
+    assert found.intervals == pytest.approx(np.array([[0.0, found.largest_discount]] * 3))
+    assert "do not contradict one discount for all" in found.headline
+    assert any("clearly different horizon" in text for text in found.advice)

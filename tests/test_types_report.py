@@ -65,6 +65,11 @@ def test_persons_can_be_of_types_too(tmp_path) -> None:
     assert [answer.answer for answer in found.verdicts][-1] == "No misfit detected"
 
 
+def test_what_is_assumed_of_an_unknown_reward_is_said_of_types_too() -> None:
+    found = mh.analyse(WALKS, [CLIFF.mdp], population=mh.Population(distribution="types", types=2))
+    assert "taken to depend on the state reached" in found.sentences()
+
+
 def test_a_type_without_a_discount_takes_the_others_not_along() -> None:
     """Those that are identified keep theirs, and nobody is told to give a reward that was given."""
     population = mh.Population(distribution="types", types=2)

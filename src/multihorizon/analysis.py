@@ -138,7 +138,12 @@ if TYPE_CHECKING:
 #: Up to this many experts are named one by one.
 NAMED_EXPERTS = 5
 QUESTION = "Do they share a goal?"
+NO_CHOICE = "Choices that are no likelier than by chance say nothing of goals."
 UNPREDICTED = "predicts worse than chance"
+ONE_DISCOUNT = (
+    "They do not contradict one discount for all, and one discount cannot be separated from the reward: another one explains the "
+    "same choices with another reward."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,6 +216,8 @@ class GoalCheck:
             allowed = None if self.comparison is None else self.comparison.deviations
             bound = "" if allowed is None else bound_words(allowed)
             reasons = f"One reward for all is not rejected ({p}). {bound}".strip()
+            if allowed is not None and allowed.share_of_range[2] >= 1:
+                return Answer(QUESTION, "Inconclusive", reasons, "caution")
             return Answer(QUESTION, "Nothing speaks against it", reasons, "good")
         if self.apart is not None and self.model_fails:
             reasons = (
@@ -378,6 +385,12 @@ class Analysis(Result):
             for known, why, lost in cases
         ]
         return [reason or UNPREDICTED * failed for reason, failed in zip(reasons, self.unpredicted, strict=True)]
+
+    @property
+    def one_discount_is_open(self) -> bool:
+        """Whether nothing contradicts one discount for all, which is then not identified: all discounts are possible."""
+        source = self.solution.interval_source
+        return isinstance(source, ProfileIntervals) and source.one_discount_is_open(LEVEL)
 
     @cached_property
     def unpredicted(self) -> list[bool]:
@@ -889,7 +902,8 @@ def analyse(
         own = compared_choices(problem, _own_policies(solution)) if goal_test.rejected else None
         apart = None if own is None else extent(misfits(own))
         nothing = GoalComparison(problem.names, goal_test, allowed, np.zeros(0, dtype=np.int64), {})
-        found = replace(found, goals=GoalCheck(goal_test, apart=apart, comparison=nothing))
+        at_random = NO_CHOICE if _nobody_better_than_chance(found) else ""
+        found = replace(found, goals=GoalCheck(goal_test, apart=apart, comparison=nothing, withheld=at_random))
     keep(found)
     if population is not None:
         asked = replace(population, known_reward=solver.known_reward, jobs=jobs)
@@ -920,8 +934,7 @@ def analyse(
         else:
             checks = check_population(asked, reported, solution, tables, seed=seed, progress=part)
         found = replace(found, checks=checks)
-        worse = found.withheld or predicts_worse(checks, found.chance, found.estimated_rewards, failed=found.unpredicted)
-        found = replace(found, withheld=worse)
+        found = replace(found, withheld=found.withheld or _predicts_worse(found))
     except ValueError as error:
         found = replace(found, remarks=[*found.remarks, f"The model was not checked on held-out episodes: {error}."])
     keep(found)
@@ -959,7 +972,7 @@ def _with_state_reward(found: Analysis, seed: int, jobs: int, progress: Progress
     if test is None or not test.clear:
         return replace(found, state_reward=test)
     goals_check = None if found.goals is None else replace(found.goals, withheld=test.why)
-    return replace(found, state_reward=test, withheld=found.withheld or test.why, goals=goals_check, population=None)
+    return replace(found, state_reward=test, withheld=test.why, goals=goals_check, population=None)
 
 
 def _as_tables(tables: Any) -> list[Demonstrations]:
@@ -1230,6 +1243,25 @@ def predicts_worse(
     return ""
 
 
+def _predicts_worse(found: Analysis) -> str:
+    """The simpler model that predicts held-out decisions clearly better than the model that is reported, in words."""
+    return predicts_worse(_reported_checks(found), found.chance, found.estimated_rewards, failed=found.unpredicted)
+
+
+def _reported_checks(found: Analysis) -> ModelChecks:
+    """The checks of the model that is reported.
+
+    Where one discount for all is open, no discount is given, and those of the experts are noise that costs more than their number
+    says. What is reported is then the best of the models with a discount for each, with one for all, and with 0.
+    """
+    assert found.checks is not None
+    checks, models = found.checks, MODELS[:3]
+    if found.reported_population is not None or not found.one_discount_is_open:
+        return checks
+    best = max(models, key=lambda name: float(checks.held_out[name] @ checks.decisions))
+    return replace(checks, held_out={**checks.held_out, MODELS[0]: checks.held_out[best]})
+
+
 def _needs_profiles(solution: Solution) -> bool:
     """Whether an interval reaches other maxima or an open direction, of which no standard error speaks."""
     evidence = solution.evidence
@@ -1436,20 +1468,21 @@ def _advice(found: Analysis) -> list[str]:
     fewer = "Fewer reward parameters: tie the rewards of similar states together with features."
     if found.functions is not None:
         fewer = "A smaller basis: fewer functions of the state."
+    separating = [
+        "The same experts in a variant of the task: other transitions, the same rewards; hand in both tables together.",
+        "Another expert with a clearly different horizon in the same task.",
+        fewer,
+    ]
     if found.goals_differ:
         return ["First fit each group that shares a goal by itself: keep the rows of its experts. Then see what is missing."]
+    if found.state_reward is not None and found.state_reward.clear:
+        return [REMEDY]
     if 2 * len(_without_temperature(found)) > len(found.given):
         return ["Nothing yet: first see whether the known reward is what these experts act for."]
     if found.solution.status == Status.NOT_IDENTIFIED and found.reward_given and not any(found.given):
         return ["More decisions of the same experts, above all in states where near and far rewards lie in different directions."]
     if found.solution.status == Status.NOT_IDENTIFIED and not found.reward_given:
-        return [
-            "The same experts in a variant of the task: other transitions, the same rewards; hand in both tables together.",
-            "Another expert with a clearly different horizon in the same task.",
-            fewer,
-        ]
-    if found.state_reward is not None and found.state_reward.clear:
-        return [REMEDY]
+        return separating
     if found.withheld:
         fewer = "reward parameters (features)" if found.functions is None else "basis functions"
         return [f"More decisions of every expert, above all in states where few were made, or fewer {fewer}."]
@@ -1459,10 +1492,15 @@ def _advice(found: Analysis) -> list[str]:
             "act on may be missing from the states, or from the features."
         ]
     if not any(found.given):
-        return ["More decisions of every expert: these are no likelier than by chance."]
+        return [
+            "First see whether these choices depend on where actions lead: they are no likelier than by chance. If they do not, "
+            "more decisions say no more."
+        ]
     wanted_width = 0.1  # this narrow, an interval distinguishes most horizons
     widths = found.intervals[:, 1] - found.intervals[:, 0]
     wide = widths > wanted_width
+    if found.one_discount_is_open and (widths > VAGUE_WIDTH).any():
+        return separating
     if (np.isnan(widths) & found.given & ~np.array(found.known)).any():
         return ["What to collect depends on the intervals, and not all of these are known."]
     if not wide.any():
@@ -1639,6 +1677,7 @@ def _how_narrowly(found: Analysis, unknown: list[str]) -> Answer:
             parts.append(f"Goals differ too much between experts to say more: they leave {in_words(ranges)}.")
         else:
             parts.append(f"{whose} say little: they leave {in_words(ranges)}.")
+    parts += [ONE_DISCOUNT] if vague and found.one_discount_is_open else []
     if missing and not found.finished:
         parts.append(f"The work was stopped before there were intervals for {_named(found, [names[k] for k in missing])}.")
     elif missing:
@@ -1708,14 +1747,15 @@ def _widths(found: Analysis, useful: list[int]) -> str:
 
 def _fit_of_lists(found: Analysis) -> Answer:
     """Whether the model predicts decisions it has not seen, better than simpler models and as well as the experts' own habits."""
-    question, checks = "Does the model fit?", found.checks
+    question = "Does the model fit?"
     if found.compared is None:
         reasons = (
             "Persons have rewards of their own in this population, or conditions that are not known: there is no check of it."
         )
         return Answer(question, "Not tested", reasons, "caution")
-    if checks is None:
+    if found.checks is None:
         return Answer(question, "Not checked", "Whether the model predicts new decisions was not checked.", "caution")
+    checks = _reported_checks(found)
     judged = np.where(found.unpredicted, 0.0, checks.decisions)
     total = {name: float(values @ judged) for name, values in checks.held_out.items()}
     number = float(judged.sum())
@@ -1725,7 +1765,7 @@ def _fit_of_lists(found: Analysis) -> Answer:
         return f"{each:.3f}" if abs(each) >= 0.01 else np.format_float_positional(each, precision=2, fractional=False, trim="-")
 
     gain = total["this model"] - float(found.chance @ judged)
-    worse = predicts_worse(checks, found.chance, found.estimated_rewards, failed=found.unpredicted)
+    worse = _predicts_worse(found)
     if gain <= 0:
         worse = worse or "The model predicts held-out decisions no better than chance."
     within = checks.within

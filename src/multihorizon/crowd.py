@@ -27,6 +27,7 @@ from scipy.special import expit, ndtri
 from multihorizon.checks import Floats, Ints
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.horizon import Horizon
+from multihorizon.likelihood.state_reward import StateRewardTest
 from multihorizon.numerics.chance import chi2_ppf
 from multihorizon.population.solver import absent_words
 from multihorizon.population.types import number_words, open_words
@@ -213,6 +214,18 @@ class CrowdAnalysis(Result):
             f"shared goal, and no predictions of held-out episodes. To have these, {instead}."
         )
 
+    @property
+    def of_states(self) -> str:
+        """That the reward is taken to depend on the state reached, and whether that was tested; empty where it is not taken."""
+        tested = self.population.state_reward
+        if tested is not None:
+            return StateRewardTest.read(tested).verdict.reasons
+        tasks = self.solution.problem.tasks if isinstance(self.solution.problem, Crowd) else ()
+        by_action = any(task.pooled.arrival_features is None for task in tasks)
+        if self.reward_given or by_action or self.population.types is None:
+            return ""
+        return StateRewardTest.untested("there is no such test of types yet").verdict.reasons
+
     @cached_property
     def quartiles(self) -> tuple[float, float, float]:
         """The quartiles of the discounts of all who are compared, from their posteriors put together."""
@@ -310,14 +323,15 @@ class CrowdAnalysis(Result):
             return Answer(question, "No", f"{reasons}, which is no difference.", "bad")
         reasons += f": the model explains {percent(1 - ours / chance)} of it."
         if of_types or self.compared_choices is None:
-            return Answer(question, "Better than chance", f"{reasons} {self.not_done}", "caution")
+            return Answer(question, "Better than chance", f"{reasons} {self.not_done} {self.of_states}".strip(), "caution")
         how = extent(self.misfits)
         answer = fit_answer(how, self.overall)
         kind: Literal["caution", "bad"] = "bad" if answer == "No" else "caution"
         alone = "No state stands out." if how.compared else "No state was met often enough to be compared alone."
         states = extent_words(self.misfits) if how.odd else alone
         answer = answer if how.compared else "Better than chance"
-        return Answer(question, answer, f"{reasons} {states} {overall_words(self.overall)} {self.not_done}", kind)
+        reasons = f"{reasons} {states} {overall_words(self.overall)} {self.not_done} {self.of_states}".strip()
+        return Answer(question, answer, reasons, kind)
 
     @cached_property
     def compared_choices(self) -> Compared | None:

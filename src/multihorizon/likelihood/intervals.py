@@ -293,7 +293,7 @@ class ProfileIntervals(Intervals):
     `problem` is that of the solution: its transitions are the fitted ones. `freedom` are the degrees of freedom `(K,)` of each
     interval, where a variance on which it rests is itself estimated: then Student's t takes the place of the normal. `rivals` are
     other maxima that are about as likely. `open_at` says whether at a level of rejection nothing contradicts one discount for all
-    experts, which then is not identified (`likelihood.one_discount`).
+    experts, which then is not identified (`likelihood.one_discount`); `opened` keeps what it said by level.
     """
 
     likelihood: Likelihood
@@ -303,6 +303,7 @@ class ProfileIntervals(Intervals):
     freedom: Floats | None = None
     rivals: tuple[Point, ...] = ()
     open_at: Callable[[Point, float], bool] | None = None
+    opened: dict[float, bool] = field(default_factory=dict, init=False)
 
     def compute(self, level: float) -> Floats:
         """All of them."""
@@ -330,7 +331,9 @@ class ProfileIntervals(Intervals):
 
     def one_discount_is_open(self, level: float = 0.95) -> bool:
         """Whether all discounts are possible at this level, because nothing contradicts one for all, which is not identified."""
-        return self.open_at is not None and self.open_at(self.point, 1 - level)
+        if level not in self.opened:
+            self.opened[level] = self.open_at is not None and self.open_at(self.point, 1 - level)
+        return self.opened[level]
 
     @property
     def point(self) -> Point:

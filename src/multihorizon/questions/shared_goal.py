@@ -202,6 +202,8 @@ def bound_words(deviations: Deviations) -> str:
     share, moved = 100 * deviations.share_of_range[2], deviations.choices_moved[2]
     if not np.isfinite(share + moved):
         return ""
+    if share >= 100:
+        return "But their standard deviation from it may be as large as its range, or larger: the decisions say little of goals."
     return (
         f"Their standard deviation from it is at most {share:.2g} % of its range, which moves {moved:.2g} of a hundred choices "
         "(upper ends of 95 % intervals)."
