@@ -185,7 +185,7 @@ def _write_solution(draft: Path, found: Analysis | CrowdAnalysis) -> None:
     content |= {
         "schema": np.array(1),
         "experts": np.array(crowd.names),
-        "parameters": np.array(crowd.parameter_names),
+        "parameters": np.array(crowd.parameter_names, dtype=np.str_),  # none where the reward is known
         "crowd": np.array(isinstance(solution.problem, Crowd)),
     }
     for name in ("counts", "features", "arrival"):
