@@ -143,6 +143,15 @@ def test_persons_situations_and_shifts_are_told_apart(own: float, other: float, 
     assert said.apart == pytest.approx(np.sqrt(2) * other, abs=0.3)
 
 
+def test_a_shift_alone_denies_nobody_a_trait() -> None:
+    """That all change alike does not make horizons the situation's where it is open whether they correlate."""
+    shifted, _ = together("a", "b", *spreads(np.random.default_rng(3), 60, 0.0, 0.0, -0.7))
+    assert shifted.p_shift < 0.05 < shifted.p_apart
+    answer = CarryingOver("noise", ("a", "b"), (), (shifted,), ()).answer
+    assert answer.answer == "These decisions do not tell, but for a change that all have in common"
+    assert answer.kind == "caution"
+
+
 def test_the_other_way_round_the_shift_has_the_other_sign() -> None:
     first, second = spreads(np.random.default_rng(2), 12, 0.8, 0.4, -0.7)
     there, back = (together("a", "b", *pair)[0] for pair in ((first, second), (second, first)))

@@ -188,12 +188,13 @@ class CarryingOver(Result):
             said = "To both" if apart else "At least in part to the person"
             said += ", after a shift that all have in common" if shift else ""
         else:
-            said = "At least in part to the situation" if apart or shift else "These decisions do not tell"
+            said = "At least in part to the situation" if apart else "These decisions do not tell"
+            said += ", but for a change that all have in common" if shift and not apart else ""
         reasons = " ".join(map(_hanging, self.together))
         if np.isfinite(self.kept.estimate):
             carried = "Carried to another condition, a person's own horizon gains"
             reasons += f" {carried} {_figures(self.kept)} over one discount for everybody."
-        return Answer(QUESTION, said, reasons, "good" if person or apart or shift else "caution")
+        return Answer(QUESTION, said, reasons, "good" if person or apart else "caution")
 
     def sentences(self) -> str:
         """The answer, one sentence for each pair, and remarks."""

@@ -364,12 +364,12 @@ def _population(
     assert isinstance(problem, Problem | Crowd)
     if used.distribution != "normal":
         raise ValueError("a study can be designed for a normal population, received one with types or a free distribution")
-    covariates = used.covariates(problem)
-    if covariates.conditions:
+    if found[0].conditions:  # a saved fit does not hold under which of them each decision was made
         raise ValueError(
-            f"a study can be designed for covariates of persons, received the conditions {first_few(covariates.conditions)}: "
+            f"a study can be designed for covariates of persons, received the conditions {first_few(found[0].conditions)}: "
             "fit the pilot without them"
         )
+    covariates = used.covariates(problem)
     wanted, terms = _wanted(covariates, term), covariates.terms
     effects = [
         np.array([[table[name]["estimate"] for table in (one.discount, one.temperature)] for name in terms]) for one in found
