@@ -12,6 +12,7 @@ from scipy.special import expit
 import multihorizon as mh
 from multihorizon.questions.model_checks import misfits
 from multihorizon.questions.population_choices import expected_choices
+from multihorizon.report.files import read_fit, write_fit
 
 
 def orchard() -> tuple[mh.MDP, np.ndarray]:
@@ -69,7 +70,20 @@ def test_a_condition_that_works_is_no_misfit() -> None:
 @pytest.mark.slow
 def test_what_the_conditions_do_not_explain_is_a_misfit() -> None:
     found = analysed(-1.5, odd=0.8)
-    assert found.fit.answer != "Yes"
+    assert found.fit.answer != "No misfit detected"
+
+
+@pytest.mark.slow
+def test_a_saved_fit_with_conditions_predicts_and_no_misfit_spreads(tmp_path) -> None:
+    """What goes on from the folder repeats the warnings of the fit, so no false one may be among them."""
+    write_fit(tmp_path, analysed(-1.5), {})
+    solution, content = read_fit(tmp_path)
+    assert not any("does not fit" in text for text in content["warnings"])
+    assert "does not fit" not in (tmp_path / "report.html").read_text(encoding="utf-8")
+    mdp, _ = orchard()
+    assert mh.predict(solution, pay={(mdp.state_names[2], "take"): 1.0}, persons="groups", draws=20).experts
+    with pytest.raises(ValueError, match="received the conditions mode: fit the pilot without them"):
+        mh.design(solution.problem.mdp, solution)
 
 
 def test_expected_choices_of_a_population_are_those_of_its_conditions() -> None:
