@@ -23,6 +23,7 @@ from multihorizon.questions.design import _information, _mean_local
 from multihorizon.questions.pilot import read_pilot
 from multihorizon.questions.study import Candidate, Schedule, in_tasks
 from multihorizon.report.question_pages import DESIGNED, design_page
+from multihorizon.solution import SavedIntervals
 
 DISCOUNTS = (0.3, 0.5, 0.8)
 FIT = mh.MaximumLikelihood(1.0, starts=1)
@@ -586,6 +587,15 @@ def test_features_of_two_tasks_stay_apart(cliff) -> None:
     placed = in_tasks(joined, [domain.mdp.as_known(), other.as_known()])
     for expert, matrix in zip(placed.experts[::3], features, strict=True):
         assert expert.arrival.toarray() == pytest.approx(matrix)
+
+
+def test_a_pilot_that_leaves_discounts_open_is_not_planned_with_in_silence(cliff) -> None:
+    domain, pilot = cliff
+    ends = np.tile([0.0, 1.0], (len(pilot.experts), 1))
+    open_ = replace(pilot, interval_source=SavedIntervals({0.95: ends}))
+    assert any("leaves the discount" in text for text in mh.design(domain.mdp, open_, episodes=20, draws=2).remarks)
+    sure = replace(pilot, interval_source=SavedIntervals({0.95: ends / 4}))
+    assert not any("leaves the discount" in text for text in mh.design(domain.mdp, sure, episodes=20, draws=2).remarks)
 
 
 def test_schedules_are_checked(cliff) -> None:

@@ -61,7 +61,7 @@ from multihorizon.questions.study import LENGTH, MOST_TIMES, Schedule, in_tasks
 from multihorizon.result import COLOURS, Result, literal, package_version
 from multihorizon.solution import Solution, Status
 from multihorizon.tables import ShownTable
-from multihorizon.words import count, percent, shortened
+from multihorizon.words import LEVEL, VAGUE_WIDTH, count, percent, shortened
 
 #: More candidates than this are too many to share a budget among.
 MOST_CANDIDATES = 2000
@@ -205,7 +205,7 @@ def design(
     if pilot.differing is not None:
         there = next(_information(replace(pilot, draws=[pilot.differing]), offered, silent))
     powers = [np.nan if difference is None else _power(pilot, there.covariance(at), difference) for at in (chosen, even)]
-    remarks += _cautions(pilot, errors[0], powers[0], difference)
+    remarks += [*_cautions(pilot, errors[0], powers[0], difference), *([] if pilot.of_population else _left_open(guesses[0]))]
     if unit != "budget" and any(candidate.cost is not None for candidate in offered.candidates):
         remarks.append(f"The costs of candidates were not used, because {unit} were asked for.")
     if offered.unused:
@@ -296,6 +296,19 @@ def _cautions(pilot: Pilot, errors: Floats, power: float, difference: float | No
     if difference is not None and np.isnan(power):
         found.append("Power cannot be computed: it needs two discounts that are neither 0 nor 1.")
     return found
+
+
+def _left_open(guess: Solution) -> list[str]:
+    """Whose discounts the guess leaves open, as far as its intervals are computed, in words."""
+    ends = {} if guess.interval_source is None else guess.interval_source.computed
+    widths = np.ptp(ends[LEVEL], axis=1) if LEVEL in ends else np.zeros(len(guess.experts))
+    names = [name for name, width in zip(guess.experts, widths, strict=True) if width > VAGUE_WIDTH]
+    if not names:
+        return []
+    return [
+        f"The guess leaves the discount of {first_few(names)} open: the 95 % interval covers half of the range, or more. "
+        "Expected errors take its estimates for the truth. Where all have one discount, none of this task alone would show it."
+    ]
 
 
 def _quantile(level: float) -> float:
