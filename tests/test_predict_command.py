@@ -64,13 +64,23 @@ def run(folder, *arguments, code=0):
 
 
 @pytest.mark.parametrize(
-    "kind", ["given", pytest.param("estimated", marks=pytest.mark.slow), "known reward", "apart", "population"]
+    "kind",
+    [
+        "given",
+        pytest.param("estimated", marks=pytest.mark.slow),
+        "known reward",
+        "known reward of actions",
+        "apart",
+        "population",
+    ],
 )
 def test_read_fit_gives_back_what_was_fitted(tmp_path, kind):
     """All that an answer needs is in the folder, so that it is the same as from memory."""
     how = {"quick": True}
     if kind in ("known reward", "population"):
         how["known_reward"] = lambda mdp: CLIFF.reward
+    if kind == "known reward of actions":
+        how["known_reward"] = lambda mdp: (mdp.stacked @ CLIFF.reward).reshape(mdp.n_actions, -1).T
     names, decisions = NAMES, table()
     if kind == "apart":  # many persons who share nothing but a known reward
         names = [f"p{i}" for i in range(8)]
