@@ -952,7 +952,7 @@ class Point(ChoicePoint):
 
     def metric(self) -> Metric:
         """The curvature of the objective: a matrix or, with many parameters, products."""
-        return self.products() if self.likelihood.by_products else Dense(self.curvature())
+        return self.products() if self.likelihood.by_products else super().metric()
 
     def products(self) -> Products:
         """The curvature as products, with a diagonal that scales the rewards and a preconditioner of them."""
