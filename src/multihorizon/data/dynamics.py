@@ -286,7 +286,7 @@ def counted_in_one_unit(
     units = TIME_UNITS[counted] / TIME_UNITS[asked]
     if isinstance(discounts, Mapping):
         return {name: value**units for name, value in discounts.items()}
-    return discounts**units
+    return float(discounts**units)
 
 
 def describe_durations(demonstrations: Demonstrations, mdp: MDP) -> list[str]:
