@@ -124,6 +124,14 @@ def test_the_unit_of_time_changes_no_answer(unit: str) -> None:
     np.testing.assert_allclose(frame["half_life"], np.log(2) * frame["horizon"])
 
 
+def test_a_known_discount_is_per_unit_that_was_asked_for() -> None:
+    table = mh.Demonstrations.from_frame(errands(), time="when", time_unit="minute", cut_off=True)
+    for known in ({"ann": 0.5 ** (1 / 60)}, 0.5 ** (1 / 60)):
+        found = mh.analyse(table, quick=True, solver=mh.MaximumLikelihood(discounts=known, deviations=0.0))
+        assert found.horizon.unit == "hour"
+        assert found.solution.discounts[0] == pytest.approx(0.5)
+
+
 def test_tables_of_one_problem_are_counted_in_one_unit() -> None:
     frame = errands()
     slow = mh.Demonstrations.from_frame(frame, time="when", time_unit="minute", cut_off=True)

@@ -99,6 +99,21 @@ def test_no_verdict_depends_on_the_unit_of_a_feature() -> None:
         assert both[1].checks.held_out[name] == pytest.approx(values, abs=2e-4)
 
 
+def test_features_in_units_of_very_different_sizes_give_the_same_fit() -> None:
+    """The smallest feature is a billionth of the largest."""
+    factors = np.array([1e3, 1.0, 1e-6])
+    one, other = (
+        mh.analyse(table(4), [TASK], features=lambda _, by=by: (FEATURES * by, ["a", "b", "c"]), deviations=0.0, quick=True)
+        for by in (np.ones(3), factors)
+    )
+    assert one.withheld == other.withheld == ""
+    np.testing.assert_allclose(other.solution.discounts, one.solution.discounts, atol=1e-6)
+    np.testing.assert_allclose(other.solution.standard_errors, one.solution.standard_errors, rtol=1e-4)
+    np.testing.assert_allclose(other.solution.reward * factors, one.solution.reward, rtol=1e-4)
+    # Signs that are drawn to test whether choices go together do not depend on rounding.
+    assert other.independence["p_value"] == one.independence["p_value"]
+
+
 @pytest.mark.parametrize("by", [1e-3, 1e3])
 def test_whether_a_reward_runs_away_does_not_depend_on_its_unit(by: float) -> None:
     """In a small unit a feature's reward is large by itself."""

@@ -79,6 +79,8 @@ def test_read_fit_gives_back_what_was_fitted(tmp_path, kind):
     how = {"quick": True}
     if kind in ("known reward", "population"):
         how["known_reward"] = lambda mdp: CLIFF.reward
+    if kind == "known reward of actions":
+        how["known_reward"] = lambda mdp: (mdp.stacked @ CLIFF.reward).reshape(mdp.n_actions, -1).T
     names, decisions = NAMES, table()
     if kind == "points of actions":
         how["known_reward"] = lambda mdp: (mdp.stacked @ CLIFF.reward).reshape(mdp.n_actions, -1).T

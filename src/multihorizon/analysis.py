@@ -48,6 +48,7 @@ from multihorizon.choice.tabular import Likelihood
 from multihorizon.crowd import NO_FIT, CrowdAnalysis, crowd_analysis, held_rewards, is_crowd
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.data.dynamics import (
+    counted_in_one_unit,
     describe_belief,
     describe_durations,
     describe_estimate,
@@ -881,6 +882,7 @@ def analyse(
         solution = solve(crowd, asked, seed=seed, progress=progress)
         episodes = sum(int(table.episode_counts.sum()) for table in tables)
         return crowd_analysis(solution, crowd, episodes, remarks)
+    solver = replace(solver, discounts=counted_in_one_unit(solver.discounts, tables))
     problem, remarks = build_problem(tables, mdps, features, smoothing, estimate_rest, believed)
     if known_reward is not None:
         solver = replace(solver, known_reward=known_reward(problem.mdp))

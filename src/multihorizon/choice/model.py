@@ -270,6 +270,13 @@ class ChoiceModel(ABC):
     def person_values(self, point: Any) -> Floats:
         """The log-likelihood `(K,)` of each expert's decisions at a point."""
 
+    @property
+    def units(self) -> Floats:
+        """Units of x `(p,)`: those of rewards make the largest entry of each feature 1."""
+        found = np.ones(self.size)
+        found[: self.n_reward] = 1 / self.feature_sizes
+        return found
+
     def reward(self, x: Floats) -> Floats:
         """θ `(d,)`."""
         return x[: self.n_reward]
@@ -375,11 +382,10 @@ class ChoicePoint(ABC):
     def projected_gradient(self) -> float:
         """The largest entry of the gradient per decision, leaving out parameters that are known or rest on a bound.
 
-        Weights of features larger than 1 are measured in the units that make their feature at most 1.
+        Weights of features are measured in the units that make the largest entry of their feature 1.
         """
         model = self.likelihood
-        scaled = self.gradient.copy()
-        scaled[: model.n_reward] /= np.maximum(1.0, model.feature_sizes)
+        scaled = self.gradient * model.units
         return float(np.abs(scaled[~resting(self) & ~model.fixed]).max(initial=0.0)) / model.decisions
 
     @cached_property
@@ -407,7 +413,7 @@ class ChoicePoint(ABC):
 
     def metric(self) -> Metric:
         """The curvature in the form in which a climb uses it."""
-        return Dense(self.curvature())
+        return Dense(self.curvature(), self.likelihood.units)
 
     def moved(self, x: Floats) -> Self | None:
         """The model at another x, its plans started from those of this point."""

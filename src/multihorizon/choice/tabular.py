@@ -72,7 +72,7 @@ import scipy.sparse.linalg as spla
 from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Floats, Ints, Sparse
 from multihorizon.choice.model import DENSE_PARAMETERS, ChoiceModel, ChoicePoint, Choices, Quadratic, Settings
 from multihorizon.mdp import MDP, episodic_levels, is_narrow
-from multihorizon.numerics.newton import Dense, Metric, Products
+from multihorizon.numerics.newton import Metric, Products
 from multihorizon.planning.linear import Resolvent, policy_resolvent
 from multihorizon.planning.plan import (
     INFINITE,
@@ -952,7 +952,7 @@ class Point(ChoicePoint):
 
     def metric(self) -> Metric:
         """The curvature of the objective: a matrix or, with many parameters, products."""
-        return self.products() if self.likelihood.by_products else Dense(self.curvature())
+        return self.products() if self.likelihood.by_products else super().metric()
 
     def products(self) -> Products:
         """The curvature as products, with a diagonal that scales the rewards and a preconditioner of them."""

@@ -49,7 +49,7 @@ said: a record may be cut off anywhere once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -273,6 +273,20 @@ def in_one_unit(tables: Sequence[Demonstrations]) -> list[Demonstrations]:
     typical = float(np.nanmedian(np.concatenate(lasted)))
     unit = min(TIME_UNITS, key=lambda name: abs(np.log(typical / TIME_UNITS[name])))
     return [replace(table.rows, times=table.times.counted(unit)) if table.times is not None else table for table in tables]
+
+
+def counted_in_one_unit(
+    discounts: float | Mapping[str, float] | None, tables: Sequence[Demonstrations]
+) -> float | Mapping[str, float] | None:
+    """Known discounts per unit of the tables' time stamps, as discounts per unit in which `in_one_unit` counts."""
+    timed = [(table.times, same.times) for table, same in zip(tables, in_one_unit(tables), strict=True)]
+    asked, counted = next(((one.unit, other.unit) for one, other in timed if one is not None and other is not None), ("", ""))
+    if discounts is None or asked == counted:
+        return discounts
+    units = TIME_UNITS[counted] / TIME_UNITS[asked]
+    if isinstance(discounts, Mapping):
+        return {name: value**units for name, value in discounts.items()}
+    return float(discounts**units)
 
 
 def describe_durations(demonstrations: Demonstrations, mdp: MDP) -> list[str]:

@@ -427,9 +427,16 @@ def _in_short(scores: Floats, starts: Ints) -> _Short:
     """Scores of one expert, in which a root of their squares stands for a long episode: its sums are nearly normal."""
     parts = np.split(scores, starts[1:])
     long = [len(part) > 3 * scores.shape[1] for part in parts]
-    kept = [np.linalg.qr(part, mode="r") if many else part for part, many in zip(parts, long, strict=True)]
+    kept = [_root(part.T @ part) if many else part for part, many in zip(parts, long, strict=True)]
     lengths = np.array([len(part) for part in kept])
     return _Short(np.concatenate(kept), np.cumsum(lengths) - lengths, np.repeat(long, lengths))
+
+
+def _root(matrix: Floats) -> Floats:
+    """The symmetric root, which unlike other roots does not jump where the matrix changes by rounding."""
+    values, vectors = np.linalg.eigh(matrix)
+    found: Floats = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    return found
 
 
 def _centred_scores(
@@ -461,6 +468,8 @@ def _centred_scores(
     unit[: model.n_reward] *= model.known_temperature / model.feature_sizes
     unit[model.discount_slice] *= point.x[model.discount_slice] * (1 - point.x[model.discount_slice])
     values, vectors = np.linalg.eigh((point.information * unit[:, None] * unit)[np.ix_(free, free)] / episodes)
+    # Draws depend on the signs of directions, which rounding must not decide.
+    vectors = vectors * np.sign(np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None], axis=0))
     directions = np.zeros((model.size, min(20, values.size)))
     directions[free] = (vectors / np.sqrt(np.maximum(values, 0.0) + 10.0**-2))[:, -20:]  # the spread τ is 10 temperatures
     directions *= unit[:, None]

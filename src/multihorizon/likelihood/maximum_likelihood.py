@@ -335,7 +335,7 @@ def fit(
     reason = ""
     if settings.reward is None and never_earned(problem).any():
         reason = "no logged decision could have earned some of the rewards"
-        model = model.holding(model.penalty, 1e-4)
+        model = model.holding(model.penalty, 1e-4 * (model.feature_sizes / model.known_temperature) ** 2)
     found = attempt(model, reason, (0.0, 0.5), give_up=settings.reward is None)
     if settings.reward is not None or (_holds(found.best) and (found.spread is None or found.spread.complete)):
         return found
@@ -641,8 +641,11 @@ def choice_probability_start(likelihood: Likelihood, discounts: Floats, temperat
                 used = batch.features.used
                 normal[np.ix_(used, used)] += design.T @ design
                 target[used] += design.T @ (wanted.reshape(-1, n)[batch.visited_rows] * roots).ravel()
-            normal[np.diag_indices_from(normal)] += ridge * max(float(np.trace(normal)) / max(d, 1), 1e-12) + likelihood.ridge
-            x[:d] = la.solve(normal, target, assume_a="pos", check_finite=False)
+            normal[np.diag_indices_from(normal)] += likelihood.ridge
+            sizes = likelihood.feature_sizes
+            normal /= np.outer(sizes, sizes)
+            normal[np.diag_indices_from(normal)] += ridge * max(float(np.trace(normal)) / max(d, 1), 1e-12)
+            x[:d] = la.solve(normal, target / sizes, assume_a="pos", check_finite=False) / sizes
     for back in (0.0, 1e-3, 1e-2, 1e-1, 0.3):  # discounts are drawn back from 1 where the soft values there are infinite
         tried = x.copy()
         tried[likelihood.discount_slice] = np.minimum(x[likelihood.discount_slice], 1 - back)
@@ -729,7 +732,8 @@ def estimate_spread(equal: Ascent[P], free: ChoiceModel, rejected: float = 0.05)
         start, metric = _with_spread(free, float(spreads[best]), at), None
         if start is not None and not _by_products(start):  # the information is at hand, and only the penalty is another one
             old, new = at.likelihood.penalty, start.likelihood.penalty
-            metric = Dense(at.curvature() + (cast(Quadratic, new).matrix - cast(Quadratic, old).matrix))
+            change = cast(Quadratic, new).matrix - cast(Quadratic, old).matrix
+            metric = Dense(at.curvature() + change, free.units)
         end = None if start is None else _rough_climb(start, metric)
         if end is None:
             unfinished.append(best)

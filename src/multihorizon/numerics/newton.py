@@ -49,13 +49,20 @@ class Metric(Protocol):
 
 
 class Dense:
-    """The curvature as a matrix."""
+    """The curvature as a matrix.
 
-    def __init__(self, matrix: Floats) -> None:
+    Args:
+        matrix: M `(p,p)`.
+        units: of the parameters `(p,)`, so that the floor of D does not depend on them; 1 by default.
+    """
+
+    def __init__(self, matrix: Floats, units: Floats | None = None) -> None:
         self.matrix = matrix
+        self.units: Floats = np.ones(len(matrix)) if units is None else units
         diagonal = np.diag(matrix)
         # With the floor, parameters without information do not make the damped matrix singular.
-        self.scale: Floats = np.maximum(diagonal, 1e-10 * diagonal.max(initial=0.0))
+        floor = 1e-10 * (diagonal * self.units**2).max(initial=0.0)
+        self.scale: Floats = np.maximum(diagonal, floor / self.units**2)
 
     def times(self, v: Floats) -> Floats:
         """One product."""
@@ -68,12 +75,12 @@ class Dense:
         block[np.diag_indices_from(block)] += damping * self.scale[free]
         if not block.any():
             return found
-        shift = 0.0
+        shift, unit = 0.0, self.units[free] ** -2
         for _ in range(20):
             try:
-                factor = la.cho_factor(block + shift * np.eye(len(block)), check_finite=False)
+                factor = la.cho_factor(block + shift * np.diag(unit), check_finite=False)
             except la.LinAlgError:
-                shift = max(10 * shift, 1e-14 * float(np.diag(block).max()))
+                shift = max(10 * shift, 1e-14 * float((np.diag(block) / unit).max()))
                 continue
             found[free] = la.cho_solve(factor, b[free], check_finite=False)
             return found

@@ -308,7 +308,7 @@ class TypesPoint:
     def projected_gradient(self) -> float:
         """The largest entry of the gradient for each decision, without what is known or rests on a bound."""
         model, scaled = self.model, self.gradient.copy()
-        scaled[: model.planner.n_reward] /= np.maximum(1.0, model.planner.feature_sizes)
+        scaled[: model.planner.n_reward] /= model.planner.feature_sizes
         decisions = sum(float(model.units.times @ counts.sum(axis=1)) for counts in model.units.tasks)
         return float(np.abs(scaled[~resting(self) & ~model.fixed]).max(initial=0.0)) / decisions
 

@@ -250,7 +250,9 @@ def _read_task(path: Path) -> Problem | Crowd:
     # The axes of each array and the kinds of values (NumPy's letters) it may hold.
     needed = {"crowd": (0, "b"), "experts": (1, "U"), "parameters": (1, "U")}
     for name, (axes, kinds) in needed.items():
-        if name not in arrays or arrays[name].ndim != axes or arrays[name].dtype.kind not in kinds:
+        array = arrays.get(name)
+        # An empty list of parameters, where nothing of the reward is estimated, may be one of numbers.
+        if array is None or array.ndim != axes or (array.size and array.dtype.kind not in kinds):
             raise ValueError(f"{wrong}: its entry {name} is missing or damaged; run multihorizon fit again")
     try:
         crowd = _crowd_from(mdp, arrays)
