@@ -71,9 +71,10 @@ STEPS = "expert,episode,step,action,x,y\n" + "".join(
     for i in range(30)
 )
 #: More digits than any number of a computer has.
-LONG = "9" * 400
+DIGITS = "9" * 400
 WORDS = re.compile(
-    r"must|but the next|save|[Cc]hoose|write|delete|make or download|give each|Did you mean|is there|never closed|is not|need|"
+    r"must|but the next|save|[Cc]hoose|write|delete|make or download|give (?:each|the)|[Cc]orrect|Did you mean|is there|never closed|"
+    r"is not|need|"
     r"the \w+ are"
 )
 Case = tuple[dict[str, str | bytes | Callable[[Path], object]], list[str]]
@@ -537,17 +538,17 @@ CASES: dict[str, Case] = {
     **{
         f"{name} of 400 digits": case
         for name, case in {
-            "a step": demos(f"{HEADER}\nann,1,{LONG},home,walk,road\n"),
-            "a probability": moves(f"state,action,next_state,probability\nhome,walk,road,{LONG}\n"),
-            "a feature": features(f"state,pay\nhome,{LONG}\nroad,0\ntown,1\n"),
-            "a known reward": paid(f"state,pay\nhome,{LONG}\nroad,0\ntown,1\n"),
-            "an age": people(PERSONS.replace("30", LONG), "~ age", "--missing", "fail"),
-            "a recovery": ({"d.csv": GOOD, "r.json": f'{{"sizes": [{LONG}]}}'}, ["fit", "d.csv", "--recovered", "r.json"]),
-            "a time": ({"d.csv": timed(f"{LONG}")}, ["fit", "d.csv", "--time", "when"]),
-            "a number of processes": option("--jobs", LONG),
-            "a number of studies": command("recover", "--studies", LONG),
-            "a number of decisions": command("recover", "--decisions", LONG),
-            "a number of simulations": command("goals", "--simulations", LONG),
+            "a step": demos(f"{HEADER}\nann,1,{DIGITS},home,walk,road\n"),
+            "a probability": moves(f"state,action,next_state,probability\nhome,walk,road,{DIGITS}\n"),
+            "a feature": features(f"state,pay\nhome,{DIGITS}\nroad,0\ntown,1\n"),
+            "a known reward": paid(f"state,pay\nhome,{DIGITS}\nroad,0\ntown,1\n"),
+            "an age": people(PERSONS.replace("30", DIGITS), "~ age", "--missing", "fail"),
+            "a recovery": ({"d.csv": GOOD, "r.json": f'{{"sizes": [{DIGITS}]}}'}, ["fit", "d.csv", "--recovered", "r.json"]),
+            "a time": ({"d.csv": timed(f"{DIGITS}")}, ["fit", "d.csv", "--time", "when"]),
+            "a number of processes": option("--jobs", DIGITS),
+            "a number of studies": command("recover", "--studies", DIGITS),
+            "a number of decisions": command("recover", "--decisions", DIGITS),
+            "a number of simulations": command("goals", "--simulations", DIGITS),
         }.items()
     },
     "deviations of 1e300": option("--deviations", "1e300"),
@@ -564,7 +565,7 @@ CASES: dict[str, Case] = {
     ),
     "believed transitions that are not there": demos(GOOD, "d.csv", "--believed"),
     "one file twice in one task": ({"d.csv": GOOD}, ["fit", "d.csv", "./d.csv", "--same-task"]),
-    "a bonus of 400 digits": fitted("result.json", lambda content: content, f"state,amount\n17,{LONG}\n"),
+    "a bonus of 400 digits": fitted("result.json", lambda content: content, f"state,amount\n17,{DIGITS}\n"),
     "edited options": fitted("solution.json", lambda content: content | {"options": None}),
     "edited deviations": fitted("solution.json", lambda old: old | {"evidence": {**old["evidence"], "deviations": 3}}),
     "another solver": fitted("solution.json", lambda content: content | {"solver": "Population"}),
