@@ -169,6 +169,7 @@ def test_a_bonus_without_an_upper_end_is_a_sentence(folder, tmp_path):
         (["result", "--pay", "pay.csv", "--features", "pay.csv"], "--features must come with --transitions"),
         (["result", "--pay", "pay.csv", "--chance", "0.5"], "--chance must come with --nudge"),
         (["result", "--nudge", STATES[3], "--pay", "pay.csv"], "--nudge must come without --pay"),
+        (["result", "--nudge", f"{STATES[3]}:"], "must be a state, or a state and an action"),
         (["result", "--nudge", "nowhere"], "state must name states among"),
         (["nowhere", "--pay", "pay.csv"], "the folder that multihorizon fit --out wrote, received nowhere, which does not exist"),
         (["pay.csv", "--pay", "pay.csv"], "a file"),

@@ -23,7 +23,7 @@ import pandas as pd
 import scipy.sparse as sp
 
 from multihorizon.analysis import Analysis
-from multihorizon.checks import Floats, as_floats, as_names, as_shape, first_few
+from multihorizon.checks import LARGEST_NUMBER, Floats, as_floats, as_names, as_shape, first_few
 from multihorizon.crowd import CONDITIONS, PEOPLE, CrowdAnalysis
 from multihorizon.data.reading import connect, text
 from multihorizon.files import (
@@ -233,10 +233,11 @@ def read_fit(directory: Path) -> tuple[Solution, dict[str, Any]]:
     if missing := solution.evidence.lacking():
         needed = f"must have {', '.join(missing)} in its evidence, as each {solution.solver} writes it"
         raise ValueError(f"{directory / SOLUTION} {needed}, received none: run multihorizon fit again")
-    if np.isinf(np.asarray(solution.temperature, dtype=np.float64)).any():
-        raise ValueError(
-            f"{directory / SOLUTION} must have finite temperatures, received an infinite one: run multihorizon fit again"
-        )
+    for name in ("temperature", "reward"):
+        largest = np.nanmax(np.abs(np.asarray(getattr(solution, name), dtype=np.float64)), initial=0.0)
+        if largest > LARGEST_NUMBER:
+            received = f"at most {LARGEST_NUMBER:g}, received {largest:g}"
+            raise ValueError(f"{directory / SOLUTION}: {name} must be {received}: run multihorizon fit again")
     taken, decisions = _counted(solution.problem), float(solution.evidence["decisions"])
     if not np.isclose(taken, decisions):
         raise ValueError(
