@@ -71,9 +71,10 @@ STEPS = "expert,episode,step,action,x,y\n" + "".join(
     for i in range(30)
 )
 #: More digits than any number of a computer has.
-LONG = "9" * 400
+DIGITS = "9" * 400
 WORDS = re.compile(
-    r"must|but the next|save|[Cc]hoose|write|delete|make or download|give each|Did you mean|is there|never closed|is not|need|"
+    r"must|but the next|save|[Cc]hoose|write|delete|make or download|give (?:each|the)|[Cc]orrect|Did you mean|is there|"
+    r"never closed|is not|need|"
     r"the \w+ are"
 )
 Case = tuple[dict[str, str | bytes | Callable[[Path], object]], list[str]]
@@ -537,17 +538,17 @@ CASES: dict[str, Case] = {
     **{
         f"{name} of 400 digits": case
         for name, case in {
-            "a step": demos(f"{HEADER}\nann,1,{LONG},home,walk,road\n"),
-            "a probability": moves(f"state,action,next_state,probability\nhome,walk,road,{LONG}\n"),
-            "a feature": features(f"state,pay\nhome,{LONG}\nroad,0\ntown,1\n"),
-            "a known reward": paid(f"state,pay\nhome,{LONG}\nroad,0\ntown,1\n"),
-            "an age": people(PERSONS.replace("30", LONG), "~ age", "--missing", "fail"),
-            "a recovery": ({"d.csv": GOOD, "r.json": f'{{"sizes": [{LONG}]}}'}, ["fit", "d.csv", "--recovered", "r.json"]),
-            "a time": ({"d.csv": timed(f"{LONG}")}, ["fit", "d.csv", "--time", "when"]),
-            "a number of processes": option("--jobs", LONG),
-            "a number of studies": command("recover", "--studies", LONG),
-            "a number of decisions": command("recover", "--decisions", LONG),
-            "a number of simulations": command("goals", "--simulations", LONG),
+            "a step": demos(f"{HEADER}\nann,1,{DIGITS},home,walk,road\n"),
+            "a probability": moves(f"state,action,next_state,probability\nhome,walk,road,{DIGITS}\n"),
+            "a feature": features(f"state,pay\nhome,{DIGITS}\nroad,0\ntown,1\n"),
+            "a known reward": paid(f"state,pay\nhome,{DIGITS}\nroad,0\ntown,1\n"),
+            "an age": people(PERSONS.replace("30", DIGITS), "~ age", "--missing", "fail"),
+            "a recovery": ({"d.csv": GOOD, "r.json": f'{{"sizes": [{DIGITS}]}}'}, ["fit", "d.csv", "--recovered", "r.json"]),
+            "a time": ({"d.csv": timed(f"{DIGITS}")}, ["fit", "d.csv", "--time", "when"]),
+            "a number of processes": option("--jobs", DIGITS),
+            "a number of studies": command("recover", "--studies", DIGITS),
+            "a number of decisions": command("recover", "--decisions", DIGITS),
+            "a number of simulations": command("goals", "--simulations", DIGITS),
         }.items()
     },
     "deviations of 1e300": option("--deviations", "1e300"),
@@ -564,7 +565,7 @@ CASES: dict[str, Case] = {
     ),
     "believed transitions that are not there": demos(GOOD, "d.csv", "--believed"),
     "one file twice in one task": ({"d.csv": GOOD}, ["fit", "d.csv", "./d.csv", "--same-task"]),
-    "a bonus of 400 digits": fitted("result.json", lambda content: content, f"state,amount\n17,{LONG}\n"),
+    "a bonus of 400 digits": fitted("result.json", lambda content: content, f"state,amount\n17,{DIGITS}\n"),
     "edited options": fitted("solution.json", lambda content: content | {"options": None}),
     "edited deviations": fitted("solution.json", lambda old: old | {"evidence": {**old["evidence"], "deviations": 3}}),
     "another solver": fitted("solution.json", lambda content: content | {"solver": "Population"}),
@@ -577,6 +578,33 @@ CASES: dict[str, Case] = {
         "task.npz", lambda arrays: arrays | {"counts_indices": arrays["counts_indices"] + 10**9}
     ),
     "counts of nobody": fitted("task.npz", lambda arrays: arrays | {"counts_data": 0 * arrays["counts_data"]}),
+    # What the fourth round found or tried
+    "counts of another fit": fitted("task.npz", lambda arrays: arrays | {"counts_data": 3 * arrays["counts_data"]}),
+    "counts of 1e200": fitted("task.npz", lambda arrays: arrays | {"counts_data": 1e200 * arrays["counts_data"]}),
+    "a saved temperature without end": fitted("solution.json", lambda content: content | {"temperature": ["infinity"] * 3}),
+    "a saved discount of 1.7": fitted("solution.json", lambda content: content | {"discounts": [1.7, 0.5, 0.5]}),
+    "a saved discount that is not there": fitted("solution.json", lambda content: content | {"discounts": [None, 0.5, 0.5]}),
+    "a saved reward of 1e140": fitted("solution.json", lambda content: content | {"reward": [1e140, *content["reward"][1:]]}),
+    "a standard error below zero": fitted("solution.json", lambda content: content | {"standard_errors": [-3.0, 0.1, 0.1]}),
+    "an option that no solver has": fitted("solution.json", lambda content: content | {"options": {"colour": 5}}),
+    "a status of another program": fitted("solution.json", lambda content: content | {"status": "done"}),
+    "a discount twice": demos(GOOD, "d.csv", "--discount", "ann=0.5", "--discount", "ann=0.7"),
+    "temperatures of both kinds": demos(GOOD, "d.csv", "--temperature", "1", "--temperature", "per-expert"),
+    "more types than episodes": demos(MANY, "d.csv", "--quick", "--types", "100", "--distribution", "types"),
+    "types without their distribution": demos(MANY, "d.csv", "--types", "2"),
+    "one known reward for two actions": paid("state,action,reward\nhome,walk,1\n"),
+    "the transitions as decisions": ({"t.csv": MOVES}, ["fit", "t.csv"]),
+    "persons as episodes": ({"d.csv": GOOD, "p.csv": PERSONS}, ["fit", "d.csv", "--episodes", "p.csv", "--formula", "~ group"]),
+    "a known reward that may differ": (
+        {"d.csv": GOOD, "t.csv": MOVES, "r.csv": PAY},
+        [
+            *("identify", "d.csv", "--transitions", "t.csv", "--known-reward", "r.csv", "--within", "0.1"),
+        ],
+    ),
+    "nothing to choose": demos(f"{HEADER}\nann,1,0,a,x,b\nann,1,1,b,x,c\nann,2,0,a,x,b\nann,2,1,b,x,c\n"),
+    "labels that other programs take for missing": demos(GOOD.replace("home", "NA").replace("road", "None"), "d.csv", "--quick"),
+    "a pilot that is no fit": ({"d.csv": GOOD}, ["design", "--pilot", ".", "--episodes", "3"]),
+    "a bonus for no action": (fitted("result.json", lambda content: content)[0], ["predict", "fit", "--nudge", "17:"]),
     "a recovery with code": ({"d.csv": GOOD, "r.json": '{"sizes": "__import__(1)"}'}, ["fit", "d.csv", "--recovered", "r.json"]),
 }
 
@@ -585,8 +613,8 @@ CASES: dict[str, Case] = {
 SPOKEN = {
     "check with two tables": "share no",
     "a penalty that decides": "and not the decisions, sets the discounts",
-    "a known reward that is constant": "cannot be told with this reward",
-    "a known reward in another unit": "too large: divide them by 100",
+    "a known reward that is constant": "cannot be estimated",
+    "a known reward in another unit": "cannot be estimated",
     "complete transitions and the rest of them": "No transitions were estimated",
     "a control character in a name": "\\x1b[31mann",
     "ten thousand columns": "2 experts, 3 episodes, 8 decisions",
@@ -595,6 +623,8 @@ SPOKEN = {
     "a person without a row": "left out",
     "a person without an age": "left out",
     "a group of one person": "left out",
+    "nothing to choose": "There was nothing to choose",
+    "labels that other programs take for missing": "2 experts, 3 episodes, 8 decisions",
 }
 
 

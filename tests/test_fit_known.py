@@ -140,6 +140,16 @@ def test_a_known_reward_that_says_nothing_is_not_passed_over(told, tmp_path):
     assert pd.read_csv(tmp_path / "out" / "people.csv")["temperature"].isna().all()
 
 
+def test_a_known_reward_that_says_nothing_of_one_temperature():
+    """What rounding leaves of the information on a temperature is none, where nothing else is estimated."""
+    moves = np.array([[[0.5, 0.5, 0], [0, 0.5, 0.5], [0, 0, 1]]] * 2)
+    mdp = mh.MDP(moves, terminal=[2])
+    table = mh.Demonstrations.simulate(mdp, [np.full((3, 2), 0.5)] * 2, 5, seed=0)
+    found = mh.solve(mh.Problem(mdp, table), mh.MaximumLikelihood("shared", known_reward=np.ones(3), discounts=0.5))
+    assert found.status == mh.Status.NOT_IDENTIFIED
+    assert found.evidence.lost_temperatures == [True, True]
+
+
 @pytest.mark.parametrize("temperature", ["pooled", "per-expert"])
 def test_the_unit_of_a_known_reward_does_not_matter(temperature, told, tmp_path):
     """The same discounts, and temperatures in the unit of the points, with points times 0.001, 1 and 1,000."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -47,6 +48,27 @@ def test_a_second_toy_identifies_both(toys, tmp_path):
     for name, truth in (("near", 0.3), ("far", 0.8)):
         low, high = content["intervals"][content["experts"].index(name)]
         assert low <= truth <= high
+
+
+def test_identify_takes_a_known_reward(toys, tmp_path):
+    """The toy leaves discounts open; with its reward known, they are identified."""
+    d = mh.domains.toy()
+    rows = "".join(f"{state},{pay}\n" for state, pay in zip(d.mdp.state_names, d.reward, strict=True))
+    (tmp_path / "points.csv").write_text(f"state,pay\n{rows}")
+    arguments = ["identify", str(toys / "0.csv"), "--transitions", str(toys / "0.npz"), "--out", str(tmp_path / "out")]
+    result = RUN.invoke(app, [*arguments, "--known-reward", str(tmp_path / "points.csv")])
+    assert result.exit_code == 0, result.output
+    assert "These decisions identify the discounts." in result.output
+    assert "With this reward, discounts with 95 % intervals:" in result.output
+    intervals = dict(re.findall(r"(near|far): [\d.]+ \(([\d.]+ to [\d.]+)\)", result.output))
+    for name, truth in (("near", 0.3), ("far", 0.8)):
+        low, high = map(float, intervals[name].split(" to "))
+        assert truth - 0.1 < low < truth < high < truth + 0.1
+    saved = json.loads((tmp_path / "out" / "identify.json").read_text())
+    assert (saved["identified"], saved["options"]["known_reward"]) == ([True, True], "points.csv")
+    refused = RUN.invoke(app, [*arguments, "--known-reward", str(tmp_path / "points.csv"), "--within", "0.1"])
+    assert refused.exit_code == 2
+    assert "--within must come without --known-reward" in refused.output
 
 
 def test_identify_says_what_exact_policies_would_tell(toys, grid_folder, tmp_path):

@@ -120,3 +120,12 @@ def test_whether_a_reward_runs_away_does_not_depend_on_its_unit(by: float) -> No
     options = {"solver": mh.MaximumLikelihood(1.0, starts=1, deviations=0.0), "quick": True}
     found = mh.analyse(table(4), [TASK], features=lambda _: (FEATURES * by, ["a", "b", "c"]), **options)
     assert not found.withheld
+
+
+def test_where_there_was_nothing_to_choose_no_misfit_is_claimed() -> None:
+    """A model of single actions predicts them as well as chance does, which is no sign that it does not fit."""
+    rows = [("ann", episode, step, "ab"[step], "go", "bc"[step]) for episode in (1, 2) for step in (0, 1)]
+    frame = pd.DataFrame(rows, columns=["expert", "episode", "step", "state", "action", "next_state"])
+    found = mh.analyse(frame)
+    assert (found.fit.answer, found.fit.kind) == ("Not tested", "caution")
+    assert not any("does not fit" in warning for warning in found.warnings)

@@ -1,6 +1,7 @@
 """`multihorizon predict`: from the folder of a fit to what its people will do when something changes."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -180,6 +181,7 @@ def test_a_bonus_without_an_upper_end_is_a_sentence(folder, tmp_path):
         (["result", "--pay", "pay.csv", "--features", "pay.csv"], "--features must come with --transitions"),
         (["result", "--pay", "pay.csv", "--chance", "0.5"], "--chance must come with --nudge"),
         (["result", "--nudge", STATES[3], "--pay", "pay.csv"], "--nudge must come without --pay"),
+        (["result", "--nudge", f"{STATES[3]}:"], "must be a state, or a state and an action"),
         (["result", "--nudge", "nowhere"], "state must name states among"),
         (["nowhere", "--pay", "pay.csv"], "the folder that multihorizon fit --out wrote, received nowhere, which does not exist"),
         (["pay.csv", "--pay", "pay.csv"], "a file"),
@@ -224,6 +226,8 @@ EDITED_ARRAYS = {
     "counts without end": ("counts_data", lambda a: a * np.inf),
     "counts below zero": ("counts_data", lambda a: -a),
     "nobody decided": ("counts_data", lambda a: a * 0),
+    "counts of another fit": ("counts_data", lambda a: a * 2),
+    "counts beyond all numbers of decisions": ("counts_data", lambda a: a * 1e200),
     "one expert more": ("experts", lambda a: np.append(a, "Di")),
     "one expert twice": ("experts", lambda a: a[[0, 0, 1]]),
     "experts are numbers": ("experts", lambda a: np.arange(a.size)),
@@ -260,6 +264,7 @@ EDITED_JSON = {
     "a solver of nobody": ("solution.json", ("solver",), "Oracle"),
     "evidence is a list": ("solution.json", ("evidence",), []),
     "evidence is lost": ("solution.json", ("evidence",), {}),
+    "a temperature without end": ("solution.json", ("temperature",), ["infinity"] * 3),
     "one parameter too few": ("solution.json", ("reward",), [0.0]),
     "no parameters": ("solution.json", ("reward",), []),
     "identified is null": ("solution.json", ("evidence", "identified"), None),
@@ -348,6 +353,15 @@ def test_what_is_known_of_the_reward_bounds_what_nothing_else_does(tmp_path):
     assert bounds["status"] == "bounded"
     assert not bounds["proved"]
     assert "bounded, attained" in (tmp_path / "out" / "whatif.html").read_text(encoding="utf-8")
+
+
+def test_policies_that_are_taken_as_exact_have_no_interval(folder):
+    """With restrictions the error of the fit is not in the answer, and an interval without width would say that there is none."""
+    shown = run(folder, "result", "--pay", "paid.csv", "--restrict", "rising.csv")
+    assert "Identified for" in shown
+    assert "95 % intervals" not in shown
+    assert "–" in shown
+    assert not re.search(r"(\d\.\d+) to \1 ", shown)
 
 
 def test_stopping_leaves_nothing_behind(folder, tmp_path, monkeypatch):

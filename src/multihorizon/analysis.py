@@ -987,6 +987,8 @@ def _as_tables(tables: Any) -> list[Demonstrations]:
                 f"{type(table).__name__}: Demonstrations.from_files reads files"
             )
         found.append(table if isinstance(table, Demonstrations) else Demonstrations.from_frame(table))
+    if not found:
+        raise ValueError("tables must hold at least one table, received none")
     return found
 
 
@@ -1059,6 +1061,10 @@ def _tasks(
     remarks = [remark for what, names in labels if (remark := look_alikes(names, what))]
     if mdps is not None and len(mdps) != len(tables):
         raise ValueError(f"there must be one file of transitions for each table, received {len(mdps)} for {len(tables)}")
+    if features is not None and not callable(features):
+        raise ValueError(
+            f"features must be a function that gives a matrix and names for an MDP, received {type(features).__name__}"
+        )
     if mdps is None and estimate_rest:
         raise ValueError("estimate_rest must come with mdps to start from, received none: leave it out")
     if believed and mdps is None:
@@ -1199,11 +1205,14 @@ def identification(solution: Solution) -> Identification | None:
 
 
 def identify_fitted(solution: Solution, within: float | None = None) -> Identification | None:
-    """Whether the fitted policies, if known exactly, would identify the discounts; None where that cannot be computed.
+    """Whether the fitted policies, if known exactly, would identify the discounts; None where that cannot be computed, and where
+    the reward is known, as it is computed of rewards that are not.
 
     With `within`, also which discounts explain them at the fitted temperatures if rewards may differ by that much from a shared
     one.
     """
+    if LikelihoodEvidence.of(solution).known["reward"]:
+        return None
     problem, lam = solution.require_problem(), np.asarray(solution.temperature)
     shared = replace(solution, evidence=Evidence())  # without deviations, which no two exact policies would have in common
     exact = problem.with_experts(
@@ -1755,6 +1764,8 @@ def _fit_of_lists(found: Analysis) -> Answer:
             "Persons have rewards of their own in this population, or conditions that are not known: there is no check of it."
         )
         return Answer(question, "Not tested", reasons, "caution")
+    if not found.chance.any():
+        return Answer(question, "Not tested", "There was nothing to choose: each state has a single action.", "caution")
     if found.checks is None:
         return Answer(question, "Not checked", "Whether the model predicts new decisions was not checked.", "caution")
     checks = _reported_checks(found)

@@ -37,6 +37,7 @@ from numpy.typing import ArrayLike
 from multihorizon.checks import ENDLESS_DISCOUNT, Bools, Floats, Ints, Sparse, as_floats, as_names, as_shape, first_few, read_only
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.data.steps import Steps
+from multihorizon.frames import is_frame
 from multihorizon.horizon import Horizon
 from multihorizon.mdp import MDP, refuse_durations
 from multihorizon.planning.plan import check_policy, one_hot
@@ -361,8 +362,9 @@ class Problem(AnyProblem):
         feature_names: Sequence[object] | None = None,
         arrival_features: ArrayLike | Sparse | None = None,
     ) -> None:
-        if not isinstance(experts, Iterable | Demonstrations):
-            raise ValueError(f"experts must be a list of expert data or Demonstrations, received {type(experts).__name__}")
+        if is_frame(experts) or not isinstance(experts, Iterable | Demonstrations):
+            hint = ": Demonstrations.from_frame reads it" if is_frame(experts) else ""
+            raise ValueError(f"experts must be a list of expert data or Demonstrations, received {type(experts).__name__}{hint}")
         entries = [experts] if isinstance(experts, Demonstrations) else list(experts)
         found = [expert for position, entry in enumerate(entries) for expert in _read(mdp, entry, position)]
         matrix, arrival, parameter_names = _read_features(mdp, features, feature_names, arrival_features)

@@ -310,6 +310,7 @@ class GoalsOptions(ChoiceOptions):
 class IdentifyOptions(ChoiceOptions):
     """The options of `identify`."""
 
+    known_reward: KnownReward = None
     within: Annotated[
         float | None,
         typer.Option("--within", help="How far a reward may be from the shared one: which discounts are possible then?"),

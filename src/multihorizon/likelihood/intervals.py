@@ -63,12 +63,14 @@ from multihorizon.numerics.chance import chi2_ppf, t_ppf
 from multihorizon.numerics.each import Local, of_some, profile_ends
 from multihorizon.numerics.newton import Dense, Metric
 from multihorizon.numerics.profile import profile_end
-from multihorizon.numerics.spectrum import positive_part, spectrum
+from multihorizon.numerics.spectrum import Spectrum, positive_part, spectrum
 from multihorizon.parallel import in_parallel
 from multihorizon.problem import Problem
 
 #: So much likelier than the answer a profile may be by what climbs leave of log-likelihood.
 HIGHER = 1e-2
+#: Information on a discount or a log-temperature that is rounding: a standard error of 10,000,000,000.
+ROUNDED_INFORMATION = 1e-20
 
 
 @dataclass(eq=False)
@@ -105,8 +107,17 @@ def precision(point: ChoicePoint) -> Precision:
         variance[own], identified[own] = np.diag(covariances[:, own]), known
         return Precision(variance, identified, values, None, np.zeros((model.size, 0)), ones)
     free = np.flatnonzero(~model.fixed)
-    found = spectrum(point.curvature(ridge=False)[np.ix_(free, free)])
-    held = spectrum(point.curvature()[np.ix_(free, free)]) if model.ridge.any() else found
+    # Discounts and log-temperatures have no unit: where they have less information than this, it is rounding.
+    least = np.zeros(model.size)
+    least[model.discount_slice] = least[model.temperature_slice] = ROUNDED_INFORMATION
+
+    def spectrum_of(matrix: Floats) -> Spectrum:
+        diagonal = np.diag(matrix)
+        scale = np.sqrt(np.where(diagonal > least[free], diagonal, 1.0))
+        return spectrum(matrix, scale, least=ROUNDED_INFORMATION)
+
+    found = spectrum_of(point.curvature(ridge=False)[np.ix_(free, free)])
+    held = spectrum_of(point.curvature()[np.ix_(free, free)]) if model.ridge.any() else found
     covariance = np.zeros((model.size, model.size))
     covariance[np.ix_(free, free)] = held.inverse
     identified = np.ones(model.size, dtype=np.bool_)

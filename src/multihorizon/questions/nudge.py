@@ -368,6 +368,8 @@ def state_and_action(mdp: MDP, text: str) -> tuple[str, str | None]:
         ValueError: where the text names neither.
     """
     state, colon, action = text.rpartition(":")
+    if text not in mdp.state_names and colon and not (state.strip() and action.strip()):
+        raise ValueError(f"what a bonus is for must be a state, or a state and an action as in home:walk, received {text!r}")
     if text in mdp.state_names or not colon:
         return mdp.state_names[state_place(mdp, text, "state")], None
     return mdp.state_names[state_place(mdp, state, "state")], mdp.action_names[action_place(mdp, action, "action")]

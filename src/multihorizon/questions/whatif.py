@@ -1789,6 +1789,8 @@ def generalization_error(
         0.0
     """
     as_level(level)
+    if not isinstance(domain, Domain):
+        raise ValueError(f"domain must be a Domain such as mh.domains.cliff(), received {type(domain).__name__}")
     variants = read_tasks(domain, tasks, seed)
     if not isinstance(reward, Solution):
         learned = as_floats(reward, "reward")

@@ -23,7 +23,7 @@ import pandas as pd
 import scipy.sparse as sp
 
 from multihorizon.analysis import Analysis
-from multihorizon.checks import Floats, as_floats, as_names, as_shape, first_few
+from multihorizon.checks import LARGEST_NUMBER, Floats, as_floats, as_names, as_shape, first_few
 from multihorizon.crowd import CONDITIONS, PEOPLE, CrowdAnalysis
 from multihorizon.data.reading import connect, text
 from multihorizon.files import (
@@ -39,7 +39,7 @@ from multihorizon.files import (
     write_json,
 )
 from multihorizon.mdp import MDP
-from multihorizon.problem import Crowd, CrowdTask, Problem, require_counts
+from multihorizon.problem import AnyProblem, Crowd, CrowdTask, Problem, require_counts
 from multihorizon.questions.study import solver_of
 from multihorizon.report.charts import Block, Listing, Page, Section
 from multihorizon.report.crowd_page import crowd_page
@@ -233,11 +233,30 @@ def read_fit(directory: Path) -> tuple[Solution, dict[str, Any]]:
     if missing := solution.evidence.lacking():
         needed = f"must have {', '.join(missing)} in its evidence, as each {solution.solver} writes it"
         raise ValueError(f"{directory / SOLUTION} {needed}, received none: run multihorizon fit again")
+    for name in ("temperature", "reward"):
+        largest = np.nanmax(np.abs(np.asarray(getattr(solution, name), dtype=np.float64)), initial=0.0)
+        if largest > LARGEST_NUMBER:
+            received = f"at most {LARGEST_NUMBER:g}, received {largest:g}"
+            raise ValueError(f"{directory / SOLUTION}: {name} must be {received}: run multihorizon fit again")
+    taken, decisions = _counted(solution.problem), float(solution.evidence["decisions"])
+    if not np.isclose(taken, decisions):
+        raise ValueError(
+            f"{directory / SOLUTION} and {TASK} must be of one fit, received {decisions:,.10g} decisions in the one and "
+            f"{taken:,.10g} in the other: run multihorizon fit again"
+        )
     try:
         solver_of(solution)
     except ValueError as error:
         raise ValueError(f"{directory / SOLUTION} is not the solution of a fit: {error}") from error
     return solution, content
+
+
+def _counted(problem: AnyProblem | None) -> float:
+    """How many decisions a problem has."""
+    if isinstance(problem, Crowd):
+        return sum(float(task.counts.sum()) for task in problem.tasks)
+    assert isinstance(problem, Problem)
+    return sum(float(require_counts(expert).sum()) for expert in problem.experts)
 
 
 def _read_task(path: Path) -> Problem | Crowd:

@@ -92,7 +92,7 @@ def identify_page(solution: Solution, exact: Identification | None, remarks: Seq
         f"{count(len(solution.experts), 'expert')}, {count(int(evidence.decisions), 'decision')}.",
         [
             Section("These decisions", these),
-            Section("If the fitted policies were known exactly", exactly),
+            *([] if evidence.known["reward"] else [Section("If the fitted policies were known exactly", exactly)]),
             Section("How this was made", remarks or ["Transitions were given."]),
         ],
         f"multihorizon {package_version()}, seed {solution.seed}",

@@ -74,7 +74,7 @@ def verdict(found: Prediction) -> Answer:
     known, some, none = (kinds[kind] for kind in WORDS)
     reasons = []
     if known:
-        sure = bool(np.isfinite(found.low).any() and (found.high > found.low).any())
+        sure = bool((found.high > found.low + _EXACT).any())
         ends = f", with {percent(found.level)} intervals" if sure else ""
         everybody = f"all {len(known)}" if len(known) == len(found.experts) > 6 else in_words(known)
         reasons.append(f"Identified for {everybody}: what was seen says what follows{ends}.")
@@ -95,6 +95,8 @@ def verdict(found: Prediction) -> Answer:
     return Answer(question, "Within bounds" if not none else "For some", " ".join(reasons), "caution")
 
 
+#: Ends that differ by no more are of policies that are taken as exact: there is no interval.
+_EXACT = 1e-9
 #: The words for what is known, from the best to the worst.
 WORDS = (IDENTIFIED, BOUNDED, NOT_BOUNDED)
 
@@ -113,6 +115,8 @@ def largest_changes(found: Prediction) -> pd.DataFrame:
 
 
 def _interval(low: float, high: float, digits: int = 3) -> str:
+    if high <= low + _EXACT:
+        return "–"
     return interval_text(low, high, lambda end: decimals(end, digits) or "–")
 
 
