@@ -146,14 +146,6 @@ def test_discounted_likelihood_is_the_expectation_it_stands_for():
     assert discounted_likelihood(dual, dual.at(theta)) == pytest.approx(direct, rel=1e-9)
 
 
-@pytest.mark.parametrize("solver", [mh.MCE(discount=0.5), mh.MPMCE(search=mh.Grid(1.0)), mh.MPML(search=mh.Grid(1.0))])
-def test_demonstrations_are_refused_because_their_frequencies_are_not_a_policy(solver):
-    domain = mh.domains.cliff()
-    table = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), 20, seed=0)
-    with pytest.raises(ValueError, match=r"received demonstrations.*use MaximumLikelihood"):
-        mh.solve(mh.Problem(domain.mdp, table), solver)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [mh.domains.toy, mh.domains.big_small, mh.domains.cliff])
 def test_the_mismatch_and_the_entropy_move_with_the_discounts_as_finite_differences_say(make):

@@ -7,6 +7,10 @@ What is known of how one expert acts in one task is of one of four kinds:
 * a set of equally good actions per state, bool `(S,A)`;
 * decision counts `(S,A)`, from demonstrations.
 
+An expert may be observed in some states only: a policy has a row of NaN in the others, actions have −1. Nothing is assumed of what the expert does there: the expert's own task ends in such a state, and what arrival
+there is worth to this expert, `r(s) + γ V(s)`, is a reward parameter of its own, named "value of STATE to EXPERT". Without the
+condition that this number is the value of some policy, the answers can only be more: what is identified then is identified.
+
 A task is an MDP. Most problems have one. Where the discounts of the experts of one task cannot be identified, those of the same
 experts in a variant of it (other transitions, the same reward) often can. `Problem.join` puts such problems together: an expert
 of the same name in two tasks is one person with one discount, and states of the same name share their reward.
@@ -99,6 +103,7 @@ class Expert:
     `(S,)` says it of the known reward.
     `conditions` keeps the counts apart by the conditions they were made under; None where there are none.
     `table` is where the counts come from, if an expert of this name made all of them there.
+    `whole` is the task with the states in which the expert was not observed, if there are such states; `mdp` ends there.
     The arrays are copies that cannot be written to.
     """
 
@@ -114,6 +119,7 @@ class Expert:
     known_arrival: Floats | None = None
     conditions: Conditions | None = None
     table: Demonstrations | None = field(default=None, repr=False)
+    whole: MDP | None = field(default=None, repr=False)
     feature_matrix: Sparse = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -261,6 +267,83 @@ def read_expert(mdp: MDP, data: ArrayLike, name: str) -> Expert:
     return Expert(name, mdp, "policy", policy=policy, sets=(policy == 1) | mdp.terminal[:, None] if certain.all() else None)
 
 
+def _unobserved(mdp: MDP, entry: ExpertData) -> tuple[ExpertData, Bools]:
+    """One entry with an action in every state, and the states `(S,)` in which it gave none."""
+    nowhere = np.zeros(mdp.n_states, dtype=np.bool_)
+    if isinstance(entry, Expert | Demonstrations):
+        return entry, nowhere
+    array = np.asarray(entry)
+    if array.shape == mdp.live.shape and array.dtype.kind == "f":
+        gaps = np.isnan(array).all(axis=1)
+    elif array.shape == nowhere.shape and array.dtype.kind == "i":
+        gaps = array == -1
+    else:
+        return entry, nowhere
+    gaps &= ~mdp.terminal
+    if not gaps.any():
+        return entry, nowhere
+    if (gaps | mdp.terminal).all():
+        raise ValueError("an expert must be observed in at least one state that is not terminal, received one without")
+    first = mdp.available.argmax(axis=1)
+    return np.where(gaps, first, array) if array.ndim == 1 else np.where(
+        gaps[:, None], one_hot(first, mdp.n_actions), array
+    ), gaps
+
+
+def _ending_in(mdp: MDP, states: Bools, names: Sequence[str]) -> MDP:
+    """The same task, which ends in some more states."""
+    kept = sp.diags_array(np.tile(~states, mdp.n_actions) / 1.0)
+    stacked = sp.csr_array(kept @ mdp.stacked)
+    initial = np.where(states, 0.0, mdp.initial)
+    return MDP(
+        [stacked[a * mdp.n_states : (a + 1) * mdp.n_states] for a in range(mdp.n_actions)],
+        initial / initial.sum() if initial.any() else None,
+        mdp.terminal | states,
+        mdp.available,
+        state_names=names,
+        action_names=mdp.action_names,
+        grid_shape=mdp.grid_shape,
+        sample_sizes=mdp.sample_sizes,
+        durations=mdp.durations,
+    )
+
+
+def _as_observed(
+    experts: Sequence[Expert], gaps: Sequence[Bools], tabular: bool, parameter_names: tuple[str, ...]
+) -> tuple[list[Expert], tuple[str, ...]]:
+    """The experts in tasks that end where they were not observed, and the reward parameters with those values."""
+    worth = [
+        [f"value of {state} to {expert.name}" if gap else state for state, gap in zip(expert.mdp.state_names, own, strict=True)]
+        for expert, own in zip(experts, gaps, strict=True)
+    ]
+    values = tuple(name for names, own in zip(worth, gaps, strict=True) for name, gap in zip(names, own, strict=True) if gap)
+    if tabular:  # a state in which nobody was observed has a value to each expert, and no reward that anything depends on
+        everywhere = {name for names in worth for name in names}
+        parameter_names = tuple(name for name in parameter_names if name in everywhere)
+    joint = as_names([*parameter_names, *values], len(parameter_names) + len(values), "names of the reward parameters")
+    column = {name: i for i, name in enumerate(joint)}
+    made = []
+    for expert, own, names in zip(experts, gaps, worth, strict=True):
+        mdp = _ending_in(expert.mdp, own, names) if own.any() else expert.mdp
+        live = sp.diags_array(mdp.live.T.ravel() / 1.0)
+        places = np.array([column.get(name, 0) for name in names])
+        if tabular:
+            known, arrival = mdp.stacked, sp.eye_array(mdp.n_states, format="csr")
+            features, on_arrival = _placed(known, places, len(joint)), _placed(arrival, places, len(joint))
+        else:
+            # The features are paid as before, and the value of what follows comes on top.
+            selected = sp.csr_array(sp.diags_array(own / 1.0))
+            first, width = np.arange(len(parameter_names)), len(joint)
+            after = _placed(sp.csr_array(mdp.stacked @ selected), places, width)
+            features = sp.csr_array(_placed(sp.csr_array(live @ expert.feature_matrix), first, width) + after)
+            before = expert.arrival_features
+            on_arrival = None if before is None else _placed(before, first, width) + _placed(selected, places, width)
+        known_reward = None if expert.known_reward is None else live @ expert.known_reward
+        whole = expert.mdp if own.any() else expert.whole
+        made.append(replace(expert, mdp=mdp, features=features, arrival=on_arrival, known_reward=known_reward, whole=whole))
+    return made, joint
+
+
 def _check_sets(mdp: MDP, sets: Bools, name: str) -> Bools:
     as_shape(sets, (mdp.n_states, mdp.n_actions), f"action sets of expert {name}")
     sets = sets | mdp.terminal[:, None]
@@ -324,7 +407,8 @@ class Problem(AnyProblem):
     Args:
         mdp: the decision process.
         experts: one entry per expert, each a policy `(S,A)`, actions `(S,)`, action sets bool `(S,A)`, an `Expert` in this
-            MDP, or `Demonstrations`, which bring all their experts. A bare `Demonstrations` will do.
+            MDP, or `Demonstrations`, which bring all their experts. A bare `Demonstrations` will do. Where an expert was not
+            observed, a policy has a row of NaN, and actions have −1.
         names: the experts' names; by default "0", "1", …, and the table's own for demonstrations.
         features: `(A·S,d)` array or sparse matrix F; the expected immediate reward of row `a·S + s` is `F θ`. By default
             the reward is one number per state, paid on arrival: `F = T_A`.
@@ -366,20 +450,27 @@ class Problem(AnyProblem):
             hint = ": Demonstrations.from_frame reads it" if is_frame(experts) else ""
             raise ValueError(f"experts must be a list of expert data or Demonstrations, received {type(experts).__name__}{hint}")
         entries = [experts] if isinstance(experts, Demonstrations) else list(experts)
-        found = [expert for position, entry in enumerate(entries) for expert in _read(mdp, entry, position)]
+        known, gaps = [], []
+        for position, entry in enumerate(entries):
+            data, unobserved = _unobserved(mdp, entry)
+            read = [*_read(mdp, data, position)]
+            known += read
+            gaps += [unobserved] * len(read)
         matrix, arrival, parameter_names = _read_features(mdp, features, feature_names, arrival_features)
         if matrix is None:
-            for expert in found:
+            for expert in known:
                 if expert.features is not None:
                     raise ValueError(
                         f"expert {expert.name} was read with {expert.features.shape[1]} features, received none for this "
                         "problem: give features and feature_names, or use with_experts of the problem the expert comes from"
                     )
-        labels = as_names(names if names is not None else [e.name for e in found], len(found), "names of the experts")
+        labels = as_names(names if names is not None else [e.name for e in known], len(known), "names of the experts")
         named = [
             replace(expert, name=name, features=matrix, arrival=arrival, table=expert.table if name == expert.name else None)
-            for expert, name in zip(found, labels, strict=True)
+            for expert, name in zip(known, labels, strict=True)
         ]
+        if np.any(gaps):
+            named, parameter_names = _as_observed(named, gaps, matrix is None, parameter_names)
         self._fill(named, parameter_names)
 
     def _fill(self, experts: Iterable[Expert], parameter_names: tuple[str, ...]) -> None:
@@ -449,6 +540,63 @@ class Problem(AnyProblem):
                 arrival = None if arrival is None else _placed(arrival, places, len(column))
                 experts.append(replace(expert, features=_placed(expert.feature_matrix, places, len(column)), arrival=arrival))
         return cls._of(experts, parameter_names)
+
+    def observed_policies(self) -> Problem:
+        """The same problem with the frequencies of decisions in place of demonstrations.
+
+        States in which an expert decided nothing count as not observed. Problems without demonstrations are returned as they are.
+
+        Example:
+            >>> from multihorizon.domains import cliff
+            >>> table = Demonstrations.simulate(cliff().mdp, cliff().mce_experts(), 50, seed=0)
+            >>> Problem(cliff().mdp, table).observed_policies().experts[0].kind
+            'policy'
+        """
+
+        def frequencies(expert: Expert) -> tuple[Bools, Floats, None]:
+            counts = require_counts(expert)
+            total = counts.sum(axis=1, keepdims=True)
+            return total[:, 0] > 0, counts / np.maximum(total, 1.0), None
+
+        return self._observed(frequencies)
+
+    def observed_actions(self) -> Problem:
+        """The same problem with the most frequent action of each state in place of demonstrations.
+
+        States without decisions, and those in which several actions are the most frequent, count as not observed.
+        """
+
+        def most_frequent(expert: Expert) -> tuple[Bools, Floats, Bools]:
+            counts = require_counts(expert)
+            first = counts == counts.max(axis=1, keepdims=True)
+            policy = one_hot(counts.argmax(axis=1), expert.mdp.n_actions)
+            return (counts.sum(axis=1) > 0) & (first.sum(axis=1) == 1), policy, policy > 0
+
+        return self._observed(most_frequent)
+
+    def _observed(self, read: Callable[[Expert], tuple[Bools, Floats, Bools | None]]) -> Problem:
+        """The problem with a policy and action sets in place of counts, and the states in which they are known."""
+        if all(expert.counts is None for expert in self.experts):
+            return self
+        experts, gaps = [], []
+        for expert in self.experts:
+            if expert.counts is None:
+                experts.append(expert)
+                gaps.append(np.zeros(expert.mdp.n_states, dtype=np.bool_))
+                continue
+            mdp, (seen, policy, sets) = expert.mdp, read(expert)
+            uniform = mdp.available / mdp.available.sum(axis=1, keepdims=True)
+            kept = seen[:, None] & ~mdp.terminal[:, None]
+            sets = None if sets is None else np.where(kept, sets, mdp.available) > 0
+            kind: Kind = "policy" if sets is None else "action sets"
+            chosen = np.where(kept, policy, uniform) if sets is None else None
+            experts.append(replace(expert, kind=kind, policy=chosen, sets=sets, counts=None, conditions=None, table=None))
+            gaps.append(~seen & ~mdp.terminal)
+            if not (seen & ~mdp.terminal).any():
+                raise ValueError(f"expert {expert.name} must have a state with one most frequent action, received none")
+        if not np.any([own.any() for own in gaps]):
+            return self.with_experts(experts)
+        return self._of(*_as_observed(experts, gaps, self.tabular, self.parameter_names))
 
     def by_task(self) -> list[list[int]]:
         """The places of the experts of each task: those with one MDP, equal features and equal known rewards."""

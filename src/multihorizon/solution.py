@@ -182,6 +182,9 @@ class ProgramEvidence(Evidence):
         indistinguishable: pairs of experts that no reward distinguishes at these discounts.
         contradiction: where no reward was found, margins that cannot all be positive, with their weights.
         certificate: the proof of how far the answer is from the optimum, where one was tried.
+        other_decisions: of demonstrations, by expert, the share of decisions for another action than the most frequent one.
+        doubtful_states: of demonstrations, by expert, the states in which the most frequent action is not clearly ahead of the
+            second (sign test at 5 %).
     """
 
     starts: list[dict[str, Any]] | None = None
@@ -196,6 +199,8 @@ class ProgramEvidence(Evidence):
     indistinguishable: list[list[str]] | None = None
     contradiction: dict[str, Any] | None = None
     certificate: dict[str, Any] | None = None
+    other_decisions: dict[str, float] | None = None
+    doubtful_states: dict[str, list[str]] | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -208,6 +213,8 @@ class EntropyEvidence(Evidence):
         entropy: the summed causal entropies of the soft-optimal policies.
         dual_gradient: the largest entry of the dual's gradient.
         entropy_within_reach: the entropy that discounts nearby promise beyond the answer's, where a climb led to it.
+        count_errors: of demonstrations, the standard error of each expert's feature counts, as a length: what a mismatch of
+            the right answer is expected to be.
     """
 
     summed_gap: float
@@ -215,6 +222,7 @@ class EntropyEvidence(Evidence):
     entropy: float
     dual_gradient: float
     entropy_within_reach: float | None = None
+    count_errors: list[float] | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

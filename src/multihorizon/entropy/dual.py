@@ -46,16 +46,7 @@ FLAT = 1e-12
 
 
 def expert_policy(expert: Expert) -> Floats:
-    """The policy whose feature counts are to be matched.
-
-    Raises:
-        ValueError: for demonstrations, whose frequencies are no policy in states that were visited seldom or never.
-    """
-    if expert.counts is not None:
-        raise ValueError(
-            f"expert {expert.name} must be given as a policy of action probabilities, received demonstrations: matching the "
-            "feature counts of smoothed frequencies gives other rewards than the decisions do; use MaximumLikelihood"
-        )
+    """The policy whose feature counts are to be matched; raises for demonstrations (see `Problem.observed_policies`)."""
     return expert.require_policy()
 
 
@@ -207,6 +198,35 @@ def _least_squares(dual: Dual) -> Floats:
     answer = np.linalg.lstsq(sp.vstack(parts).toarray(), np.concatenate(rights), rcond=1e-12)[0]
     theta: Floats = answer[: dual.problem.n_parameters]
     return theta
+
+
+def count_errors(dual: Dual, problem: Problem) -> list[float] | None:
+    """The standard error of each expert's feature counts `f*`, as a length; None where no expert is given as demonstrations.
+
+    `problem` holds the decisions, and the dual the same experts as `observed_policies`. An error `δπ(·|s)` of the frequencies
+    moves the counts by `μ(s) Σ_a δπ(a|s) g(s,a)`, where `g = F + γ T R F_π` are the counts from `(s,a)` on. Frequencies of N(s)
+    independent choices have the covariance `(diag(π) − ππᵀ) / N(s)`, hence
+
+        E‖δf*‖² = Σ_s μ(s)² / N(s)  Σ_a π(a|s) ‖g(s,a) − Σ_b π(b|s) g(s,b)‖².
+    """
+    if all(expert.counts is None for expert in problem.experts):
+        return None
+    errors = []
+    for logged, expert, owner in zip(problem.experts, dual.problem.experts, dual.problem.owner, strict=True):
+        if logged.counts is None:
+            errors.append(0.0)
+            continue
+        mdp, gamma = expert.mdp, float(dual.discounts[owner])
+        policy = np.where(mdp.terminal[:, None], 0.0, expert.require_policy())
+        resolvent = Resolvent(mdp.under(policy), gamma)
+        visits = np.where(mdp.terminal, 0.0, resolvent.solve(mdp.initial, transpose=True))
+        features = expert.feature_matrix.toarray()
+        each = policy.T[:, :, None]
+        start = (each * features.reshape(mdp.n_actions, mdp.n_states, -1)).sum(axis=0)
+        onward = (features + gamma * (mdp.stacked @ resolvent.solve(start))).reshape(mdp.n_actions, mdp.n_states, -1)
+        spread = (each * (onward - (each * onward).sum(axis=0)) ** 2).sum(axis=(0, 2))
+        errors.append(float(np.sqrt((visits**2 / np.maximum(logged.counts.sum(axis=1), 1.0)) @ spread)))
+    return errors
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from multihorizon.checks import as_discount, as_positive
-from multihorizon.entropy.dual import Dual, DualSolution, minimise_dual
+from multihorizon.checks import as_discount, as_positive, first_few
+from multihorizon.entropy.dual import Dual, DualSolution, count_errors, minimise_dual
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Problem
 from multihorizon.solution import EntropyEvidence, Solution, Status
@@ -21,6 +21,9 @@ class MCE:
     Among all policies that match the experts' feature counts it is the one of largest causal entropy; its multipliers θ are the
     reward. Minimises the convex dual `Σ_k ρᵀ V_k(θ) − θᵀ f*_k` by Newton's method. The solution's `residual` is the largest entry
     of the dual's gradient, recomputed at the answer, and `objective` the dual's value, which at the optimum is the entropy.
+
+    Demonstrations count with their frequencies (`Problem.observed_policies`). The error that their number leaves in each expert's
+    feature counts is `evidence["count_errors"]`, to be compared with `evidence["mismatch"]`.
 
     Args:
         discount: one number for all experts, or one for each; it has no default.
@@ -46,23 +49,40 @@ class MCE:
             raise ValueError(f"discount must be one number or one for each of {problem.n_experts} experts, received {given.size}")
         discounts = np.broadcast_to(given, (problem.n_experts,)).copy()
         temperature = np.full(problem.n_experts, float(self.temperature))
-        found = minimise_dual(Dual(problem, discounts, temperature), tolerance=self.tolerance)
+        observed = problem.observed_policies()
+        dual = Dual(observed, discounts, temperature)
+        found = minimise_dual(dual, tolerance=self.tolerance)
+        errors = count_errors(dual, problem)
         reached = f"dual gradient {found.gradient_norm:.1e} after {found.iterations} Newton steps"
         return Solution(
             solver="MCE",
             status=Status.CONVERGED if found.converged else Status.NOT_CONVERGED,
-            message=reached + ("" if found.converged else f", short of {self.tolerance:g}: the counts may be out of reach"),
+            message=reached
+            + ("" if found.converged else f", short of {self.tolerance:g}: the counts may be out of reach")
+            + about_errors(found, errors),
+            problem=observed,
             experts=problem.names,
             discounts=discounts,
             reward=found.point.theta,
             objective=found.point.value,
             residual=found.gradient_norm,
             temperature=temperature,
-            evidence=entropy_evidence(found),
+            evidence=entropy_evidence(found, errors),
         )
 
 
-def entropy_evidence(found: DualSolution, within_reach: float | None = None) -> EntropyEvidence:
+def about_errors(found: DualSolution, errors: list[float] | None) -> str:
+    """The error of feature counts that come from demonstrations beside the mismatch, in words."""
+    if errors is None:
+        return ""
+    pairs = zip(found.point.responses, errors, strict=True)
+    each = [f"{pair[0].expert.name} {np.linalg.norm(pair[0].mismatch):.2g} ({pair[1]:.2g})" for pair in pairs]
+    return f"; mismatch of the feature counts, and their standard error in brackets: {first_few(each)}"
+
+
+def entropy_evidence(
+    found: DualSolution, count_errors: list[float] | None = None, within_reach: float | None = None
+) -> EntropyEvidence:
     """The summed gap, each expert's mismatch and the entropy at a dual solution."""
     return EntropyEvidence(
         summed_gap=found.point.gap,
@@ -70,4 +90,5 @@ def entropy_evidence(found: DualSolution, within_reach: float | None = None) -> 
         entropy=found.point.entropy,
         dual_gradient=found.gradient_norm,
         entropy_within_reach=within_reach,
+        count_errors=count_errors,
     )

@@ -51,7 +51,7 @@ the evidence that it is one (`entropy_within_reach`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -68,11 +68,12 @@ from multihorizon.entropy.dual import (
     DualPoint,
     DualSolution,
     Response,
+    count_errors,
     discount_gradient,
     expert_order,
     minimise_dual,
 )
-from multihorizon.entropy.mce import entropy_evidence
+from multihorizon.entropy.mce import about_errors, entropy_evidence
 from multihorizon.numerics import slp
 from multihorizon.numerics.chance import halton
 from multihorizon.parallel import Progress, silent
@@ -326,6 +327,9 @@ class MPMCE:
     recomputed at the answer. It is converged if the residual is at most `threshold` or `tolerance`, and "not identified" where
     other discounts match as well. `ClosedForm` solves the same equations, faster.
 
+    Demonstrations count with their frequencies (`Problem.observed_policies`). Nothing matches these exactly, so under
+    "per_expert" a mismatch of at most twice the standard error of the feature counts counts as a match.
+
     Args:
         temperature: the entropy weight λ that all experts share.
         gap: "per_expert", "threshold", or "summed" for the rule the paper prints.
@@ -360,6 +364,7 @@ class MPMCE:
 
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
         """Search, then solve once more at the best Γ."""
+        logged, problem = problem, problem.observed_policies()
         places = np.argsort(expert_order(problem))
         inner = _Inner(self, problem, places)
         climbs = self.gap != "summed" and self.search is None
@@ -372,7 +377,7 @@ class MPMCE:
             else:
                 alone = agreement(problem, float(self.temperature), self.inner_tolerance)
                 begins = ([] if alone is None else [alone]) + list(starts[: self.starts])
-                trace = climb.match_all(begins, self.tolerance, progress)
+                trace = climb.match_all(begins, self._allowed(logged, inner.dual(begins[0])), progress)
         else:
             trace = (self.search or Bayesian(50)).run(inner, places.size, seed, progress).trace
             trace = replace(trace, discounts=trace.discounts[:, places])
@@ -381,8 +386,9 @@ class MPMCE:
         what, residual, allowed = (
             ("largest", found.point.largest_mismatch, self.threshold)
             if self.gap == "threshold"
-            else ("relative", relative_mismatch(found.point, dual), self.tolerance)
+            else ("relative", relative_mismatch(found.point, dual), self._allowed(logged, dual))
         )
+        errors = count_errors(dual, logged)
         reach, free = None, 0
         if climbs:
             matching = inner.match(best, found.point.theta)
@@ -398,7 +404,8 @@ class MPMCE:
         return Solution(
             solver="MPMCE",
             status=status,
-            message="; ".join([message, *problems]),
+            message="; ".join([message, *problems]) + about_errors(found, errors),
+            problem=problem,
             experts=problem.names,
             discounts=best,
             reward=found.point.theta,
@@ -406,14 +413,23 @@ class MPMCE:
             residual=residual,
             temperature=np.full(problem.n_experts, float(self.temperature)),
             trace=trace,
-            evidence=entropy_evidence(found, reach),
+            evidence=entropy_evidence(found, errors, reach),
         )
+
+    def _allowed(self, logged: Problem, dual: Dual) -> float:
+        """The relative mismatch that counts as none: the tolerance, or twice the error of the counts of demonstrations."""
+        errors = None if self.gap == "summed" else count_errors(dual, logged)
+        return self.tolerance if errors is None else max(self.tolerance, 2 * relative_length(errors, dual))
 
 
 def relative_mismatch(point: DualPoint, dual: Dual) -> float:
     """`sqrt(mean_k ‖f_k − f*_k‖² / ‖f*_k‖²)` at a point of the dual."""
-    pairs = zip(point.responses, dual.targets, strict=True)
-    shares = [np.linalg.norm(response.mismatch) / max(float(np.linalg.norm(target)), TINY) for response, target in pairs]
+    return relative_length([float(np.linalg.norm(response.mismatch)) for response in point.responses], dual)
+
+
+def relative_length(lengths: Sequence[float], dual: Dual) -> float:
+    """The root mean square of lengths `(n,)` relative to those of the experts' feature counts."""
+    shares = [length / max(float(np.linalg.norm(target)), TINY) for length, target in zip(lengths, dual.targets, strict=True)]
     return float(np.sqrt(np.mean(np.square(shares))))
 
 
@@ -476,8 +492,12 @@ class _Inner:
 
     def solve(self, discounts: Floats, start: Floats | None = None, share: float = 1.0) -> tuple[DualSolution, Dual]:
         """The dual and its minimum, to a share of the tolerance."""
-        dual = Dual(self.problem, discounts, np.full(self.problem.n_experts, float(self.options.temperature)))
+        dual = self.dual(discounts)
         return minimise_dual(dual, start, share * self.options.inner_tolerance), dual
+
+    def dual(self, discounts: Floats) -> Dual:
+        """The dual at Γ."""
+        return Dual(self.problem, discounts, np.full(self.problem.n_experts, float(self.options.temperature)))
 
     def match(self, discounts: Floats, start: Floats | None) -> Matching | None:
         """The matching at Γ, or None where the dual has no minimum that was reached."""

@@ -14,8 +14,8 @@ from scipy.optimize import minimize
 
 from multihorizon.checks import ENDLESS_DISCOUNT, Floats, Ints, as_count, as_positive
 from multihorizon.driver import EvaluationLog, Search, check_search
-from multihorizon.entropy.dual import Dual, DualPoint, DualSolution, discount_gradient, expert_order, minimise_dual
-from multihorizon.entropy.mce import entropy_evidence
+from multihorizon.entropy.dual import Dual, DualPoint, DualSolution, count_errors, discount_gradient, expert_order, minimise_dual
+from multihorizon.entropy.mce import about_errors, entropy_evidence
 from multihorizon.numerics.chance import halton
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Problem
@@ -50,6 +50,7 @@ class MPML:
 
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
         """Maximise over Γ and solve once more at the best one."""
+        logged, problem = problem, problem.observed_policies()
         profile = _Profile(problem, float(self.temperature), self.tolerance, np.argsort(expert_order(problem)))
         if self.search is None:
             trace = _climb(profile, problem.n_experts, self.starts, seed, progress)
@@ -58,14 +59,15 @@ class MPML:
         trace = Trace(trace.discounts[:, profile.places], trace.values, trace.seconds)
         best = trace.best_discounts
         found, dual = profile.solve(best)
-        gradient = discount_gradient(dual, found.point)
+        gradient, errors = discount_gradient(dual, found.point), count_errors(dual, logged)
         # At a bound only the part of the gradient that points inward counts.
         low, high = np.where(best <= 0, 0.0, -np.inf), np.where(best >= ENDLESS_DISCOUNT, 0.0, np.inf)
         residual = max(found.gradient_norm, float(np.abs(np.clip(gradient, low, high)).max()))
         return Solution(
             solver="MPML",
             status=Status.CONVERGED if residual <= self.tolerance else Status.NOT_CONVERGED,
-            message=f"discounted log-likelihood {trace.best[-1]:.6g}, gradient {residual:.1e}",
+            message=f"discounted log-likelihood {trace.best[-1]:.6g}, gradient {residual:.1e}{about_errors(found, errors)}",
+            problem=problem,
             experts=problem.names,
             discounts=best,
             reward=found.point.theta,
@@ -73,7 +75,7 @@ class MPML:
             residual=residual,
             temperature=np.full(problem.n_experts, float(self.temperature)),
             trace=trace,
-            evidence=entropy_evidence(found),
+            evidence=entropy_evidence(found, errors),
         )
 
 

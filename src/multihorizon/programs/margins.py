@@ -111,11 +111,13 @@ class Margins:
         found: dict[tuple[int, int], list[Ints]] = {}
         for number, mine in enumerate(self.tasks):
             for other in self.tasks:
-                if mine.k == other.k or mine.expert.mdp is not other.expert.mdp:
+                if mine.k == other.k or (mine.expert.whole or mine.expert.mdp) is not (other.expert.whole or other.expert.mdp):
                     continue
                 rows = np.flatnonzero(self.strict.task == number)
+                both = np.intersect1d(mine.live, other.live)  # where both experts were observed
+                rows = rows[np.isin(self.strict.state[rows], both)]
                 rows = rows[other.chosen[self.strict.state[rows], self.strict.action[rows]]]
-                if rows.size or (other.chosen & ~mine.chosen)[mine.live].any():
+                if rows.size or (other.chosen & ~mine.chosen)[both].any():
                     found.setdefault((mine.k, other.k), []).append(rows)
         return {pair: np.concatenate(rows) for pair, rows in found.items()}
 

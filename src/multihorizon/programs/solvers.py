@@ -21,6 +21,9 @@ by Farkas' lemma there are weights y ≥ 0 with
 
 the margins of P and the weighted others sum to zero for every reward, so none of them can be positive. The weights are checked by
 multiplying them out; what is left over is the certificate's residual.
+
+**Demonstrations** count with the most frequent action of each state; a state without one counts as not observed. How many
+decisions were for other actions, and where the most frequent action is not clearly ahead, is said with the answer.
 """
 
 from __future__ import annotations
@@ -30,19 +33,21 @@ from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.special import bdtr
 
-from multihorizon.checks import ENDLESS_DISCOUNT, Floats, as_discount, as_positive
+from multihorizon.checks import ENDLESS_DISCOUNT, Floats, as_discount, as_positive, first_few
 from multihorizon.driver import Search, SearchResult, check_search
 from multihorizon.numerics.lp import INFINITY, LinearProgram, solve_lp
 from multihorizon.parallel import Progress, as_jobs, silent
 from multihorizon.planning.breakpoints import first_departure
 from multihorizon.planning.plan import evaluate, one_hot
-from multihorizon.problem import Problem
+from multihorizon.problem import Problem, require_counts
 from multihorizon.programs.certificate import bound_optimum, cheap_boxes
 from multihorizon.programs.inner import Inner, Objective, Optimum
 from multihorizon.programs.margins import Margins, build_margins
 from multihorizon.programs.search import SequentialLP
 from multihorizon.solution import ProgramEvidence, Solution, Status
+from multihorizon.words import percent
 
 #: Discounts closer than this share a place in the order of horizons, or rest on a limit.
 SAME_DISCOUNT = 1e-9
@@ -81,7 +86,7 @@ class LPIRL:
         """One linear program and a second one for the least norm; nothing is random."""
         inner, point, _ = _solve(self, problem, "sum", seed, progress)
         progress(1.0, f"LP-IRL: {point.objective:.6g}")
-        return answer("LPIRL", inner, point, None, Status.OPTIMAL)
+        return _with_decisions(answer("LPIRL", inner, point, None, Status.OPTIMAL), problem)
 
 
 @dataclass(frozen=True)
@@ -109,7 +114,7 @@ class NaiveLP:
 
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
         """Search the discounts; `seed` fixes the search's starts."""
-        return answer("NaiveLP", *_solve(self, problem, "sum", seed, progress), Status.CONVERGED)
+        return _with_decisions(answer("NaiveLP", *_solve(self, problem, "sum", seed, progress), Status.CONVERGED), problem)
 
 
 @dataclass(frozen=True)
@@ -169,7 +174,7 @@ class MPLP:
         # Another search is what its user asked for, and so is an order. A few boxes bound nothing.
         boxes = cheap_boxes(inner) if cheap and isinstance(self.search, SequentialLP) and self.search.order is None else 0
         if self.certify is None or (cheap and boxes < 8):
-            return solution
+            return _with_decisions(solution, problem)
         share, seconds, most = (0.001, np.inf, float(boxes)) if cheap else (float(self.certify), self.certify_seconds, INFINITY)
         proof, better = bound_optimum(inner, point, share, seconds, self.jobs, progress, most)
         if better is not None:
@@ -190,14 +195,15 @@ class MPLP:
         if proof.proved and not point.has_reward:  # whatever HiGHS left open
             status, solution = Status.INFEASIBLE, replace(solution, message=solution.message.removesuffix(UNSOLVED))
         evidence = replace(ProgramEvidence.of(solution), certificate=asdict(proof))
-        return replace(solution, status=status, message=f"{solution.message}; {proof.message}", evidence=evidence)
+        solution = replace(solution, status=status, message=f"{solution.message}; {proof.message}", evidence=evidence)
+        return _with_decisions(solution, problem)
 
 
 def _solve(
     solver: LPIRL | NaiveLP | MPLP, problem: Problem, objective: Objective, seed: int, progress: Progress
 ) -> tuple[Inner, Optimum, SearchResult | None]:
     """The best point of the solver's search, or the one at its known discount, with the least reward among the optima there."""
-    inner = Inner(build_margins(problem), objective, float(solver.l1), float(solver.reward_bound))
+    inner = Inner(build_margins(problem.observed_actions()), objective, float(solver.l1), float(solver.reward_bound))
     if isinstance(solver, LPIRL):
         search, best = None, np.full(problem.n_experts, float(solver.discount))
     else:
@@ -205,6 +211,29 @@ def _solve(
         best = search.best
     point = inner.at(best)
     return inner, inner.least(point) if point.has_reward else point, search
+
+
+def _with_decisions(solution: Solution, problem: Problem) -> Solution:
+    """The solution with what its problem's demonstrations, if there are any, leave open about the best actions."""
+    logged = [expert for expert in problem.experts if expert.counts is not None]
+    solution = replace(solution, problem=problem.observed_actions())
+    if not logged:
+        return solution
+    shares: dict[str, list[float]] = {}
+    doubtful: dict[str, list[str]] = {}
+    for expert in logged:
+        counts = np.sort(require_counts(expert), axis=1)
+        first, second = counts[:, -1], counts[:, -2] if counts.shape[1] > 1 else 0 * counts[:, -1]
+        shares.setdefault(expert.name, []).append(float(1 - first.sum() / counts.sum()))
+        unclear = (
+            (first > 0) & (2 * bdtr(second, (first + second).astype(np.int64), 0.5) > 0.05) & (expert.mdp.live.sum(axis=1) > 1)
+        )
+        doubtful.setdefault(expert.name, []).extend(expert.mdp.state_names[s] for s in np.flatnonzero(unclear))
+    other = {name: float(np.mean(each)) for name, each in shares.items()}
+    said_of = [f"{name} {percent(share)} in {len(doubtful[name])} doubtful states" for name, share in other.items()]
+    said = f"; decisions for another action than the most frequent of its state: {first_few(said_of)}"
+    evidence = replace(ProgramEvidence.of(solution), other_decisions=other, doubtful_states=doubtful)
+    return replace(solution, message=solution.message + said, evidence=evidence)
 
 
 def answer(solver: str, inner: Inner, point: Optimum, search: SearchResult | None, status: Status) -> Solution:
