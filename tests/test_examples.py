@@ -46,6 +46,20 @@ def test_frozen_lake():
 
 
 @pytest.mark.slow
+def test_a_network_learns_the_reward_and_the_discounts(monkeypatch):
+    monkeypatch.setattr(mpl.pyplot, "show", lambda: None)
+    example = load("plot_neural_reward")
+    np.testing.assert_allclose(example.discounts, example.DISCOUNTS, atol=0.1)
+    assert np.corrcoef(example.reward, example.true)[0, 1] > 0.95
+    weights = np.append(np.random.default_rng(1).normal(size=sum(example.sizes)), np.zeros(3))
+    slope = example.loss(weights)[1]
+    for place in range(weights.size):
+        step = 1e-5 * (np.arange(weights.size) == place)
+        ends = example.loss(weights + step)[0] - example.loss(weights - step)[0]
+        assert slope[place] == pytest.approx(ends / 2e-5, rel=1e-3, abs=1e-2)
+
+
+@pytest.mark.slow
 def test_the_notebook_on_results_runs_cell_by_cell(capsys, monkeypatch):
     monkeypatch.setattr(mpl.pyplot, "show", lambda: None)
     names, shown, drawn = {}, [], 0

@@ -19,6 +19,12 @@ _HOMES = {
     "SampledProblem": "problem",
     "Solution": "solution",
     "Status": "solution",
+    # What you can write yourself.
+    "Solver": "driver",
+    "Search": "driver",
+    "Lookahead": "lookahead",
+    "Evidence": "solution",
+    "IntervalSource": "solution",
     # The solvers and their searches.
     "LPIRL": "programs.solvers",
     "NaiveLP": "programs.solvers",
@@ -48,6 +54,7 @@ _HOMES = {
     "gymnasium_reward": "mdp",
     "estimate_mdp": "data.dynamics",
     "solve": "driver",
+    "log_likelihood": "choice.log_likelihood",
     "identify": "exact.identify",
     "goals": "questions.goals",
     "compare_goals": "questions.goal_comparison",

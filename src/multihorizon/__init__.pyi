@@ -2,11 +2,14 @@
 from multihorizon import domains as domains
 from multihorizon.analysis import analyse as analyse
 from multihorizon.choice.basis import Splines as Splines
+from multihorizon.choice.log_likelihood import log_likelihood as log_likelihood
 from multihorizon.data.demonstrations import Demonstrations as Demonstrations
 from multihorizon.data.dynamics import estimate_mdp as estimate_mdp
 from multihorizon.data.steps import Steps as Steps
 from multihorizon.driver import Bayesian as Bayesian
 from multihorizon.driver import Grid as Grid
+from multihorizon.driver import Search as Search
+from multihorizon.driver import Solver as Solver
 from multihorizon.driver import solve as solve
 from multihorizon.entropy.mce import MCE as MCE
 from multihorizon.entropy.mpmce import MPMCE as MPMCE
@@ -19,6 +22,7 @@ from multihorizon.lookahead import Depth as Depth
 from multihorizon.lookahead import Exponential as Exponential
 from multihorizon.lookahead import FreeWeights as FreeWeights
 from multihorizon.lookahead import Hyperbolic as Hyperbolic
+from multihorizon.lookahead import Lookahead as Lookahead
 from multihorizon.lookahead import QuasiHyperbolic as QuasiHyperbolic
 from multihorizon.mdp import MDP as MDP
 from multihorizon.mdp import gymnasium_reward as gymnasium_reward
@@ -53,6 +57,8 @@ from multihorizon.questions.study import simulate_study as simulate_study
 from multihorizon.questions.track import track as track
 from multihorizon.questions.whatif import generalization_error as generalization_error
 from multihorizon.questions.whatif import predict as predict
+from multihorizon.solution import Evidence as Evidence
+from multihorizon.solution import IntervalSource as IntervalSource
 from multihorizon.solution import Solution as Solution
 from multihorizon.solution import Status as Status
 

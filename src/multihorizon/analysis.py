@@ -863,7 +863,9 @@ def analyse(
         return replace(found, finished=True)
     if not isinstance(solver, MaximumLikelihood | None):
         what = type(solver).__name__
-        raise ValueError(f"{what} is for states that are vectors: hand in Steps, received tables with a list of states")
+        if getattr(solver, "takes", None) is SampledProblem:
+            raise ValueError(f"{what} is for states that are vectors: hand in Steps, received tables with a list of states")
+        raise ValueError(f"solver must be MaximumLikelihood(…), received {what}: use solve(problem, {what}()) with other solvers")
     tables, mdps = _as_tables(tables), _as_mdps(mdps)
     if deviations is None:
         deviations = "estimated" if solver is None else solver.deviations

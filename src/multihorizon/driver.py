@@ -12,11 +12,12 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from inspect import signature
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from multihorizon.checks import Floats, as_count, as_positive, as_seed
+from multihorizon.checks import Floats, as_count, as_positive, as_seed, first_few
 from multihorizon.frames import as_frame, is_frame
 from multihorizon.mdp import refuse_durations
 from multihorizon.parallel import Progress, as_jobs, in_parallel, part_of, silent
@@ -24,13 +25,30 @@ from multihorizon.problem import AnyProblem, Crowd, Problem, SampledProblem, req
 from multihorizon.solution import Solution, Trace
 
 
+@runtime_checkable
 class Solver(Protocol):
-    """A small frozen dataclass of options with one method. One for logged steps says so with `takes = SampledProblem`,
-    and one that very many persons can be given to with `takes = Crowd`. One in whose tasks moves may take time says so with
-    `takes_durations = True`."""
+    """What `mh.solve` asks of a solver: one method. The solvers of this library are frozen dataclasses of their options.
+
+    A solver for logged steps says so with `takes = SampledProblem`, and one for very many experts with `takes = Crowd`. One in
+    whose tasks moves may take time says so with `takes_durations = True`.
+
+    Example:
+        >>> import multihorizon as mh
+        >>> isinstance(mh.MPLP(), Solver)
+        True
+    """
 
     def solve(self, problem: Any, seed: int = 0, progress: Progress = silent) -> Solution:
-        """Solve the problem; `seed` fixes all randomness."""
+        """Solve the problem.
+
+        Args:
+            problem: a `Problem`, or what `takes` says.
+            seed: fixes all randomness.
+            progress: to be called with the share of the work done and a message.
+
+        Returns:
+            The solution. `mh.solve` adds the options, the seed, the time and the problem.
+        """
         ...
 
 
@@ -45,6 +63,15 @@ def solve(problem: AnyProblem, solver: Solver, *, seed: int = 0, progress: Progr
 
     Returns:
         The solution, with solver, options, seed and time recorded. Infeasible, not identified and not converged are statuses.
+
+    Raises:
+        ValueError: for a problem that the solver does not take, and for a solver of your own that returns no `Solution`.
+
+    Example:
+        >>> import multihorizon as mh
+        >>> d = mh.domains.cliff()
+        >>> solve(mh.Problem(d.mdp, d.mce_experts()), mh.ClosedForm()).discounts.round(3).tolist()
+        [0.0, 0.2, 0.52]
     """
     if not isinstance(problem, AnyProblem):
         raise ValueError(f"problem must be a Problem, received {type(problem).__name__}")
@@ -60,8 +87,18 @@ def solve(problem: AnyProblem, solver: Solver, *, seed: int = 0, progress: Progr
     if isinstance(problem, Problem) and not getattr(solver, "takes_durations", False):
         refuse_durations((expert.mdp for expert in problem.experts), type(solver).__name__)
     as_seed(seed)
+    name = type(solver).__name__
+    try:
+        signature(solver.solve).bind(problem, seed, progress)
+    except TypeError as error:
+        raise ValueError(f"{name}.solve must take a problem, a seed and a progress function: {error}") from None
     start = time.perf_counter()
     solution = solver.solve(problem, seed, part_of(progress, 0.0, 1.0))
+    if not isinstance(solution, Solution):
+        raise ValueError(f"{name}.solve must return a Solution, received {type(solution).__name__}")
+    if solution.problem is None and solution.experts != problem.names:
+        expected = first_few(problem.names)
+        raise ValueError(f"{name}.solve must return a Solution of the experts {expected}, received {first_few(solution.experts)}")
     return replace(
         solution,
         problem=problem if solution.problem is None else solution.problem,
@@ -142,11 +179,28 @@ class EvaluationLog:
         return Trace(np.array(self.discounts), np.array(self.values), np.array(self.seconds))
 
 
+@runtime_checkable
 class Search(Protocol):
-    """What a solver asks of an outer search."""
+    """What `MPLP`, `NaiveLP`, `MPMCE` and `MPML` ask of the search over discount factors: one method.
+
+    Example:
+        >>> import multihorizon as mh
+        >>> isinstance(mh.Grid(0.1), Search)
+        True
+    """
 
     def run(self, objective: Objective, n_experts: int, seed: int = 0, progress: Progress = silent) -> SearchResult:
-        """Maximise `objective` over [0,1]^n_experts."""
+        """Maximise `objective` over [0,1]^n_experts.
+
+        Args:
+            objective: a function of discount factors `(K,)`; −inf where they are infeasible, NaN where it is not known.
+            n_experts: K.
+            seed: fixes all randomness.
+            progress: to be called with the share of the work done and a message.
+
+        Returns:
+            All evaluations in order (`multihorizon.driver.SearchResult`).
+        """
         ...
 
 

@@ -7,9 +7,10 @@ What is known of how one expert acts in one task is of one of four kinds:
 * a set of equally good actions per state, bool `(S,A)`;
 * decision counts `(S,A)`, from demonstrations.
 
-An expert may be observed in some states only: a policy has a row of NaN in the others, actions have −1. Nothing is assumed of what the expert does there: the expert's own task ends in such a state, and what arrival
-there is worth to this expert, `r(s) + γ V(s)`, is a reward parameter of its own, named "value of STATE to EXPERT". Without the
-condition that this number is the value of some policy, the answers can only be more: what is identified then is identified.
+An expert may be observed in some states only: a policy has a row of NaN in the others, actions have −1. Nothing is assumed of
+what the expert does there: the expert's own task ends in such a state, and what arrival there is worth to this expert,
+`r(s) + γ V(s)`, is a reward parameter of its own, named "value of STATE to EXPERT". That it is the value of some policy is left
+out, so there can only be more answers: what is identified then is identified.
 
 A task is an MDP. Most problems have one. Where the discounts of the experts of one task cannot be identified, those of the same
 experts in a variant of it (other transitions, the same reward) often can. `Problem.join` puts such problems together: an expert

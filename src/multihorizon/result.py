@@ -15,6 +15,7 @@ from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from importlib.metadata import PackageNotFoundError, version
+from io import StringIO
 from pathlib import Path
 from textwrap import wrap
 from typing import Any, ClassVar
@@ -126,6 +127,23 @@ class Result(HasFrame):
     def to_json(self, path: str | Path) -> None:
         """Write the result as JSON; what is not known is null."""
         write_json(path, {"kind": type(self).__name__, "version": package_version(), **self._content()})
+
+    def to_html(self, path: str | Path) -> None:
+        """Write the result as one HTML page with its figures, sentences, tables and picture; it needs no network."""
+        import matplotlib.pyplot as plt  # noqa: PLC0415  a picture is asked for: only now is matplotlib needed
+
+        text, axes = StringIO(), self.plot()
+        self.summary()  # computes what takes long, so that the page has it
+        axes.figure.savefig(text, format="svg")
+        plt.close(axes.figure)
+        picture = text.getvalue()
+        title = type(self).__name__
+        Path(path).write_text(
+            f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+            "<style>body{font:16px/1.5 sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}</style></head>"
+            f"<body>{self._repr_html_()}{picture[picture.index('<svg') :]}</body></html>\n",
+            encoding="utf-8",
+        )
 
     def plot(self, ax: Any = None) -> Any:
         """Draw what was found; returns matplotlib's axes.

@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NotRequired, Protocol, Self, TypedDict, get_args, get_type_hints
+from typing import Any, ClassVar, Literal, NotRequired, Protocol, Self, TypedDict, get_args, get_type_hints, runtime_checkable
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from multihorizon.checks import Floats, as_level, as_shape, first_few, read_only
 from multihorizon.files import as_declared, read_json, read_numbers, write_json
@@ -785,8 +786,12 @@ def read_evidence(solver: str, content: Mapping[str, Any]) -> Evidence:
     return kinds.get(solver, Evidence).read(content)
 
 
+@runtime_checkable
 class IntervalSource(Protocol):
-    """What a solver leaves with its solution so that intervals `(K,2)` of the discounts can be asked for later, at any level."""
+    """What a solver leaves with its solution so that intervals `(K,2)` of the discounts can be asked for later, at any level.
+
+    A solution with standard errors and nothing else has normal intervals, `γ ± z · se` within [0, 1].
+    """
 
     @property
     def computed(self) -> Mapping[float, Floats]:
@@ -815,14 +820,30 @@ class SavedIntervals:
 
 
 @dataclass(frozen=True, eq=False)
+class StandardErrors:
+    """Normal intervals from the `discounts` `(K,)` and their standard `errors` `(K,)`."""
+
+    discounts: Floats
+    errors: Floats
+    computed: dict[float, Floats] = field(default_factory=dict)
+
+    def at(self, level: float) -> Floats:
+        """The intervals `(K,2)` at this level."""
+        half = float(ndtri(0.5 + as_level(level) / 2)) * self.errors
+        found: Floats = np.clip(np.stack([self.discounts - half, self.discounts + half], axis=1), 0.0, 1.0)
+        self.computed[level] = found
+        return np.array(found)
+
+
+@dataclass(frozen=True, eq=False)
 class Solution(Result):
     """The shared reward and each expert's discount.
 
     `reward` is `(S,)` paid on arrival, or `(d,)` weights of the problem's features. `temperature` is None for experts who
     choose the best action, else the entropy weight `(K,)`. `residual` is recomputed from the answer; each solver's docstring
     says of which equation. `evidence` has fields by kind of solver; a dict becomes `Evidence`. The arrays cannot be written to.
-    `problem` is kept in memory and not saved; of `interval_source`, what it has computed is saved. `task_horizon`
-    is that of a problem that is not at hand.
+    `problem` is kept in memory and not saved; of `interval_source`, what it has computed is saved; where a solver gives standard
+    errors alone, intervals follow from these. `task_horizon` is that of a problem that is not at hand.
     """
 
     solver: str
@@ -872,6 +893,8 @@ class Solution(Result):
         for name in ("discounts", "reward", "temperature", "standard_errors"):
             array = getattr(self, name)
             object.__setattr__(self, name, None if array is None else read_only(array))
+        if self.interval_source is None and self.standard_errors is not None:
+            object.__setattr__(self, "interval_source", StandardErrors(self.discounts, self.standard_errors))
 
     @property
     def horizon(self) -> Horizon:
@@ -918,7 +941,7 @@ class Solution(Result):
         return {name: read_numbers(values) for name, values in found.items()}
 
     def confidence_intervals(self, level: float = 0.95) -> Floats:
-        """Profile-likelihood intervals `(K,2)` of the discounts of a maximum-likelihood solution.
+        """Intervals `(K,2)` of the discounts: profile-likelihood intervals of `MaximumLikelihood`, else what the solver offers.
 
         An interval ends at 0 or 1 where the data do not contradict it; a discount that is not identified has NaN.
 
@@ -926,7 +949,10 @@ class Solution(Result):
             ValueError: for other solvers, or for a level that a solution read from a file was not saved with.
         """
         if self.interval_source is None:
-            raise ValueError(f"confidence intervals need a solution of MaximumLikelihood, received one of {self.solver}")
+            raise ValueError(
+                "confidence intervals need a solution of MaximumLikelihood, or one with standard errors, "
+                f"received one of {self.solver}"
+            )
         return self.interval_source.at(level)
 
     def sentences(self) -> str:

@@ -155,7 +155,8 @@ class MaximumLikelihood:
             units of reward, of each feature in units in which it is at most 1. 0: one reward for all. "estimated": 0 unless the
             decisions reject that at the 5 % level, and then the most likely one. `evidence["deviations"]` says what was found.
         lookahead: the shape in which the future loses weight. With one that is not exponential the task must end after so many
-            steps. Then `discounts` are NaN, and each expert's parameters stand in `evidence["lookahead"]`.
+            steps. Then `discounts` are NaN, and each expert's parameters stand in `evidence["lookahead"]`. A family of your own
+            has the methods of `mh.Lookahead`.
         cluster: what standard errors, intervals and tests take to be independent.
             "decision": every decision of every other.
             "episode": episodes; decisions of one may go together, because of a goal or a habit that the state does not show.
@@ -196,10 +197,10 @@ class MaximumLikelihood:
             raise ValueError(f'deviations must be a number that is at least 0, or "estimated", received {self.deviations!r}')
         if self.deviations != "estimated":
             as_non_negative(self.deviations, "deviations")
-        if type(self.lookahead) not in map(type, FAMILIES):
+        if isinstance(self.lookahead, type) or not isinstance(self.lookahead, Lookahead):
             known = ", ".join(f"{type(family).__name__}()" for family in FAMILIES)
-            raise ValueError(f"lookahead must be one of {known}, received {self.lookahead!r}")
-        if self.discounts is not None and not isinstance(self.lookahead, Exponential):
+            raise ValueError(f"lookahead must be one of {known}, or a Lookahead of your own, received {self.lookahead!r}")
+        if self.discounts is not None and type(self.lookahead) is not Exponential:
             raise ValueError(f"known discounts need an exponential look-ahead, received a {self.lookahead.name} one")
 
     def solve(self, problem: Problem | Crowd, seed: int = 0, progress: Progress = silent) -> Solution:
@@ -217,12 +218,12 @@ class MaximumLikelihood:
                 "persons of a crowd can be fitted one by one only where the reward is known in full and each has a discount and "
                 'a temperature: give known_reward and temperature="per_expert", or solve it with Population()'
             )
-        if not isinstance(self.lookahead, Exponential):
+        if type(self.lookahead) is not Exponential:
             require_lookahead(problem, self.known_reward)
         if self.deviations:
             self._require_deviations(problem)
         paid, found = self.search(problem, seed, progress)
-        if isinstance(self.lookahead, Exponential):
+        if type(self.lookahead) is Exponential:
             return _solution(paid, found)
         base = found.best.point
         return lookahead_solution(paid, fit_lookahead(base, self.lookahead), base, found.ridge_reason)
@@ -232,7 +233,7 @@ class MaximumLikelihood:
         few = isinstance(problem, Problem) and problem.n_experts < MANY
         together = self.temperature in ("pooled", "shared") or self.groups is not None or bool(self.ridge)
         together = together or bool(self.deviations) or self.cluster in ("episode", "expert")
-        if few or together or not isinstance(self.lookahead, Exponential):
+        if few or together or type(self.lookahead) is not Exponential:
             return None
         paid: Problem | Crowd
         if isinstance(problem, Crowd):
@@ -255,7 +256,7 @@ class MaximumLikelihood:
 
     def _require_deviations(self, problem: Problem) -> None:
         """Raise where personal deviations cannot be had."""
-        if not isinstance(self.lookahead, Exponential):
+        if type(self.lookahead) is not Exponential:
             raise ValueError(f"personal deviations need an exponential look-ahead, received a {self.lookahead.name} one")
         if problem.n_experts < 2 and self.known_reward is None:
             raise ValueError("personal deviations from a common reward need at least two experts, received one")

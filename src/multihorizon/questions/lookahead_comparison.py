@@ -163,7 +163,8 @@ def compare_lookahead(
 
     Args:
         problem: decisions in tasks with a limited number of steps.
-        families: the families; free weights are always fitted, because the others are tested against them.
+        families: the families, of which some may be your own (`mh.Lookahead`); free weights are always fitted, because the others
+            are tested against them.
         demonstrations: the table the problem was made of, or one for each task, to hold out half of each expert's episodes; where
             an expert has only one, nothing is held out.
         solver: what is known of rewards and temperatures; by default `MaximumLikelihood()`.
@@ -200,7 +201,9 @@ def compare_from(
 ) -> LookaheadComparison:
     """The comparison begun at an answer with discounts; arguments as in `compare_lookahead`."""
     likelihood = base.likelihood
-    wanted = [family for family in FAMILIES if family in families or isinstance(family, FreeWeights)]
+    # Free weights come last: they begin where the others ended, and the others are tested against them.
+    wanted = [*dict.fromkeys(family for family in FAMILIES if family in families), *(f for f in families if f not in FAMILIES)]
+    wanted = [*(family for family in wanted if not isinstance(family, FreeWeights)), FreeWeights()]
     fits: list[LookaheadFit] = []
     for number, family in enumerate(wanted):
         contained = [fit.point for fit in fits] if isinstance(family, FreeWeights) else []

@@ -1803,7 +1803,8 @@ def generalization_error(
     assert known.theta is not None
     signed, absolute = (each[0] for each in losses(domain, (arrival @ known.theta)[None], variants))
     if reward.solver != "MaximumLikelihood":
-        return GeneralizationError(signed, absolute, remark=f"There are no intervals: {reward.solver} has no standard errors.")
+        why = f"There are no intervals: {reward.solver} has no likelihood to draw rewards from."
+        return GeneralizationError(signed, absolute, remark=why)
     estimate = _estimate(known, as_count(draws, "draws", least=20), seed)
     if isinstance(estimate, str):
         return GeneralizationError(signed, absolute, remark=f"There are no intervals: {estimate}.")
