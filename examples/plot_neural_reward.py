@@ -7,7 +7,7 @@ coordinates of a cell into its reward. It is written in plain NumPy, so that not
 """
 
 # %%
-# The task: three experts cross a grid for a reward that is no linear function of the coordinates.
+# The task: a state is a cell of a square, and its reward is a network's function of the two coordinates.
 
 from __future__ import annotations
 
@@ -21,36 +21,13 @@ import multihorizon as mh
 DISCOUNTS = np.array([0.4, 0.75, 0.93])
 SIDE, HIDDEN = 6, 8
 
-moves = mh.domains.cliff(SIDE, SIDE).mdp.to_array()
+mdp = mh.domains.random_mdp(SIDE * SIDE, 4, seed=0, branching=3)
 row, column = np.divmod(np.arange(SIDE * SIDE), SIDE)
-inputs = np.stack([row, column, np.ones(SIDE * SIDE)], axis=1) / (SIDE - 1)
-true = 2 * np.exp(-((row - 4) ** 2 + (column - 4) ** 2) / 3) - np.exp(
-    -((row - 2) ** 2 + (column - 2) ** 2) / 2
-)
-
-
-def endless(moves: np.ndarray) -> mh.MDP:
-    """The same moves where no cell ends the episode: a cell that did leads to all cells alike."""
-    ends = moves.sum(axis=2) == 0
-    return mh.MDP(np.where(ends[:, :, None], 1 / moves.shape[1], moves), grid_shape=(SIDE, SIDE))
-
-
-mdp = endless(moves)
-policies = [mh.soft_plan(mdp, true, gamma, 0.3).policy for gamma in DISCOUNTS]
-rng = np.random.default_rng(0)
-counts = [
-    np.stack([rng.multinomial(1000, row) for row in policy]).astype(float) for policy in policies
+inputs = np.stack([row, column, np.full(SIDE * SIDE, SIDE - 1)], axis=1) * 2 / (SIDE - 1) - [
+    1,
+    1,
+    1,
 ]
-experts = [
-    mh.Expert(name, mdp, "demonstrations", counts=own)
-    for name, own in zip("abc", counts, strict=True)
-]
-problem = mh.Problem(mdp, experts)
-
-# %%
-# The network and its derivative. With PyTorch, `reward` is `net(inputs)`, and the line that multiplies by the Jacobian is
-# `reward.backward(torch.from_numpy(-found.reward))`; `discounts` and their gradient are a parameter like the others. With JAX,
-# `jax.vjp(net, weights)` gives the function that takes `-found.reward` to the gradient of the weights.
 
 shapes = [(3, HIDDEN), (HIDDEN,)]
 sizes = [int(np.prod(shape)) for shape in shapes]
@@ -64,16 +41,37 @@ def network(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return hidden @ second, np.hstack([slope.reshape(len(inputs), -1), hidden])
 
 
+# %%
+# The experts act for the reward of a network with random weights.
+
+rng = np.random.default_rng(3)
+true = network(1.5 * rng.normal(size=sum(sizes)))[0]
+policies = [mh.soft_plan(mdp, true, gamma).policy for gamma in DISCOUNTS]
+counts = [
+    np.stack([rng.multinomial(300, row) for row in policy]).astype(float) for policy in policies
+]
+experts = [
+    mh.Expert(name, mdp, "demonstrations", counts=own)
+    for name, own in zip("abc", counts, strict=True)
+]
+problem = mh.Problem(mdp, experts)
+
+# %%
+# Minus the log-likelihood, and its gradient by the chain rule. With PyTorch, `reward` is `net(inputs)`, and in place of the
+# product with the Jacobian stands `reward.backward(torch.from_numpy(-found.reward))`; the discount factors are a parameter like
+# the others. With JAX, `jax.vjp(net, weights)` gives the function that takes `-found.reward` to the gradient of the weights.
+
+
 def loss(x: np.ndarray) -> tuple[float, np.ndarray]:
     """Minus the log-likelihood with a small penalty on the weights, and its gradient."""
     weights, logits = x[:-3], x[-3:]
     reward, jacobian = network(weights)
     gamma = expit(logits)
-    found = mh.log_likelihood(problem, reward, gamma, 0.3)
+    found = mh.log_likelihood(problem, reward, gamma)
     gradient = np.concatenate(
-        [-jacobian.T @ found.reward + 0.1 * weights, -found.discounts * gamma * (1 - gamma)]
+        [-jacobian.T @ found.reward + 0.02 * weights, -found.discounts * gamma * (1 - gamma)]
     )
-    return -found.value + 0.05 * weights @ weights, gradient
+    return -found.value + 0.01 * weights @ weights, gradient
 
 
 # %%
@@ -105,7 +103,7 @@ for ax, values, title in zip(
     axes, (true, reward), ("true reward", "learned by the network"), strict=True
 ):
     figure.colorbar(
-        ax.imshow((values - values.mean()).reshape(SIDE, SIDE), cmap="RdBu", vmin=-1.5, vmax=1.5),
+        ax.imshow((values - values.mean()).reshape(SIDE, SIDE), cmap="RdBu", vmin=-4, vmax=4),
         ax=ax,
         shrink=0.8,
     )

@@ -148,3 +148,11 @@ def test_the_likelihood_is_that_of_the_plans_and_its_gradient_that_of_finite_dif
 def test_parameters_of_the_likelihood_are_checked(arguments, sentence) -> None:
     with pytest.raises(ValueError, match=sentence):
         mh.log_likelihood(PROBLEM, *arguments)
+
+
+def test_a_generator_will_do_as_a_seed_and_moves_on() -> None:
+    problem = mh.Problem(CLIFF.mdp, CLIFF.mce_experts())
+    rng = np.random.default_rng(7)
+    seeds = [mh.solve(problem, mh.ClosedForm(), seed=rng).seed for _ in range(2)]
+    assert seeds[0] != seeds[1]
+    assert seeds[0] == mh.solve(problem, mh.ClosedForm(), seed=np.random.default_rng(7)).seed

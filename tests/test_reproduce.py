@@ -24,6 +24,7 @@ TINY = StudySettings(
     quick=True,
     jobs=1,
     tasks=4,
+    seeds=3,
     lp_evaluations=10,
     mce_evaluations=4,
     starts=1,

@@ -130,8 +130,14 @@ def as_count(value: object, name: str, least: int = 1, most: int = 10_000_000) -
     return int(value)
 
 
+#: What fixes randomness: a whole number, or a generator that moves on with each use.
+Seed = int | np.random.Generator
+
+
 def as_seed(value: object, name: str = "seed") -> int:
-    """Read a seed of random numbers: a whole number of at least 0."""
+    """Read a seed of random numbers: a whole number of at least 0, or a NumPy `Generator`, from which one is drawn (SPEC 7)."""
+    if isinstance(value, np.random.Generator):
+        return int(value.integers(2**63))
     return as_count(value, name, least=0, most=2**128)
 
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from multihorizon.checks import Floats, as_count, as_positive, as_seed, first_few
+from multihorizon.checks import Floats, Seed, as_count, as_positive, as_seed, first_few
 from multihorizon.frames import as_frame, is_frame
 from multihorizon.mdp import refuse_durations
 from multihorizon.parallel import Progress, as_jobs, in_parallel, part_of, silent
@@ -52,13 +52,13 @@ class Solver(Protocol):
         ...
 
 
-def solve(problem: AnyProblem, solver: Solver, *, seed: int = 0, progress: Progress = silent) -> Solution:
+def solve(problem: AnyProblem, solver: Solver, *, seed: Seed = 0, progress: Progress = silent) -> Solution:
     """Infer the shared reward and the experts' discounts.
 
     Args:
         problem: a `Problem`, or a `SampledProblem` for `SieveLikelihood`.
         solver: one of the solver dataclasses, holding its options.
-        seed: a whole number that fixes all randomness; the same seed gives the same answer.
+        seed: a whole number that fixes all randomness, or a NumPy generator; the same seed gives the same answer.
         progress: called with the share of work done and a message.
 
     Returns:
@@ -86,7 +86,7 @@ def solve(problem: AnyProblem, solver: Solver, *, seed: int = 0, progress: Progr
         raise ValueError(f"{name} needs a problem of logged steps: make one with SampledProblem(Steps.from_frame(…))")
     if isinstance(problem, Problem) and not getattr(solver, "takes_durations", False):
         refuse_durations((expert.mdp for expert in problem.experts), type(solver).__name__)
-    as_seed(seed)
+    seed = as_seed(seed)
     name = type(solver).__name__
     try:
         signature(solver.solve).bind(problem, seed, progress)

@@ -458,6 +458,9 @@ class ReproduceOptions:
     """The options of `reproduce`."""
 
     out_dir: Annotated[Path, file("--out", "Where the numbers, figures and the report go.")]
+    domain: Annotated[
+        str | None, typer.Option("--domain", metavar="MODULE:NAME", help="Study a domain of your own, such as my_module:weaning.")
+    ] = None
     quick: Annotated[bool, typer.Option("--quick", help="Fewer tasks, evaluations and grid points.")] = False
     jobs: Jobs = -1
     cluster_at: Cluster = None

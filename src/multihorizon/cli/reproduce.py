@@ -12,6 +12,7 @@ from multihorizon.cli.console import checked, err, out, progress_bar
 from multihorizon.cli.options import ReproduceOptions
 from multihorizon.files import write_all
 from multihorizon.paper.claims import Claim, all_claims
+from multihorizon.paper.own_domain import load_domain, study_domain, write_domain
 from multihorizon.paper.report import draw_figures, write_figures, write_page, write_report
 from multihorizon.paper.run import PARTS, read_timings, run_part
 from multihorizon.paper.settings import StudySettings
@@ -24,6 +25,10 @@ def reproduce(options: ReproduceOptions) -> None:
     with checked(options, PAGES):
         kind = StudySettings.quickly if options.quick else StudySettings
         settings, directory = kind(seed=options.seed, jobs=options.jobs), options.out_dir
+        if options.domain is not None:
+            out.print(_table(_own_domain(options.domain, directory, settings)))
+            out.print(f"Written to {directory}: report.html, paper.md")
+            return
         try:
             claims = _write_up(directory, _compute(directory, settings), settings)
         except KeyboardInterrupt:
@@ -33,6 +38,15 @@ def reproduce(options: ReproduceOptions) -> None:
             out.print("A quick run: fewer tasks, evaluations and grid points than the paper's.")
         out.print(_table(claims))
         out.print(f"Written to {directory}: report.html, paper.md, figures/, data/")
+
+
+def _own_domain(name: str, directory: Path, settings: StudySettings) -> list[Claim]:
+    """The paper's questions asked of a reader's domain, and their page."""
+    domain = load_domain(name)
+    with progress_bar(domain.name) as progress:
+        claims, table = study_domain(domain, settings, progress)
+        write_all(directory, PAGES, lambda draft: write_domain(draft, domain, claims, table, settings))
+    return claims
 
 
 def _compute(directory: Path, settings: StudySettings) -> dict[str, Any]:

@@ -403,7 +403,7 @@ class Demonstrations(HasFrame):
             raise ValueError("policies must hold at least one policy, received none")
         as_count(episodes, "episodes")
         as_count(max_steps, "max_steps")
-        as_seed(seed)
+        seed = as_seed(seed)
         experts = as_names(names, len(policies), "names")
         first = None if starts is None else np.asarray(starts)
         if first is not None:

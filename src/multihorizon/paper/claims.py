@@ -59,8 +59,13 @@ def all_claims(data: Data) -> list[Claim]:
         *(_discounts(data, name) for name in ("MPLP", "MPMCE, threshold")),
         _larger_set(data),
         *(_errors(data, name) for name in ("MPLP", "MPMCE, threshold")),
+        _printed_rewards(data),
         _naive(data),
+        _structure(data),
+        _printed_answer(data),
+        _text_and_table(),
         _bayesian(data),
+        _within_50(data),
         _grid(data),
         _two_experts(data),
         _duality(data),
@@ -85,11 +90,17 @@ def _order(data: Data, name: str) -> Claim:
             text = f"{domain}: right at {len(right)} of {len(rows)} thresholds" + (f", up to {max(right):g}" if right else "")
             parts.append(text + (f", and no maximum found at {len(rows) - len(ended)}" if len(ended) < len(rows) else ""))
         reason += f" One threshold, {CHOSEN.threshold:g}, for all domains. {'; '.join(parts)}."
+    verdict = graded([row["ordered"] for row in found.values()])
+    if name == "MPLP":
+        reason += " It is no property of the method: on other tasks a proved optimum can reverse two experts."
+    fewest = min(len(row["trace"]["best"]) for row in found.values())
+    if name == "MPMCE, per expert" and fewest < PRINTED.mpmce_converged_after:
+        verdict, reason = NOT_TESTED, f"{reason} {fewest} evaluations say nothing of {PRINTED.mpmce_converged_after}."
     return Claim(
         f"Order of discounts, {name}",
         "The learned discounts have the order of the true ones on all three domains.",
         by_domain(found, lambda row: numbers(row["discounts"])),
-        graded([row["ordered"] for row in found.values()]),
+        verdict,
         reason,
     )
 
@@ -128,19 +139,31 @@ def _best(rows: Data) -> float:
 def _larger_set(data: Data) -> Claim:
     """The paper's remark that the set that passes is larger than the exact one, where maxima were found."""
     finished = {domain: [row for row in rows if row["status"] == "converged"] for domain, rows in data["thresholds"].items()}
-    ends = {domain: (rows[0], rows[-1]) for domain, rows in finished.items() if rows}
+    ends = {domain: (rows[0], rows[-1]) for domain, rows in finished.items() if len(rows) > 1}
     return Claim(
         "Threshold of MPMCE",
         "More discounts pass than explain the experts, because features are matched only within some threshold.",
         by_domain(ends, lambda rows: ", ".join(f"{numbers(row['discounts'])} at {row['threshold']:g}" for row in rows)),
-        graded([last["objective"] > first["objective"] for first, last in ends.values()]),
+        graded([last["objective"] > first["objective"] for first, last in ends.values()]) if ends else NOT_TESTED,
         "More entropy at a larger threshold counts as a larger set; thresholds at which no maximum was found are left out. The "
-        "entropy grows with the discounts, so it pulls them up.",
+        "entropy grows with the discounts, so it pulls them up. Domains with one such threshold are not compared.",
     )
 
 
-def _errors(data: Data, name: str, margin: float = 0.05) -> Claim:
-    """The paper's Table 1 has two digits; a mean within the margin of it is the same result on other random tasks."""
+def place_among(value: float, ours: Sequence[float]) -> float:
+    """The share of our numbers below a printed one, half of the equal ones among them; equal to its three digits."""
+    values = np.array(ours)
+    same = np.abs(values - value) <= 0.0005
+    return float(np.mean((values < value) & ~same) + same.mean() / 2)
+
+
+def usual(value: float, ours: Sequence[float]) -> bool:
+    """Whether a printed number could be one of ours: it lies among the middle 95 % of them."""
+    return 0.025 <= place_among(value, ours) <= 0.975
+
+
+def _errors(data: Data, name: str) -> Claim:
+    """A printed mean is the same result on other random tasks if it lies among ours over many drawings of the tasks."""
     found = {domain: rows[name] for domain, rows in data["generalization"].items()}
     theirs = PRINTED.generalization[PAPER_NAMES[name]]
     return Claim(
@@ -148,9 +171,12 @@ def _errors(data: Data, name: str, margin: float = 0.05) -> Claim:
         by_domain(theirs, "{0[0]:.3f} ± {0[1]:.3f}".format),
         by_domain(found, "{0[mean]:.3f} ± {0[std]:.3f} (absolute {0[absolute mean]:.3f}, median {0[median]:.3f})".format)
         + f", over {next(iter(found.values()))['tasks']} tasks",
-        graded([found[d]["absolute mean"] <= theirs[d][0] + margin for d in found]),
-        f"A mean of the absolute ratio at most {margin} above the printed one counts as the same. Eq. 27 counts losses as "
-        "gains where the optimum is worth less than 0, and explodes where it is near 0, so the median says more than the mean.",
+        graded([usual(theirs[d][0], found[d]["over seeds"]) for d in found]),
+        "The printed mean counts as the same if it lies among the middle 95 % of our means over "
+        f"{len(next(iter(found.values()))['over seeds'])} drawings of the tasks; the share of ours below it: "
+        + by_domain({d: place_among(theirs[d][0], found[d]["over seeds"]) for d in found}, "{:.2f}".format)
+        + ". No convention that we tried gives the cliff's 0.0 ± 0.0. Eq. 27 counts losses as gains where the optimum is "
+        "worth less than 0, and explodes where it is near 0, so the median says more than the mean.",
     )
 
 
@@ -165,8 +191,75 @@ def _naive(data: Data) -> Claim:
         f"It gives the discounts {numbers(PRINTED.discounts['NaiveLP']['toy'], 0)}, a reward on the goal alone "
         f"({numbers(PRINTED.toy_rewards['NaiveLP'], 0)}), and a generalization error of {mean} ± {std}.",
         f"discounts {numbers(row['discounts'])}, reward {numbers(reward)}, error {error['mean']:.3f} ± {error['std']:.3f}",
-        graded([bool(tied), bool(goal), abs(error["mean"] - mean) <= 0.1]),
+        graded([bool(tied), bool(goal), usual(mean, error["over seeds"])]),
         "Two experts share the discount 1 and cannot be distinguished, as the paper says." if tied else "",
+    )
+
+
+def _printed_rewards(data: Data) -> Claim:
+    """The toy's errors again, with the rewards that the paper prints instead of ours."""
+    drawn = data["toy"]["printed rewards"]
+    theirs = {name: PRINTED.generalization[name]["toy"][0] for name in drawn}
+    return Claim(
+        "Generalization error of the printed toy rewards",
+        by_domain(theirs, "{:.3f}".format),
+        by_domain(drawn, lambda means: f"{np.min(means):.3f} to {np.max(means):.3f}"),
+        graded([usual(theirs[name], means) for name, means in drawn.items()]),
+        f"Means over {len(next(iter(drawn.values())))} drawings of the tasks; a printed one among the middle 95 % is the same. "
+        "The share of ours below it: " + by_domain({n: place_among(theirs[n], drawn[n]) for n in drawn}, "{:.2f}".format) + ".",
+    )
+
+
+def _structure(data: Data) -> Claim:
+    """The paper's remark on the toy's learned rewards."""
+    learned = {name: data["learned"]["toy"][name]["reward"] for name in ("MPLP", "MPMCE, threshold")}
+    printed = PRINTED.toy_rewards["MPMCE"]
+    return Claim(
+        "Structure of the toy reward",
+        "Both algorithms learn r(s2) > r(s1).",
+        "; ".join(f"{name}: r(s1) = {reward[1]:.2f}, r(s2) = {reward[2]:.2f}" for name, reward in learned.items()),
+        graded([reward[2] > reward[1] for reward in learned.values()]),
+        f"The paper's own figure of MPMCE contradicts it: {printed[1]} at s1, {printed[2]} at s2.",
+    )
+
+
+def _printed_answer(data: Data) -> Claim:
+    """Whether the printed reward and discounts of MPMCE give the toy's experts back."""
+    rows = data["toy"]["printed answer"]
+    off = np.abs(np.array(rows["experts"]) - np.array(rows["planned"])).max(axis=1)
+    return Claim(
+        "Printed answer of MPMCE on the toy",
+        f"The reward {numbers(PRINTED.toy_rewards['MPMCE'], 1)} at {numbers(PRINTED.discounts['MPMCE']['toy'])} explains the "
+        "experts.",
+        f"in s0 the first does {numbers(rows['planned'][0], 3)} instead of {numbers(rows['experts'][0], 3)}; "
+        f"the experts' probabilities are off by {numbers(off, 3)}",
+        graded([bool(distance <= 0.01) for distance in off]),
+        "A probability within 0.01 counts as the same: the rewards have two digits. The paper may have had other experts.",
+    )
+
+
+def _text_and_table() -> Claim:
+    return Claim(
+        "True discounts of big-small",
+        f"The text has {numbers(PRINTED.text_discounts)}, the table {numbers(PRINTED.table_discounts)}.",
+        f"we use {numbers(PRINTED.text_discounts)}",
+        IN_PART,
+        "The two contradict each other.",
+    )
+
+
+def _within_50(data: Data) -> Claim:
+    """The remark on the convergence of MPMCE, by the rule that tells right discounts from wrong ones."""
+    found = {domain: rows["MPMCE, per expert"] for domain, rows in data["learned"].items()}
+    wanted, evaluations = PRINTED.mpmce_converged_after, min(len(row["trace"]["best"]) for row in found.values())
+    reached = [row["status"] == "converged" for row in found.values()]
+    return Claim(
+        "Convergence, MPMCE",
+        f"Bayesian optimisation finds discounts that match the experts within {wanted} evaluations.",
+        f"after {evaluations} evaluations " + by_domain(found, lambda row: f"relative mismatch {row['residual']:.1e}"),
+        graded(reached) if evaluations >= wanted or all(reached) else NOT_TESTED,
+        "By the mismatch of each expert; by the printed rule every discount passes at once. A mismatch of 1e-4 counts as none."
+        + ("" if evaluations >= wanted else f" {evaluations} evaluations say nothing of {wanted}."),
     )
 
 
@@ -249,10 +342,11 @@ def _two_experts(data: Data) -> Claim:
         graded(
             [
                 all(row["feasible share off the diagonal"] == 1 for row in found.values()),
-                any(abs(row["share above 0.5"] - share) <= 0.15 for row in found.values()),
+                all(abs(row["share above 0.5"] - share) <= 0.15 for row in found.values()),
             ]
         ),
-        f"A share within 0.15 of the printed one counts as the same: {min(close):.0%} of the errors or more lie between 0.4 and "
+        f"A share within 0.15 of the printed one, for both endings, counts as the same: {min(close):.0%} of the errors or more "
+        "lie between 0.4 and "
         "0.6, so the share moves with the random tasks.",
     )
 

@@ -25,6 +25,7 @@ from scipy.optimize import brentq, minimize
 import multihorizon as mh
 from multihorizon.checks import Floats
 from multihorizon.domains import Domain, big_small, toy
+from multihorizon.domains.base import losses
 from multihorizon.paper.settings import CHOSEN, PRINTED, StudySettings, study_domains
 from multihorizon.paper.theory import (
     duality_chain,
@@ -108,8 +109,19 @@ def compute_generalization(settings: StudySettings, done: Data, progress: Progre
     data: Data = {}
     for number, (name, domain) in enumerate(study_domains().items()):
         progress(number / 3, name)
-        data[name] = {key: error_of(domain, np.array(found["reward"]), settings) for key, found in done["learned"][name].items()}
+        learned = done["learned"][name]
+        data[name] = {key: error_of(domain, np.array(found["reward"]), settings) for key, found in learned.items()}
+        for key, means in over_seeds(domain, {key: learned[key]["reward"] for key in PAPER_NAMES}, settings).items():
+            data[name][key]["over seeds"] = means
     return data
+
+
+def over_seeds(domain: Domain, rewards: Mapping[str, Any], settings: StudySettings) -> dict[str, list[float]]:
+    """The mean signed error of each reward over `settings.tasks` tasks, for each of `settings.seeds` drawings of the tasks."""
+    stacked, means = np.array([*rewards.values()], dtype=np.float64), []
+    for number in range(settings.seeds):
+        means.append(losses(domain, stacked, domain.tasks(settings.tasks, settings.seed + 1 + number))[0].mean(axis=1))
+    return {name: column.tolist() for name, column in zip(rewards, np.transpose(means), strict=True)}
 
 
 def error_of(domain: Domain, reward: Any, settings: StudySettings) -> dict[str, float]:
@@ -159,8 +171,17 @@ def compute_toy_study(settings: StudySettings, done: Data, progress: Progress) -
         "axis": axis,
         "curves": {name: [[value(reward, a, g) for g in axis] for a in range(3)] for name, reward in rewards.items()},
         "breakpoints": [interval.high for interval in mh.discount_intervals(domain.mdp, domain.reward)[:-1]],
+        "printed rewards": over_seeds(domain, PRINTED.toy_rewards, settings),
+        "printed answer": _printed_answer(domain),
         "crossings": {f"a{i} and a{j}": crossing(i, j) for i, j in ((0, 1), (0, 2), (1, 2))},
     }
+
+
+def _printed_answer(domain: Domain) -> Data:
+    """What the toy's experts do in s0, and what the printed reward and discounts of MPMCE make them do there."""
+    reward, gammas = np.array(PRINTED.toy_rewards["MPMCE"]), PRINTED.discounts["MPMCE"]["toy"]
+    planned = [mh.soft_plan(domain.mdp, reward, gamma, CHOSEN.temperature).policy[0] for gamma in gammas]
+    return {"experts": [policy[0] for policy in domain.mce_experts(CHOSEN.temperature)], "planned": planned}
 
 
 def compute_convergence(settings: StudySettings, done: Data, progress: Progress) -> Data:

@@ -135,7 +135,7 @@ def design(
     as_count(draws, "draws")
     if draws > 1000:
         raise ValueError(f"draws must be at most 1,000, received {draws:,}")
-    as_seed(seed)
+    seed = as_seed(seed)
     as_level(level)
     if length is not None:
         as_count(length, "length")

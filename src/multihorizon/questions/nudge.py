@@ -298,7 +298,7 @@ def nudge(
     """
     as_level(level)
     as_count(draws, "draws", least=20)
-    as_seed(seed)
+    seed = as_seed(seed)
     as_jobs(jobs)
     asked = _as_chance(chance)
     known = read_source(source, discount if isinstance(source, Problem) else None, persons)

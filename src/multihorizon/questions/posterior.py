@@ -619,7 +619,7 @@ def posterior(
     as_count(draws, "draws", least=4)
     as_count(tune, "tune", least=1)
     as_count(chains, "chains")
-    as_seed(seed)
+    seed = as_seed(seed)
     _extra()
     begun = time.process_time()
     target = _target(study, solver, priors, draws * chains, seed, part_of(progress, 0.0, 0.2))

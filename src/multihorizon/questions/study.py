@@ -107,7 +107,7 @@ def simulate_study(
         (3, 3)
     """
     as_count(studies, "studies", least=2)
-    as_seed(seed)
+    seed = as_seed(seed)
     as_jobs(jobs)
     used = solver or (solver_of(study) if isinstance(study, Solution) else MaximumLikelihood())
     problem = study.require_problem() if isinstance(study, Solution) else require_finite(study)

@@ -593,7 +593,7 @@ def predict(
     """
     as_level(level)
     as_count(draws, "draws", least=20)
-    as_seed(seed)
+    seed = as_seed(seed)
     as_jobs(jobs)
     if isinstance(source, Solution) and restrictions is not None:
         raise ValueError(
