@@ -1803,7 +1803,7 @@ def generalization_error(
     assert known.theta is not None
     signed, absolute = (each[0] for each in losses(domain, (arrival @ known.theta)[None], variants))
     if reward.solver != "MaximumLikelihood":
-        why = f"There are no intervals: {reward.solver} has no likelihood to draw rewards from."
+        why = f"There are no intervals: {reward.solver} has no standard errors of the reward."
         return GeneralizationError(signed, absolute, remark=why)
     estimate = _estimate(known, as_count(draws, "draws", least=20), seed)
     if isinstance(estimate, str):
