@@ -38,11 +38,11 @@ import scipy.sparse as sp
 from rows import shown
 
 import multihorizon as mh
-from multihorizon.analysis import build_crowd
+from multihorizon.analysis import build_problem
 from multihorizon.choice.tabular import engine_for
 from multihorizon.data.side_tables import read_persons
 from multihorizon.domains.space_adventure import SpaceAdventure
-from multihorizon.problem import Crowd, CrowdTask
+from multihorizon.problem import CountedTask
 
 GROUPS = ("control", "training")
 
@@ -149,7 +149,7 @@ def read(args: argparse.Namespace) -> None:
     """What it takes until a population can be fitted."""
     folder, begun, spent = Path(args.dir), time.perf_counter(), time.process_time()
     table = mh.Demonstrations.from_files(folder / "decisions")
-    found, _ = build_crowd([table], [mh.MDP.from_npz(folder / "transitions.npz")])
+    found, _ = build_problem([table], [mh.MDP.from_npz(folder / "transitions.npz")])
     persons = mh.Population("~ group", read_persons(folder / "persons.parquet")).covariates(found)
     row = {"persons": found.n_experts, "compared": len(persons.names), "decisions": len(table)}
     row |= {"seconds": time.perf_counter() - begun, "processor seconds": time.process_time() - spent}
@@ -232,7 +232,7 @@ def report(mdp: mh.MDP, counts: sp.csr_array, features: sp.csr_array | None, kno
     """Fit, and print what it took."""
     counts.sum_duplicates()
     names = mdp.state_names if features is None else tuple(f"feature {i}" for i in range(features.shape[1]))
-    crowd = Crowd(tuple(map(str, range(counts.shape[0]))), names, (CrowdTask(mdp, counts, features),))
+    crowd = mh.Problem.of_tasks(tuple(map(str, range(counts.shape[0]))), names, (CountedTask(mdp, counts, features),))
     frame = pd.DataFrame({"expert": crowd.names, "group": np.array(GROUPS)[np.arange(crowd.n_experts) % 2]})
     begun = time.process_time()
     found = mh.solve(crowd, mh.Population("~ group", frame, known_reward=known))

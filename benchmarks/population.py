@@ -54,7 +54,7 @@ from scipy.special import expit, logit
 import multihorizon as mh
 from multihorizon.domains.space_adventure import SimulatedPersons
 from multihorizon.likelihood import maximum_likelihood
-from multihorizon.problem import Crowd, CrowdTask
+from multihorizon.problem import CountedTask
 
 GROUP, AGE = 0.6, 0.2
 
@@ -153,7 +153,7 @@ def speed(args: argparse.Namespace) -> None:
     print(f"{decisions:.0f} decisions each: {seconds:.0f} processor seconds, {found.status}")
 
 
-def two_conditions(family: str, seed: int, effect: float, slope: float) -> tuple[Crowd, np.ndarray]:
+def two_conditions(family: str, seed: int, effect: float, slope: float) -> tuple[mh.Problem, np.ndarray]:
     """Forty persons with 60 decisions under each of the conditions a and b, and the reward."""
     rng, starts = np.random.default_rng([seed, 24]), None
     eta = np.repeat(rng.normal(size=(40, 2)) * [1.2, 0.4], 2, axis=0)
@@ -171,7 +171,7 @@ def two_conditions(family: str, seed: int, effect: float, slope: float) -> tuple
     table = mh.Demonstrations.simulate(mdp, policies, episodes, seed, starts=starts)
     if starts is None:
         table = mh.Demonstrations.from_frame(table.to_frame().groupby("expert", sort=False).head(60))
-    crowd = Crowd.read(mdp, table)
+    crowd = mh.Problem(mdp, table)
     frame = pd.DataFrame({"condition": np.tile(["a", "b"], 40)})
     return replace(crowd, names=tuple(map(str, range(40))), owner=np.arange(80) // 2, conditions=frame), known
 
@@ -256,7 +256,9 @@ def free(args: argparse.Namespace) -> None:
         cells = block.action * task.mdp.n_states + block.state
         parts.append(sp.csr_array((np.ones(cells.size), (block.person, cells)), shape=(block.discounts.size, size)))
     names = tuple(map(str, range(args.people)))
-    crowd = Crowd(names, task.mdp.state_names, (CrowdTask(task.mdp, sp.csr_array(sp.vstack(parts, format="csr"))),))
+    crowd = mh.Problem.of_tasks(
+        names, task.mdp.state_names, (CountedTask(task.mdp, sp.csr_array(sp.vstack(parts, format="csr"))),)
+    )
     seconds, points = [], task.reward.T.ravel()
     for distribution in ("normal", "free"):
         begin = time.process_time()

@@ -29,7 +29,6 @@ from scipy.special import expit
 import multihorizon as mh
 from multihorizon.crowd import CrowdAnalysis, crowd_analysis
 from multihorizon.likelihood.intervals import NormalIntervals
-from multihorizon.problem import Crowd
 from multihorizon.report.files import write_fit
 from multihorizon.report.fit_page import fit_page
 from multihorizon.solution import PopulationEvidence
@@ -72,12 +71,12 @@ def acting(tab: Tab, action: str) -> float:
 
 def crowd_of(small: mh.Solution, persons: int) -> CrowdAnalysis:
     """So many persons with the findings of a small study."""
-    rng, evidence, problem = np.random.default_rng(0), PopulationEvidence.of(small), Crowd.of(small.require_problem())
+    rng, evidence, problem = np.random.default_rng(0), PopulationEvidence.of(small), small.require_problem()
     pick, found = rng.integers(len(small.experts), size=persons), evidence.population
     known = {name: values[pick] for name, values in found.individuals.items()}
     known["logit_discount"] = known["logit_discount"] + rng.normal(0, 0.2, persons)
     covariates = {name: values[pick] for name, values in found.covariates.items()}
-    everybody = Crowd(
+    everybody = mh.Problem.of_tasks(
         tuple(f"person {i}" for i in range(persons)),
         problem.parameter_names,
         tuple(replace(task, counts=task.counts[pick]) for task in problem.tasks),

@@ -14,7 +14,6 @@ from multihorizon.choice.tabular import Likelihood
 from multihorizon.cli import app
 from multihorizon.likelihood.clusters import middle, sign_flip_test, within_episodes
 from multihorizon.likelihood.maximum_likelihood import resume
-from multihorizon.problem import Crowd
 from multihorizon.questions.shared_goal import shared_goal_test
 
 NAMES, PLACES = ("left end", "right end"), 9
@@ -233,8 +232,6 @@ def test_people_one_by_one_take_episodes_as_the_unit_where_that_is_asked_for():
     problem = mh.Problem(MDP, mh.Demonstrations.from_frame(frame))
     solver = mh.MaximumLikelihood("per_expert", known_reward=paid, cluster="episode")
     assert mh.solve(problem, solver).evidence["independence"]["unit"] == "episode"
-    with pytest.raises(ValueError, match="received a Crowd, which does not hold episodes"):
-        mh.solve(Crowd.of(problem), solver)
 
 
 def test_predictions_of_a_fit_without_its_episodes_say_so(hidden):

@@ -12,33 +12,36 @@ from scipy.special import expit
 import multihorizon as mh
 from multihorizon.horizon import Horizon
 from multihorizon.population.covariates import Covariates, read_covariates, read_formula, require_columns
-from multihorizon.problem import Crowd, CrowdTask
+from multihorizon.problem import CountedTask
 from multihorizon.questions.differences import difference_words, population_answer, population_words
 
 PERSONS = pd.DataFrame({"expert": [f"p{i}" for i in range(12)], "group": ["a", "b"] * 6, "age": np.arange(20.0, 32.0)})
 TASK = mh.domains.cliff().mdp
 
 
-def crowd_of(**conditions: list[object]) -> Crowd:
+def crowd_of(**conditions: list[object]) -> mh.Problem:
     """Twelve persons with a cell for each value of these lists, which are as long as each other; ten decisions in each."""
     each = len(next(iter(conditions.values())))
     frame = pd.DataFrame({name: values * 12 for name, values in conditions.items()})
     counts = sp.csr_array(np.pad(np.full((len(frame), 1), 10.0), ((0, 0), (0, TASK.n_states * TASK.n_actions - 1))))
-    return Crowd(tuple(PERSONS["expert"]), ("r",), (CrowdTask(TASK, counts),), np.repeat(np.arange(12), each), frame)
+    return mh.Problem.of_tasks(
+        tuple(PERSONS["expert"]), ("r",), (CountedTask(TASK, counts),), np.repeat(np.arange(12), each), frame
+    )
 
 
-def without(crowd: Crowd, rows: list[int]) -> Crowd:
+def without(crowd: mh.Problem, rows: list[int]) -> mh.Problem:
     """The crowd without some of its rows."""
-    kept = np.delete(np.arange(crowd.owner.size), rows)
+    kept = np.delete(np.arange(crowd.cells.owner.size), rows)
     tasks = tuple(replace(task, counts=task.counts[kept]) for task in crowd.tasks)
-    return replace(crowd, tasks=tasks, owner=crowd.owner[kept], conditions=crowd.conditions.iloc[kept].reset_index(drop=True))
+    frame = crowd.conditions.iloc[kept].reset_index(drop=True)
+    return mh.Problem.of_tasks(crowd.names, crowd.parameter_names, tasks, crowd.cells.owner[kept], frame)
 
 
 NOISE = crowd_of(noise=["low", "high"])
 LOW = {"noise": "low"}
 
 
-def read(formula: str, crowd: Crowd = NOISE, persons: pd.DataFrame | None = PERSONS, **options) -> Covariates:
+def read(formula: str, crowd: mh.Problem = NOISE, persons: pd.DataFrame | None = PERSONS, **options) -> Covariates:
     return read_covariates(formula, persons, crowd, **options)
 
 
@@ -116,7 +119,7 @@ def test_cells_are_persons_under_the_conditions_that_the_formula_uses() -> None:
 
 
 def test_a_formula_without_conditions_has_persons_for_cells() -> None:
-    mine, other = (read("~ group + age", crowd) for crowd in (NOISE, Crowd(NOISE.names, (), ())))
+    mine, other = (read("~ group + age", crowd) for crowd in (NOISE, mh.Problem.of_tasks(NOISE.names, (), ())))
     assert mine.conditions == other.conditions == ()
     for each in (mine, other):
         assert each.owner.tolist() == list(range(12))
@@ -124,7 +127,7 @@ def test_a_formula_without_conditions_has_persons_for_cells() -> None:
         np.testing.assert_array_equal(each.typical, each.matrix)
         np.testing.assert_array_equal(each.random, np.ones((12, 1)))
         np.testing.assert_array_equal(each.random_units, np.eye(1))
-    assert mine.gathered(NOISE).owner is None
+    assert mine.gathered(NOISE).cells.owner is None
     assert mine.gathered(NOISE).tasks[0].counts.sum(axis=1).tolist() == [20.0] * 12
 
 
@@ -193,10 +196,10 @@ def test_a_person_without_any_known_condition_is_left_out_and_named() -> None:
 
 def test_a_condition_under_which_nobody_was_seen_twice_compares_persons() -> None:
     names, noise = NOISE.names, ["low", "high"] * 6
-    crowd = Crowd(names, (), (), np.arange(12), pd.DataFrame({"noise": noise}))
+    crowd = mh.Problem.of_tasks(names, (), (), np.arange(12), pd.DataFrame({"noise": noise}))
     found = read("~ noise", crowd)
     assert found.conditions == ()
-    by_table = read("~ noise", Crowd(names, (), ()), PERSONS.assign(noise=noise))
+    by_table = read("~ noise", mh.Problem.of_tasks(names, (), ()), PERSONS.assign(noise=noise))
     np.testing.assert_array_equal(found.matrix, by_table.matrix)
     assert "Nobody was seen under two values of noise" in found.cautions[0]
     assert by_table.cautions == ()
@@ -204,7 +207,7 @@ def test_a_condition_under_which_nobody_was_seen_twice_compares_persons() -> Non
 
 def test_the_order_of_persons_and_rows_does_not_matter() -> None:
     crowd = crowd_of(noise=["low", "high"], block=[2, 1])
-    turned = Crowd(crowd.names, (), (), crowd.owner, crowd.conditions.iloc[::-1].reset_index(drop=True))
+    turned = mh.Problem.of_tasks(crowd.names, (), (), crowd.cells.owner, crowd.conditions.iloc[::-1].reset_index(drop=True))
     one, other = (read("~ noise + (noise | expert)", each) for each in (crowd, turned))
     np.testing.assert_array_equal(one.matrix, other.matrix)
     assert one.cell.tolist() == [i ^ 1 for i in other.cell.tolist()]
@@ -246,7 +249,7 @@ def test_the_order_of_persons_and_rows_does_not_matter() -> None:
         ("~ poly(block, 4)", crowd_of(block=[1, 2, 3]), "cannot be used|must add something|finite"),
     ],
 )
-def test_what_cells_cannot_tell_is_said_in_one_sentence(formula: str, crowd: Crowd, said: str) -> None:
+def test_what_cells_cannot_tell_is_said_in_one_sentence(formula: str, crowd: mh.Problem, said: str) -> None:
     if not said:
         assert read(formula, crowd).matrix.shape == (480, 41)
         return
@@ -352,7 +355,7 @@ def cells_of(found) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @pytest.mark.slow
 def test_a_crowd_and_a_problem_give_one_answer(solution: mh.Solution) -> None:
-    crowd = Crowd.read(GAME.mdp, planted()[0])
+    crowd = mh.Problem(GAME.mdp, planted()[0])
     other = mh.solve(crowd, mh.Population("~ noise", known_reward=POINTS, nodes=7, reference=LOW))
     np.testing.assert_allclose(other.evidence["population"].cells["discount"], solution.evidence["population"].cells["discount"])
 

@@ -16,7 +16,6 @@ from multihorizon.cli import app
 from multihorizon.cli.fit import _show_population
 from multihorizon.crowd import CrowdAnalysis, crowd_analysis
 from multihorizon.horizon import Horizon
-from multihorizon.problem import Crowd
 from multihorizon.report.conditions import SAMPLE, by_condition, condition_figures, condition_rows, conditions_section
 from multihorizon.report.files import write_fit
 from multihorizon.report.fit_page import fit_page
@@ -37,7 +36,7 @@ def found(solution) -> mh.analysis.Analysis:
 
 
 def crowd_of(solution: mh.Solution) -> CrowdAnalysis:
-    found = crowd_analysis(solution, Crowd.of(solution.require_problem()), 3, [])
+    found = crowd_analysis(solution, solution.require_problem(), 3, [])
     assert not found.withheld
     return found
 

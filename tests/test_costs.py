@@ -10,7 +10,6 @@ import pytest
 
 import multihorizon as mh
 from multihorizon import memory
-from multihorizon.problem import Crowd
 
 CLIFF = mh.domains.cliff()
 
@@ -51,9 +50,9 @@ def test_work_that_takes_long_says_so_at_its_start_and_what_to_do_instead(proble
 def test_people_who_share_nothing_are_taken_in_blocks(problem, monkeypatch) -> None:
     """The same digits, however many are taken together."""
     options = mh.MaximumLikelihood("per_expert", known_reward=CLIFF.reward)
-    whole = mh.solve(Crowd.of(problem), options)
+    whole = mh.solve(problem, options)
     for place in ("choice.apart", "likelihood.persons", "likelihood.intervals"):
         monkeypatch.setattr(f"multihorizon.{place}.persons_together", lambda tables: 5)
-    blocks = mh.solve(Crowd.of(problem), options)
+    blocks = mh.solve(problem, options)
     assert np.allclose(blocks.discounts, whole.discounts, atol=1e-9)
     assert np.allclose(blocks.confidence_intervals(), whole.confidence_intervals(), atol=1e-9, equal_nan=True)

@@ -1,11 +1,13 @@
 """Very many persons: what `analyse` and `multihorizon fit` find, say, write and draw where nobody is fitted alone."""
 
 import json
+import pickle
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse as sp
 from scipy.special import expit
 from typer.testing import CliRunner
 
@@ -14,6 +16,7 @@ from multihorizon import crowd
 from multihorizon.cli import app
 from multihorizon.crowd import CrowdAnalysis, crowd_analysis
 from multihorizon.horizon import Horizon
+from multihorizon.problem import CountedTask
 from multihorizon.questions.differences import difference_words
 from multihorizon.report.crowd_page import crowd_page
 from multihorizon.report.files import write_fit
@@ -58,7 +61,7 @@ def solution():
 
 def analysed(solution: mh.Solution) -> CrowdAnalysis:
     """What is known of the persons of a solution."""
-    return crowd_analysis(solution, crowd.Crowd.of(solution.problem), 240, ["A remark."])
+    return crowd_analysis(solution, solution.problem, 240, ["A remark."])
 
 
 @pytest.mark.slow
@@ -237,7 +240,7 @@ def enlarged(solution: mh.Solution, persons: int, groups: int) -> CrowdAnalysis:
         predictions=dict.fromkeys(names, found.predictions["group = control"]),
         contrasts={**found.contrasts, "discount": pairs},
     )
-    problem = crowd.Crowd.of(solution.problem)
+    problem = solution.problem
     tasks = tuple(replace(task, counts=task.counts[pick]) for task in problem.tasks)
     many = replace(
         solution,
@@ -254,7 +257,7 @@ def enlarged(solution: mh.Solution, persons: int, groups: int) -> CrowdAnalysis:
         ),
         problem=None,
     )
-    everybody = crowd.Crowd(many.experts, problem.parameter_names, tasks)
+    everybody = mh.Problem.of_tasks(many.experts, problem.parameter_names, tasks)
     return crowd_analysis(many, everybody, 24 * persons, [])
 
 
@@ -307,18 +310,28 @@ def test_without_covariates_and_with_an_unknown_reward_there_is_a_page_too(tmp_p
     assert "is jump" in page
 
 
-def test_a_population_takes_a_crowd_and_most_solvers_refuse_it(solution) -> None:
-    problem = mh.Problem(TASK.mdp, PEOPLE.demonstrations)
-    many = crowd.Crowd.of(problem)
-    found = mh.solve(many, mh.Population("~ group", PEOPLE.frame, known_reward=TASK.reward))
-    assert found.discounts.tolist() == solution.discounts.tolist()
-    assert found.problem.names == problem.names
-    with pytest.raises(ValueError, match="received a crowd: solve it with Population"):
-        mh.solve(many, mh.ClosedForm())
-    with pytest.raises(ValueError, match="persons of a crowd can be fitted one by one only where the reward is known"):
-        mh.solve(many, mh.MaximumLikelihood())
-    with pytest.raises(ValueError, match="received a crowd"):
-        found.policies()
+def test_very_many_people_are_never_made_dense() -> None:
+    """Dense counts of all of them would take 32 terabytes."""
+    n, side = 100_000, 100
+    mdp = mh.domains.gridworld(side, side, terminal=[(side - 1, side - 1)])
+    rows = mdp.n_states * mdp.n_actions
+    counts = sp.csr_array((np.ones(n), (np.arange(n), np.arange(n) % side)), shape=(n, rows))
+    problem = mh.Problem.of_tasks(tuple(map(str, range(n))), mdp.state_names, [CountedTask(mdp, counts)])
+    joined = mh.Problem.join(
+        problem, problem.some(np.arange(0, n, 2)).in_tasks(lambda task: task.with_probabilities(task.stacked.data))
+    )
+    for made in (problem, pickle.loads(pickle.dumps(problem)), joined.by_person()):
+        assert made.n_experts == n
+        assert made.experts[150].counts.sum() == 1
+        assert made.experts[150].name == "150"
+    assert (len(problem.experts), len(joined.experts), len(joined.mdps)) == (n, n + n // 2, 2)
+    with pytest.raises(ValueError, match="experts who are fitted together in 10,000 states with 4 actions would take about"):
+        mh.solve(problem, mh.MaximumLikelihood())
+
+
+def test_everybody_of_a_population_has_a_policy(solution) -> None:
+    policies = solution.policies()
+    assert [policy.shape for policy in policies] == [(TASK.mdp.n_states, TASK.mdp.n_actions)] * solution.problem.n_experts
 
 
 def test_of_many_groups_only_the_most_different_are_named(solution) -> None:
@@ -350,8 +363,8 @@ def test_of_many_groups_only_the_most_different_are_named(solution) -> None:
 @pytest.mark.parametrize("width", [1280, 400])
 def test_the_page_opens_without_errors_and_without_sideways_scroll(tab, solution, tmp_path, width) -> None:
     problem = mh.Problem(TASK.mdp, PEOPLE.demonstrations)
-    many = mh.solve(crowd.Crowd.of(problem), mh.Population("~ group", PEOPLE.frame, known_reward=TASK.reward))
-    crowd_page(crowd_analysis(many, crowd.Crowd.of(problem), 240, []), {}).write(tmp_path / "report.html")
+    many = mh.solve(problem, mh.Population("~ group", PEOPLE.frame, known_reward=TASK.reward))
+    crowd_page(crowd_analysis(many, problem, 240, []), {}).write(tmp_path / "report.html")
     tab.open(tmp_path / "report.html", width)
     assert tab.errors == []
     assert tab.run("document.documentElement.scrollWidth") <= width

@@ -7,7 +7,6 @@ import pytest
 
 import multihorizon as mh
 from multihorizon.data.demonstrations import in_order_of_file
-from multihorizon.problem import Crowd
 
 DOMAIN = mh.domains.cliff()
 POLICIES = DOMAIN.mce_experts()
@@ -280,8 +279,8 @@ def test_cells_do_not_depend_on_names_and_order(tmp_path) -> None:
     back = {"x": "b", "z": "a", "y": "10", "zero": "low", "alarm": "high"}
     found = []
     for table in tables:
-        crowd = Crowd.read(DOMAIN.mdp, table)
-        rows = zip(crowd.owner, crowd.conditions["noise"], crowd.conditions["block"], strict=True)
+        crowd = mh.Problem(DOMAIN.mdp, table)
+        rows = zip(crowd.cells.owner, crowd.conditions["noise"], crowd.conditions["block"], strict=True)
         keys = [(crowd.names[who], noise, int(block)) for who, noise, block in rows]
         if "x" in table.experts:
             keys = [(back[who], back[noise], 10 - block) for who, noise, block in keys]

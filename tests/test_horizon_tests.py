@@ -63,9 +63,15 @@ def test_bootstrap_agrees_with_the_information(solution, table, kind):
     assert (solution.discounts < high).all()
 
 
-def test_bootstrap_of_episodes_needs_the_table(solution):
-    with pytest.raises(ValueError, match="must be given the demonstrations"):
-        mh.bootstrap(solution, 4, "episodes")
+def test_a_problem_remembers_its_tables(solution, table):
+    """They need not be handed in again, unless the problem is a part or has other decisions."""
+    assert mh.check_model(solution).to_dict() == mh.check_model(solution, table).to_dict()
+    own, given = (mh.bootstrap(solution, 2, "episodes", tables, jobs=1) for tables in (None, table))
+    np.testing.assert_array_equal(own.discounts, given.discounts)
+    problem = solution.problem
+    forgotten = problem.with_experts(replace(expert, table=None) for expert in problem.experts)
+    with pytest.raises(ValueError, match="remembers none: give them as demonstrations"):
+        mh.bootstrap(mh.solve(forgotten, mh.MaximumLikelihood(starts=1)), 4, "episodes")
 
 
 def test_the_right_model_predicts_best_and_is_calibrated(solution, table):

@@ -15,7 +15,7 @@ from multihorizon.population.marginal import (
     modes,
     posterior,
 )
-from multihorizon.problem import Crowd, Problem
+from multihorizon.problem import Problem
 
 
 def cells_of(effect=-1.0, persons=8, episodes=6, seed=0, slope=0.0):
@@ -27,7 +27,7 @@ def cells_of(effect=-1.0, persons=8, episodes=6, seed=0, slope=0.0):
             policies.append(mh.soft_plan(domain.mdp, domain.reward, 1 / (1 + np.exp(-u - change * high))).policy)
     names = [f"{i // 2} {i % 2}" for i in range(2 * persons)]
     table = mh.Demonstrations.simulate(domain.mdp, policies, episodes=episodes, seed=seed, names=names)
-    crowd = Crowd.of(Problem(domain.mdp, table))
+    crowd = Problem(domain.mdp, table)
     order = np.argsort([int(name.split()[0]) * 2 + int(name.split()[1]) for name in crowd.names])
     design = np.stack([np.ones(2 * persons), np.tile([-0.5, 0.5], persons)], axis=1)
     return domain, crowd.some(order), np.repeat(np.arange(persons), 2), design
@@ -104,14 +104,15 @@ def test_scores_and_information_of_the_normal_distribution_by_differences():
 def test_a_cell_that_is_cut_in_two_says_the_same():
     """Decisions under one condition may be listed as one cell or as several: the likelihood is a product over them."""
     layout, psi = layout_of(persons=5)
-    rng, crowd = np.random.default_rng(0), layout.crowd
+    rng, crowd = np.random.default_rng(0), layout.problem
     counts = crowd.tasks[0].counts
     first = sp.csr_array((rng.binomial(counts.data.astype(int), 0.5).astype(float), counts.indices, counts.indptr), counts.shape)
     order = np.argsort(np.tile(np.arange(counts.shape[0]), 2), kind="stable")
     both = sp.csr_array(sp.vstack([first, counts - first])[order])
     from dataclasses import replace
 
-    cut = replace(crowd, names=tuple(map(str, range(both.shape[0]))), tasks=(replace(crowd.tasks[0], counts=both),))
+    tasks = [replace(crowd.tasks[0], counts=both)]
+    cut = mh.Problem.of_tasks(tuple(map(str, range(both.shape[0]))), crowd.parameter_names, tasks)
     again = PsiLayout(cut, layout.design.repeat(2, axis=0), layout.known, layout.ridge, owner=layout.owner.repeat(2))
     one, two = (Marginal(each, modes(each, psi), 15).at(psi) for each in (layout, again))
     assert two.persons == pytest.approx(one.persons, abs=2e-3)
@@ -120,15 +121,15 @@ def test_a_cell_that_is_cut_in_two_says_the_same():
 
 def test_each_person_with_one_cell_is_the_population_without_conditions():
     layout, psi = layout_of(persons=5)
-    own = PsiLayout(layout.crowd, layout.design, layout.known, layout.ridge)
-    ones = PsiLayout(layout.crowd, layout.design, layout.known, layout.ridge, owner=np.arange(10), random=np.ones((10, 1)))
+    own = PsiLayout(layout.problem, layout.design, layout.known, layout.ridge)
+    ones = PsiLayout(layout.problem, layout.design, layout.known, layout.ridge, owner=np.arange(10), random=np.ones((10, 1)))
     assert Marginal(ones, modes(ones, psi), 15).at(psi).objective == Marginal(own, modes(own, psi), 15).at(psi).objective
 
 
 def test_how_conditions_are_coded_does_not_matter():
     layout, psi = layout_of(persons=5)
     recoded = layout.design @ np.array([[1.0, 0.0], [0.5, 2.0]])
-    other = PsiLayout(layout.crowd, recoded, layout.known, layout.ridge, owner=layout.owner)
+    other = PsiLayout(layout.problem, recoded, layout.known, layout.ridge, owner=layout.owner)
     found, again = (maximise(each, psi, 7) for each in (layout, other))
     means = [each.marginal.layout.design @ each.marginal.layout.unpack(each.psi).effects for each in (found, again)]
     assert means[1] == pytest.approx(means[0], abs=2e-3)

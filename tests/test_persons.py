@@ -14,7 +14,7 @@ from multihorizon.likelihood import maximum_likelihood
 from multihorizon.likelihood.intervals import ProfileIntervals, ProfilesApart
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.likelihood.persons import PersonsApart
-from multihorizon.problem import Crowd, Problem
+from multihorizon.problem import Problem
 
 
 def people_of(n: int = 40, blocks: int = 20, seed: int = 0) -> tuple[Problem, np.ndarray]:
@@ -154,15 +154,11 @@ def test_infinite_values_are_no_obstacle():
     assert (intervals[:, 1] >= solution.discounts[known] - 1e-9).all()
 
 
-def test_a_crowd_has_the_answers_of_its_problem():
+def test_few_people_have_the_answers_that_they_have_among_many():
     problem, points = people_of()
     options = mh.MaximumLikelihood("per_expert", known_reward=points)
-    crowd, one_by_one = mh.solve(Crowd.of(problem), options), mh.solve(problem, options)
-    assert isinstance(crowd.problem, Crowd)
-    assert crowd.experts == problem.names
-    assert np.array_equal(crowd.discounts, one_by_one.discounts)
-    assert np.array_equal(crowd.confidence_intervals(), one_by_one.confidence_intervals())
-    few = mh.solve(Crowd.of(problem).some(np.arange(3)), options)
+    one_by_one, few = mh.solve(problem, options), mh.solve(problem.some(np.arange(3)), options)
+    assert few.experts == problem.names[:3]
     assert np.allclose(few.discounts, one_by_one.discounts[:3], atol=1e-6)
 
 
@@ -172,7 +168,7 @@ def test_persons_of_several_tasks_have_one_discount():
     known = [with_known_reward(problem, paid)[0] for problem, paid in ((first, points), (second, others))]
     problem = Problem._of([*known[0].experts, *known[1].experts[:20]], ())
     settings = Settings(temperatures=np.full(40, np.nan), reward=np.zeros(0))
-    found = PersonsApart(Crowd.of(problem), settings).fit()
+    found = PersonsApart(problem, settings).fit()
     point = Likelihood(problem, settings).at(found.places.T.ravel())
     assert found.finished.all()
     assert np.allclose(point.likelihood.person_values(point), found.here.value, atol=1e-9)

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import f_oneway, t
 
 import multihorizon as mh
-from multihorizon.choice.model import crowd_with_known_reward
+from multihorizon.choice.model import with_known_reward
 from multihorizon.population.covariates import read_covariates
 from multihorizon.population.marginal import (
     Marginal,
@@ -21,7 +21,6 @@ from multihorizon.population.marginal import (
     spread_moves,
 )
 from multihorizon.population.solver import effect_profile
-from multihorizon.problem import Crowd
 
 TASK = mh.domains.space_adventure(mini_blocks=24)
 PEOPLE = TASK.persons(24, seed=3, group_difference=0.0)
@@ -39,7 +38,7 @@ def free_problem(people=PEOPLE) -> mh.Problem:
 def layout_of(free: bool, people=PEOPLE) -> tuple[PsiLayout, np.ndarray]:
     """The layout of a study with a covariate, and a ψ that is not its maximum."""
     problem = free_problem(people) if free else known_problem(people)
-    crowd, reward = crowd_with_known_reward(Crowd.of(problem), None if free else POINTS)
+    crowd, reward = with_known_reward(problem, None if free else POINTS)
     theta = np.array([-3.0, -1.5, 1.4, 3.2, -0.5]) if free else np.zeros(0)
     layout = PsiLayout(crowd, read_covariates("~ age", people.frame, crowd).matrix, reward, np.zeros(theta.size))
     psi = layout.pack(theta, np.array([1.5, 0.0 if free else 1.7]), np.array([0.8, 0.4]))
@@ -493,11 +492,11 @@ def test_a_column_may_have_any_name_and_is_never_run(tmp_path, monkeypatch) -> N
     monkeypatch.chdir(tmp_path)
     for name in ("years lived", "__import__('os').system('touch x')", "a\" + open('x', 'w') + \"b", "np", "open", "log"):
         frame = PEOPLE.frame.rename(columns={"age": name})
-        expected = read_covariates("~ age", PEOPLE.frame, Crowd.of(known_problem())).matrix
-        found = read_covariates(f"~ `{name}`", frame, Crowd.of(known_problem()))
+        expected = read_covariates("~ age", PEOPLE.frame, known_problem()).matrix
+        found = read_covariates(f"~ `{name}`", frame, known_problem())
         np.testing.assert_array_equal(found.matrix, expected)
     frame = PEOPLE.frame.rename(columns={"age": "a\" + open('x', 'w') + \"b"})
-    found = read_covariates("~ sqrt(`a\" + open('x', 'w') + \"b`)", frame, Crowd.of(known_problem()))
+    found = read_covariates("~ sqrt(`a\" + open('x', 'w') + \"b`)", frame, known_problem())
     np.testing.assert_allclose(found.matrix, np.sqrt(expected))
     assert not list(tmp_path.iterdir())
 
@@ -519,7 +518,7 @@ def test_operators_and_named_functions_make_terms_and_typical_persons(formula: s
     frame = PEOPLE.frame.assign(
         decade=np.resize([2, 3, 4, 5, 6, 1], 24), mixed=np.resize(np.array([1, "a", 2.5], dtype=object), 24)
     )
-    found = read_covariates(formula, frame, Crowd.of(known_problem()))
+    found = read_covariates(formula, frame, known_problem())
     assert found.matrix.shape == (24, terms)
     assert np.isfinite(found.pattern_rows).all()
     assert found.pattern_rows[list(found.groups)].shape == found.matrix.shape

@@ -13,7 +13,6 @@ import multihorizon as mh
 from multihorizon.choice.own_rewards import own_rewards
 from multihorizon.choice.surfaces import Tables
 from multihorizon.population.marginal import Marginal
-from multihorizon.problem import Crowd
 from multihorizon.solution import Deviations, Solution
 
 STATES, ACTIONS = 8, 3
@@ -44,7 +43,7 @@ def study(people: int, decisions: int, spread: float, seed: int = 0, known: floa
 
 def test_deviations_are_averaged_out() -> None:
     problem, _ = study(4, 60, 0.5)
-    crowd, deviation = Crowd.of(problem), 0.4 / np.abs(FEATURES).max(axis=0)
+    crowd, deviation = problem, 0.4 / np.abs(FEATURES).max(axis=0)
     tables = Tables(crowd.tasks, crowd.largest_discount, COMMON, np.arange(2))
     counts = tables.counts(crowd.tasks)
     eta = np.random.default_rng(1).normal(size=(4, 3, 2)) * [1.0, 0.3]
@@ -70,7 +69,7 @@ def test_deviations_are_averaged_out() -> None:
 
 def test_the_gradient_is_that_of_the_value() -> None:
     problem, _ = study(6, 50, 0.5)
-    found = mh.Population(nodes=5, tol=0.1).search(Crowd.of(problem), 0)[1]
+    found = mh.Population(nodes=5, tol=0.1).search(problem, 0)[1]
     marginal = Marginal(found.marginal.layout.deviating(0.5), found.persons, 5)
     rng, value = np.random.default_rng(0), marginal.at(found.psi)
     assert value is not None

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import multihorizon as mh
-from multihorizon.problem import Crowd, tell_apart
+from multihorizon.problem import tell_apart
 
 DOMAIN = mh.domains.cliff()
 
@@ -145,40 +145,43 @@ def test_an_expert_keeps_what_was_decided_under_each_condition() -> None:
             there = (frame["noise"] == noise) & (frame["block"] == block)
             assert np.array_equal(conditions.counts[[row]].toarray()[0], under(table, mdp, there)[k])
     kept = problem.with_experts(problem.experts[1:]).in_tasks(lambda mdp: mdp.with_probabilities(mdp.stacked.data))
-    assert kept.experts[0].conditions is problem.experts[1].conditions
+    pd.testing.assert_frame_equal(kept.experts[0].conditions.frame, problem.experts[1].conditions.frame)
     with pytest.raises(ValueError, match="counts under the conditions of expert far must sum to the counts of the expert"):
         replace(problem.experts[0], counts=problem.experts[1].counts)
 
 
-@pytest.mark.parametrize("road", ["read", "of"])
-def test_the_cells_of_a_crowd_are_persons_under_conditions(road) -> None:
+@pytest.mark.parametrize("given", ["a table", "experts"])
+def test_cells_are_people_under_conditions(given) -> None:
     mdp = mh.domains.cliff().mdp
     table, frame = noisy()
-    crowd = Crowd.read(mdp, table) if road == "read" else Crowd.of(mh.Problem(mdp, table))
-    assert crowd.n_experts == 2
-    assert crowd.owner.tolist() == [0] * 6 + [1] * 6
-    assert crowd.conditions.to_dict("list") == {"noise": (["high"] * 3 + ["low"] * 3) * 2, "block": [0, 1, 2] * 4}
-    for row, (noise, block) in enumerate(crowd.conditions.itertuples(index=False)):
+    people = mh.Problem(mdp, table)
+    people = people if given == "a table" else people.with_experts(people.experts)
+    assert people.n_experts == 2
+    assert people.cells.owner.tolist() == [0] * 6 + [1] * 6
+    assert people.conditions.to_dict("list") == {"noise": (["high"] * 3 + ["low"] * 3) * 2, "block": [0, 1, 2] * 4}
+    for row, (noise, block) in enumerate(people.conditions.itertuples(index=False)):
         there = (frame["noise"] == noise) & (frame["block"] == block)
-        assert np.array_equal(crowd.tasks[0].counts[[row]].toarray()[0], under(table, mdp, there)[crowd.owner[row]])
-    plain = Crowd.read(mdp, replace(table, conditions=None))
-    assert plain.owner is None
+        assert np.array_equal(people.tasks[0].counts[[row]].toarray()[0], under(table, mdp, there)[people.cells.owner[row]])
+    plain = mh.Problem(mdp, replace(table, conditions=None))
+    assert plain.cells.owner is None
     assert plain.by_person() is plain
-    same(crowd.by_person(), plain)
-    assert crowd.by_person().conditions is None
-    swapped = crowd.some(np.array([1, 0]))
+    same(people.by_person(), plain)
+    assert people.by_person().conditions is None
+    swapped = people.some(np.array([1, 0]))
     assert swapped.names == ("near", "far")
-    assert swapped.owner.tolist() == crowd.owner.tolist()
-    assert np.array_equal(swapped.tasks[0].counts.toarray(), np.roll(crowd.tasks[0].counts.toarray(), 6, axis=0))
-    assert np.array_equal(crowd.problem(np.array([1])).experts[0].counts, plain.problem(np.array([1])).experts[0].counts)
-    cell = np.where(crowd.conditions["block"] == 2, -1, 2 * crowd.owner + (crowd.conditions["noise"] == "low"))
-    few = crowd.gathered(cell, 4, np.array([0, 0, 1, 1]), pd.DataFrame({"noise": ["high", "low"] * 2}))
+    assert swapped.cells.owner.tolist() == people.cells.owner.tolist()
+    assert np.array_equal(swapped.tasks[0].counts.toarray(), np.roll(people.tasks[0].counts.toarray(), 6, axis=0))
+    second = np.array([1])
+    assert np.array_equal(people.some(second).experts[0].counts, plain.some(second).experts[0].counts)
+    cell = np.where(people.conditions["block"] == 2, -1, 2 * people.cells.owner + (people.conditions["noise"] == "low"))
+    few = people.gathered(cell, 4, np.array([0, 0, 1, 1]), pd.DataFrame({"noise": ["high", "low"] * 2}))
     there = (frame["block"] < 2) & (frame["noise"] == "low")
     assert np.array_equal(few.tasks[0].counts[[1, 3]].toarray(), under(table, mdp, there))
-    with pytest.raises(ValueError, match="the cells of a crowd must be in the order of their persons"):
-        replace(crowd, owner=crowd.owner[::-1])
-    with pytest.raises(ValueError, match="must have both the owner and the conditions"):
-        replace(crowd, owner=None)
+    said = people.names, people.parameter_names, people.tasks
+    with pytest.raises(ValueError, match="cells must be in the order of their persons"):
+        mh.Problem.of_tasks(*said, people.cells.owner[::-1], people.conditions)
+    with pytest.raises(ValueError, match="must have both owners and conditions"):
+        mh.Problem.of_tasks(*said, None, people.conditions)
 
 
 def test_equal_conditions_of_one_person_in_two_tasks_are_one_cell() -> None:
@@ -187,35 +190,35 @@ def test_equal_conditions_of_one_person_in_two_tasks_are_one_cell() -> None:
     late = replace(table, conditions=frame[["noise"]].assign(noise=lambda f: f["noise"].replace("high", "none")))
     other = mdp.with_probabilities(mdp.stacked.data)
     parts = [(mdp, replace(table, conditions=frame[["noise"]])), (other, late)]
-    joint = Crowd.join(*(Crowd.read(task, part) for task, part in parts))
-    same(joint, Crowd.of(mh.Problem.join(*(mh.Problem(task, part) for task, part in parts))))
+    joint = mh.Problem.join(*(mh.Problem(task, part) for task, part in parts))
+    same(joint, joint.with_experts(joint.experts))
     assert joint.conditions["noise"].tolist() == ["high", "low", "none"] * 2
-    assert joint.owner.tolist() == [0, 0, 0, 1, 1, 1]
+    assert joint.cells.owner.tolist() == [0, 0, 0, 1, 1, 1]
     assert (joint.tasks[0].counts.sum(axis=1) > 0).tolist() == [True, True, False] * 2
     assert (joint.tasks[1].counts.sum(axis=1) > 0).tolist() == [False, True, True] * 2
-    without = Crowd.join(*(Crowd.read(task, part) for task, part in (parts[0], (other, replace(late, conditions=None)))))
+    without = mh.Problem.join(*(mh.Problem(task, part) for task, part in (parts[0], (other, replace(late, conditions=None)))))
     assert without.conditions["noise"].fillna("nothing").tolist() == ["nothing", "high", "low"] * 2
     with pytest.raises(ValueError, match="condition noise must be numbers in all tables, or text in all"):
-        Crowd.join(*(Crowd.read(mdp, replace(table, conditions=frame[["noise"]].assign(noise=n))) for n in (1, "low")))
+        mh.Problem.join(*(mh.Problem(mdp, replace(table, conditions=frame[["noise"]].assign(noise=n))) for n in (1, "low")))
 
 
-def same(crowd: Crowd, other: Crowd) -> None:
-    """The two crowds have the same counts."""
-    assert crowd.names == other.names
-    assert len(crowd.tasks) == len(other.tasks)
-    for mine, yours in zip(crowd.tasks, other.tasks, strict=True):
+def same(people: mh.Problem, other: mh.Problem) -> None:
+    """Check that two problems have the same counts."""
+    assert people.names == other.names
+    assert len(people.tasks) == len(other.tasks)
+    for mine, yours in zip(people.tasks, other.tasks, strict=True):
         assert np.array_equal(mine.counts.toarray(), yours.counts.toarray())
-    if crowd.conditions is not None:
-        pd.testing.assert_frame_equal(crowd.conditions, other.conditions)
-        assert np.array_equal(crowd.owner, other.owner)
+    if people.conditions is not None:
+        pd.testing.assert_frame_equal(people.conditions, other.conditions)
+        assert np.array_equal(people.cells.owner, other.cells.owner)
 
 
 def test_missing_conditions_are_one_more_combination_and_order_does_not_matter() -> None:
     mdp = mh.domains.cliff().mdp
     table, frame = noisy()
     frame = frame.assign(noise=frame["noise"].mask(frame["block"] == 1))
-    crowd = Crowd.read(mdp, replace(table, conditions=frame))
-    assert crowd.owner.tolist() == [0] * 5 + [1] * 5
+    people = mh.Problem(mdp, replace(table, conditions=frame))
+    assert people.cells.owner.tolist() == [0] * 5 + [1] * 5
     rng = np.random.default_rng(0)
     places = rng.permutation(len(frame))
     cell, first = tell_apart(table.by_episode.expert[places], frame.iloc[places])

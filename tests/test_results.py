@@ -21,7 +21,6 @@ from tiny import PAYS, three_steps, tiny_solutions
 import multihorizon as mh
 from multihorizon.crowd import crowd_analysis
 from multihorizon.data.check import TableCheck, check_table
-from multihorizon.problem import Crowd
 from multihorizon.questions.shared_goal import shared_goal_test
 from multihorizon.questions.state_reward import state_reward_test
 from multihorizon.result import Result
@@ -85,7 +84,7 @@ RESULTS: dict[str, Callable[[], Result]] = {
     "Nudge": lambda: mh.nudge(of(), state="1", chance=0.8),
     "TableCheck": checked,
     "Analysis": lambda: mh.analyse([table()], [of().require_problem().mdp], quick=True),
-    "CrowdAnalysis": lambda: crowd_analysis(of("population"), Crowd.of(of("population").require_problem()), 3, []),
+    "CrowdAnalysis": lambda: crowd_analysis(of("population"), of("population").require_problem(), 3, []),
 }
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -15,7 +13,7 @@ from multihorizon.choice.surfaces import Tables
 from multihorizon.choice.tabular import Episodic, Large, Small
 from multihorizon.choice.weighted import WeightedLikelihood
 from multihorizon.lookahead import Depth, Exponential, Hyperbolic, QuasiHyperbolic
-from multihorizon.problem import Crowd, CrowdTask
+from multihorizon.problem import CountedTask
 
 #: No log-likelihood of a person may be off by more.
 TOLERANCE = 1e-3
@@ -32,11 +30,13 @@ def decided(mdp: mh.MDP, reward: np.ndarray, gamma: np.ndarray, lam: np.ndarray,
     return sp.csr_array(counts.reshape(gamma.size, -1))
 
 
-def crowd_of(mdp: mh.MDP, reward: np.ndarray, gamma: np.ndarray, lam: np.ndarray, decisions: int = 100, seed: int = 0) -> Crowd:
+def crowd_of(
+    mdp: mh.MDP, reward: np.ndarray, gamma: np.ndarray, lam: np.ndarray, decisions: int = 100, seed: int = 0
+) -> mh.Problem:
     """Such persons with a reward `(S,A)` that is known."""
     counts = decided(mdp, reward, gamma, lam, decisions, seed)
-    task = CrowdTask(mdp, counts, sp.csr_array((counts.shape[1], 0)), known_reward=reward.T.ravel())
-    return Crowd(tuple(f"person {i}" for i in range(gamma.size)), (), (task,))
+    task = CountedTask(mdp, counts, sp.csr_array((counts.shape[1], 0)), known_reward=reward.T.ravel())
+    return mh.Problem.of_tasks(tuple(f"person {i}" for i in range(gamma.size)), (), (task,))
 
 
 def refined(tables: Tables, counts: sp.csr_array, eta: np.ndarray, rounds: int = 40) -> np.ndarray:
@@ -53,7 +53,7 @@ def refined(tables: Tables, counts: sp.csr_array, eta: np.ndarray, rounds: int =
     raise AssertionError("the tables were not refined")
 
 
-def worst(crowd: Crowd, gamma: np.ndarray, lam: np.ndarray, largest: float, fresh: int = 200) -> float:
+def worst(crowd: mh.Problem, gamma: np.ndarray, lam: np.ndarray, largest: float, fresh: int = 200) -> float:
     """The largest true error at fresh places near the persons, as far as a person may be there.
 
     Each person is asked about at 15 places, until these are right; then at places of which nobody has asked.
@@ -121,7 +121,7 @@ def test_large_tasks():
     assert worst(crowd, gamma, lam, 1.0) < TOLERANCE
 
 
-def log_likelihoods(crowd: Crowd, eta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def log_likelihoods(crowd: mh.Problem, eta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Of all persons at places η `(Q,2)`, from refined tables and from plans."""
     tables = Tables(crowd.tasks, 1.0, np.zeros(0), np.zeros(0, dtype=np.int64))
     counts = tables.counts(crowd.tasks)
@@ -133,13 +133,14 @@ def log_likelihoods(crowd: Crowd, eta: np.ndarray) -> tuple[np.ndarray, np.ndarr
 PLACES = np.array([(1.0, 0.5), (1.5, 0.7), (1.9, 0.6), (1.4, 1.1), (0.8, 0.9)])
 
 
-def two_tasks() -> Crowd:
+def two_tasks() -> mh.Problem:
     """Twelve persons of the cliff, of whom the last eight, and two others, were seen in a cliff with other rewards."""
     d, rng = mh.domains.cliff(), np.random.default_rng(3)
     gamma, lam = expit(rng.normal(1.5, 0.3, 14)), np.exp(rng.normal(0.8, 0.2, 14))
     first = crowd_of(d.mdp, expected(d.mdp, d.reward), gamma[:12], lam[:12], 60, 1)
     second = crowd_of(d.mdp, expected(d.mdp, d.reward[::-1] / 2), gamma[4:], lam[4:], 60, 2)
-    return Crowd.join(first, replace(second, names=tuple(f"person {i}" for i in range(4, 14))))
+    renamed = mh.Problem.of_tasks(tuple(f"person {i}" for i in range(4, 14)), (), second.tasks)
+    return mh.Problem.join(first, renamed)
 
 
 def test_persons_of_several_tasks():
@@ -160,8 +161,8 @@ def test_the_order_of_persons_states_and_actions_does_not_matter():
     cells = (actions[:, None] * d.mdp.n_states + states).ravel()
     task = crowd.tasks[0]
     paid = np.asarray(task.known_reward)[cells]
-    other = CrowdTask(moved, sp.csr_array(task.counts[who][:, cells]), task.features, known_reward=paid)
-    there = Crowd(tuple(f"z{i}" for i in who), (), (other,))
+    other = CountedTask(moved, sp.csr_array(task.counts[who][:, cells]), task.features, known_reward=paid)
+    there = mh.Problem.of_tasks(tuple(f"z{i}" for i in who), (), (other,))
     here, again = log_likelihoods(crowd, PLACES)[0], log_likelihoods(there, PLACES)[0]
     assert np.allclose(again, here[who], atol=1e-9, rtol=0)
 
@@ -182,7 +183,7 @@ def test_look_ahead_that_is_not_a_discount(family):
     task, rng = mh.domains.space_adventure(10, seed=0), np.random.default_rng(5)
     table = task.persons(12, seed=0, group_difference=0.0, age_slope=0.0).demonstrations
     problem = mh.Problem(task.mdp, table, features=task.features)
-    crowd, theta = Crowd.of(problem), np.linspace(-20, 20, problem.n_parameters)
+    crowd, theta = problem, np.linspace(-20, 20, problem.n_parameters)
     tables = Tables(crowd.tasks, 1.0, theta, np.arange(theta.size), family)
     counts = tables.counts(crowd.tasks)
     eta = np.stack([rng.uniform(-2, 4, 12), rng.uniform(2, 4, 12)], axis=1)

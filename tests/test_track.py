@@ -16,7 +16,7 @@ from tiny import PAYS, three_steps, tiny_solutions
 
 import multihorizon as mh
 from multihorizon.population import marginal
-from multihorizon.problem import Crowd, require_counts
+from multihorizon.problem import require_counts
 from multihorizon.questions.track import Lattice, Look, Prior, Tracker, Tracking, Window
 
 TASK = mh.domains.space_adventure(15, seed=0)
@@ -268,7 +268,7 @@ def test_several_tasks_and_an_estimated_reward() -> None:
         s, a = np.argwhere(counts > 0)[0]
         now = tracker.update(task.mdp.state_names[s], task.mdp.action_names[a], task=number)
     assert now.decisions == 2
-    crowd = mh.solve(Crowd.of(joined), mh.Population())
+    crowd = mh.solve(joined, mh.Population())
     assert mh.track(crowd).now.discount == pytest.approx(mh.track(found).now.discount, abs=1e-6)
 
 

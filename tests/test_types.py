@@ -11,7 +11,6 @@ import pytest
 
 import multihorizon as mh
 from multihorizon.population.types import Begun, Simulator, TypesModel, TypesPoint, Units, ascend, one_more, one_type
-from multihorizon.problem import Crowd
 
 CLIFF = mh.domains.cliff()
 
@@ -23,7 +22,7 @@ def episodes(*discounts: float, number: int = 300, seed: int = 0) -> mh.Demonstr
 
 
 def model(table: mh.Demonstrations, types: int, reward: Any = None, ridge: float = 0.01) -> TypesModel:
-    crowd = Crowd.read(CLIFF.mdp, table)
+    crowd = mh.Problem(CLIFF.mdp, table)
     return TypesModel(crowd, Units.of(crowd), types, reward, np.full(12, 0.0 if reward is not None else ridge))
 
 
@@ -162,7 +161,7 @@ def test_persons_with_a_known_reward_have_types_with_temperatures() -> None:
     assert types["shares"] == pytest.approx([1 / 3, 2 / 3], abs=0.15)
     assert types["discounts"] == pytest.approx([0.3, 0.9], abs=0.12)
     assert types["temperatures"] == pytest.approx([1.0, 3.0], rel=0.4)
-    given = mh.solve(Crowd.read(CLIFF.mdp, table), replace(solver, types=2)).evidence["population"]["types"]
+    given = mh.solve(mh.Problem(CLIFF.mdp, table), replace(solver, types=2)).evidence["population"]["types"]
     assert given["discounts"] == pytest.approx(types["discounts"], abs=1e-6)
 
 
@@ -171,9 +170,9 @@ def test_persons_in_two_tasks() -> None:
     for seed, mdp in enumerate((CLIFF.mdp, other)):
         policies = [mh.soft_plan(mdp, CLIFF.reward, gamma).policy for gamma in np.repeat([0.2, 0.8], [20, 40])]
         table = mh.Demonstrations.simulate(mdp, policies, episodes=4, seed=seed)
-        crowds.append(Crowd.read(mdp, table))
+        crowds.append(mh.Problem(mdp, table))
         problems.append(mh.Problem(mdp, table))
-    joined = Crowd.join(*crowds)
+    joined = mh.Problem.join(*crowds)
     begun = Begun.of(joined)
     assert begun is not None
     assert np.bincount(begun.task).tolist() == [240, 240]
@@ -187,10 +186,10 @@ def test_persons_in_two_tasks() -> None:
 def test_simulated_studies_have_the_design_of_the_real_one() -> None:
     table = episodes(0.2, 0.8, number=2000)
     own = model(table, 2)
-    begun = Begun.of(own.crowd)
+    begun = Begun.of(own.problem)
     assert begun is not None
     drawn = Simulator(at_truth(own, 0.2, 0.8), begun).draw(np.random.default_rng(0))
-    real, made = (np.asarray(crowd.tasks[0].counts.sum(axis=0)) for crowd in (own.crowd, drawn))
+    real, made = (np.asarray(crowd.tasks[0].counts.sum(axis=0)) for crowd in (own.problem, drawn))
     assert drawn.n_experts == 4000
     assert made.sum() == pytest.approx(real.sum(), rel=0.05)
     assert np.abs(made - real).max() < 6 * np.sqrt(real.max())
@@ -221,8 +220,8 @@ def test_refusals() -> None:
     with pytest.raises(ValueError, match="simulating episodes"):
         mh.solve(bare, mh.Population(distribution="types"))
     assert mh.solve(bare, mh.Population(distribution="types", types=1)).evidence["population"]["types"]["number"] == 1
-    crowd = Crowd.read(CLIFF.mdp, table)
-    idle = replace(crowd, tasks=(replace(crowd.tasks[0], counts=0 * crowd.tasks[0].counts),))
+    task = problem.tasks[0]
+    idle = mh.Problem.of_tasks(problem.names, problem.parameter_names, [replace(task, counts=0 * task.counts)])
     with pytest.raises(ValueError, match="at least one decision"):
         mh.solve(idle, mh.Population(distribution="types", types=1))
     many = mh.domains.cliff(27, 27)

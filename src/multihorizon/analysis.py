@@ -76,7 +76,7 @@ from multihorizon.mdp import MDP
 from multihorizon.numerics.chance import chi2_ppf, t_ppf
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.population.solver import Population
-from multihorizon.problem import Crowd, Problem, SampledProblem
+from multihorizon.problem import Problem, SampledProblem
 from multihorizon.questions.differences import difference_words
 from multihorizon.questions.goal_comparison import GoalComparison, compare_goals, deviation_words
 from multihorizon.questions.goals import Goals, best_fit, group_experts
@@ -878,12 +878,12 @@ def analyse(
             why = "where types are asked for, as nobody is fitted alone"
             why = "with so many persons: fit a sample of them to ask for it" if is_crowd(tables) else why
             raise ValueError(f"{' and '.join(refused)} must be left out {why}")
-        crowd, remarks = build_crowd(tables, mdps, features, smoothing, estimate_rest, believed)
-        known = solver.known_reward if known_reward is None else known_reward(crowd.mdp)
+        problem, remarks = build_problem(tables, mdps, features, smoothing, estimate_rest, believed)
+        known = solver.known_reward if known_reward is None else known_reward(problem.mdp)
         asked = replace(population, known_reward=known, jobs=jobs)
-        solution = solve(crowd, asked, seed=seed, progress=progress)
+        solution = solve(problem, asked, seed=seed, progress=progress)
         episodes = sum(int(table.episode_counts.sum()) for table in tables)
-        return crowd_analysis(solution, crowd, episodes, remarks)
+        return crowd_analysis(solution, problem, episodes, remarks)
     solver = replace(solver, discounts=counted_in_one_unit(solver.discounts, tables))
     problem, remarks = build_problem(tables, mdps, features, smoothing, estimate_rest, believed)
     if known_reward is not None:
@@ -934,9 +934,9 @@ def analyse(
     try:
         part, reported = part_of(progress, 0.35, 0.5), found.reported_population
         if population is None or reported is None:
-            checks = check_model(solution, tables, seed=seed, progress=part)
+            checks = check_model(solution, seed=seed, progress=part)
         else:
-            checks = check_population(asked, reported, solution, tables, seed=seed, progress=part)
+            checks = check_population(asked, reported, solution, seed=seed, progress=part)
         found = replace(found, checks=checks)
         found = replace(found, withheld=found.withheld or _predicts_worse(found))
     except ValueError as error:
@@ -947,7 +947,7 @@ def analyse(
     if found.goals is not None and found.checks is not None and not found.withheld:
         test, part = found.goals.test, part_of(progress, 0.5, 0.53)
         if test.rejected or (found.goals.comparison is not None and found.goals.comparison.deviations is not None):
-            comparison = compare_goals(solution, tables, several=few, test=test, seed=seed, progress=part)
+            comparison = compare_goals(solution, several=few, test=test, seed=seed, progress=part)
             found = replace(found, goals=replace(found.goals, comparison=comparison))
             keep(found)
     if found.goals is not None and found.goals.rejected and few:
@@ -1026,22 +1026,6 @@ def build_problem(
         Problem(mdp, table, feature_names=names, **{_of_features(mdp, matrix): matrix}) for table, mdp, matrix, names in tasks
     ]
     return (problems[0] if len(problems) == 1 else Problem.join(*problems)), remarks
-
-
-def build_crowd(
-    tables: Sequence[Demonstrations],
-    mdps: Sequence[MDP] | None,
-    features: Any = None,
-    smoothing: float | None = None,
-    estimate_rest: bool = False,
-    believed: bool = False,
-) -> tuple[Crowd, list[str]]:
-    """The same as `Crowd.of` the problem and the same remarks, without an object for each of very many persons."""
-    tasks, remarks = _tasks(tables, mdps, features, smoothing, estimate_rest, believed)
-    crowds = [
-        Crowd.read(mdp, table, feature_names=names, **{_of_features(mdp, matrix): matrix}) for table, mdp, matrix, names in tasks
-    ]
-    return (crowds[0] if len(crowds) == 1 else Crowd.join(*crowds)), remarks
 
 
 def _of_features(mdp: MDP, matrix: Any) -> str:
@@ -1170,9 +1154,7 @@ def not_to_be_used(solution: Solution, contrasts: Contrasts | None = None) -> st
     # A difference of 100 temperatures makes the odds of a choice e^100: if its error is as large, no decision holds it back.
     most = 100.0 * (1.0 if solution.temperature is None else float(np.max(solution.temperature)))
     problem = solution.require_problem()
-    sizes = np.ones(problem.n_parameters)  # the largest value of each feature, whose reward it is that matters
-    if not problem.tabular:
-        sizes = np.max([abs(expert.feature_matrix).max(axis=0).toarray().ravel() for expert in problem.experts], axis=0)
+    sizes = problem.reward_sizes  # the largest value of each feature, whose reward it is that matters
     values, errors = sizes * np.abs(contrasts.values), sizes * contrasts.standard_errors
     if ((values > most) & (errors > most)).any():
         size = float(np.nanmax(values))

@@ -31,7 +31,7 @@ from multihorizon.likelihood.state_reward import StateRewardTest
 from multihorizon.numerics.chance import chi2_ppf
 from multihorizon.population.solver import absent_words
 from multihorizon.population.types import number_words, open_words
-from multihorizon.problem import Crowd
+from multihorizon.problem import Problem
 from multihorizon.questions.differences import artefact, difference_words, population_answer, population_words, typical_unknown
 from multihorizon.questions.model_checks import WORST, Compared, Misfit, extent, extent_words, fit_answer, misfits
 from multihorizon.questions.overall_fit import OverallTest, overall_test, overall_words
@@ -220,8 +220,8 @@ class CrowdAnalysis(Result):
         tested = self.population.state_reward
         if tested is not None:
             return StateRewardTest.read(tested).verdict.reasons
-        tasks = self.solution.problem.tasks if isinstance(self.solution.problem, Crowd) else ()
-        by_action = any(task.pooled.arrival_features is None for task in tasks)
+        known = self.solution.problem is not None
+        by_action = known and any(one.arrival_features is None for one in self.solution.require_problem().exemplars)
         if self.reward_given or by_action or self.population.types is None:
             return ""
         return StateRewardTest.untested("there is no such test of types yet").verdict.reasons
@@ -525,12 +525,12 @@ class CrowdAnalysis(Result):
         }
 
 
-def crowd_analysis(solution: Solution, everybody: Crowd, episodes: int, remarks: list[str]) -> CrowdAnalysis:
+def crowd_analysis(solution: Solution, everybody: Problem, episodes: int, remarks: list[str]) -> CrowdAnalysis:
     """What is known of a crowd once its population is solved; some of `everybody` may be left out of the solution."""
     decisions, chance = _by_chance(everybody)
-    if isinstance(solution.problem, Crowd):  # of those who are compared, decisions under unknown conditions are not
+    if solution.problem is not None:  # of those who are compared, decisions under unknown conditions are not
         compared = pd.Index(everybody.names).get_indexer(pd.Index(solution.experts))
-        chance[compared] = _by_chance(solution.problem)[1]
+        chance[compared] = _by_chance(solution.require_problem())[1]
     return CrowdAnalysis(
         solution=solution,
         persons=everybody.names,
@@ -542,10 +542,10 @@ def crowd_analysis(solution: Solution, everybody: Crowd, episodes: int, remarks:
     )
 
 
-def _by_chance(crowd: Crowd) -> tuple[Floats, Floats]:
+def _by_chance(problem: Problem) -> tuple[Floats, Floats]:
     """How many decisions each person made `(n,)`, and their log-likelihood if all available actions were equally likely."""
-    decisions, chance = np.zeros(crowd.n_experts), np.zeros(crowd.n_experts)
-    for task in crowd.by_person().tasks:
+    decisions, chance = np.zeros(problem.n_experts), np.zeros(problem.n_experts)
+    for task in problem.by_person().tasks:
         choices = np.log(np.maximum(task.mdp.available.sum(axis=1), 1))
         decisions += np.asarray(task.counts.sum(axis=1)).ravel()
         chance -= task.counts @ np.tile(choices, task.mdp.n_actions)

@@ -21,7 +21,7 @@ from multihorizon.checks import Floats, Seed, as_count, as_positive, as_seed, fi
 from multihorizon.frames import as_frame, is_frame
 from multihorizon.mdp import refuse_durations
 from multihorizon.parallel import Progress, as_jobs, in_parallel, part_of, silent
-from multihorizon.problem import AnyProblem, Crowd, Problem, SampledProblem, require_finite
+from multihorizon.problem import AnyProblem, Problem, SampledProblem, require_finite
 from multihorizon.solution import Solution, Trace
 
 
@@ -29,8 +29,8 @@ from multihorizon.solution import Solution, Trace
 class Solver(Protocol):
     """What `mh.solve` asks of a solver: one method. The solvers of this library are frozen dataclasses of their options.
 
-    A solver for logged steps says so with `takes = SampledProblem`, and one for very many experts with `takes = Crowd`. One in
-    whose tasks moves may take time says so with `takes_durations = True`.
+    A solver for logged steps says so with `takes = SampledProblem`. One in whose tasks moves may take time says so with
+    `takes_durations = True`.
 
     Example:
         >>> import multihorizon as mh
@@ -78,16 +78,14 @@ def solve(problem: AnyProblem, solver: Solver, *, seed: Seed = 0, progress: Prog
     if isinstance(solver, type) or not hasattr(solver, "solve"):
         raise ValueError(f"solver must be a solver such as MPLP(), received {solver!r}")
     options = _options(solver)
-    takes = getattr(solver, "takes", Problem)
-    if takes is not SampledProblem:
-        problem = problem if takes is Crowd and isinstance(problem, Crowd) else require_finite(problem)
-    elif not isinstance(problem, SampledProblem):
-        name = type(solver).__name__
-        raise ValueError(f"{name} needs a problem of logged steps: make one with SampledProblem(Steps.from_frame(…))")
-    if isinstance(problem, Problem) and not getattr(solver, "takes_durations", False):
-        refuse_durations((expert.mdp for expert in problem.experts), type(solver).__name__)
-    seed = as_seed(seed)
     name = type(solver).__name__
+    if getattr(solver, "takes", Problem) is not SampledProblem:
+        mdps = require_finite(problem).mdps
+        if not getattr(solver, "takes_durations", False):
+            refuse_durations(mdps, name)
+    elif not isinstance(problem, SampledProblem):
+        raise ValueError(f"{name} needs a problem of logged steps: make one with SampledProblem(Steps.from_frame(…))")
+    seed = as_seed(seed)
     try:
         signature(solver.solve).bind(problem, seed, progress)
     except TypeError as error:

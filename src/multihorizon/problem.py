@@ -16,10 +16,9 @@ A task is an MDP. Most problems have one. Where the discounts of the experts of 
 experts in a variant of it (other transitions, the same reward) often can. `Problem.join` puts such problems together: an expert
 of the same name in two tasks is one person with one discount, and states of the same name share their reward.
 
-A `Crowd` is a problem of very many persons: of each, no more than the sparse counts of their decisions is kept.
-
-The same person may decide under several *conditions*. Then the counts of an expert are also kept apart by condition, and a crowd
-has one row of counts for each *cell*: a person under one combination of conditions.
+Of demonstrations a problem keeps sparse counts of decisions, one row for each person, so that there may be a million of them.
+An `Expert`, whose counts are dense, is made when it is asked for. The same person may decide under several *conditions*. Then
+there is one row of counts for each *cell*: a person under one combination of conditions.
 
 A `SampledProblem` has a task that is known from samples only: logged steps between states that are vectors.
 """
@@ -30,9 +29,9 @@ import copy
 from abc import ABC
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 import pandas as pd
@@ -374,6 +373,10 @@ def _check_counts(mdp: MDP, counts: Floats, name: str) -> None:
         )
 
 
+#: The experts made of counts are kept while their entries, and as many as the rest of an expert takes, are at most so many.
+MOST_ROWS_KEPT, ROWS_OF_EXPERT = 2**25, 200
+
+
 #: What a problem takes for one expert, or, as `Demonstrations`, for several.
 ExpertData = ArrayLike | Expert | Demonstrations
 
@@ -400,10 +403,175 @@ class AnyProblem(ABC):
         """How far ahead discounts look in these tasks; samples alone do not show that a task must end."""
         return Horizon()
 
+    @property
+    def mdps(self) -> tuple[MDP, ...]:
+        """The distinct MDPs of the tasks; none where a task is known from samples only."""
+        return ()
+
+    @property
+    def tables(self) -> tuple[Demonstrations, ...]:
+        """The tables of decisions that the problem was made of, as far as they are known, task after task."""
+        return ()
+
+
+@dataclass(frozen=True, eq=False)
+class CountedTask:
+    """One task: the MDP, its reward, and how often cell i took action a in state s, at `[i, a·S + s]` of `counts` `(m,A·S)`.
+
+    A cell is a person, or a person under one combination of conditions. `features` `(A·S,d)`, `arrival` `(S,d)`,
+    `known_reward` `(A·S,)` and `known_arrival` `(S,)` are as in `Expert`. Cells that were not seen in the task have an empty row.
+    In terminal states nobody decides anything. `tables` are those that its decisions come from, as far as they are known.
+    """
+
+    mdp: MDP
+    counts: Sparse
+    features: Sparse | None = None
+    arrival: Sparse | None = None
+    known_reward: Floats | None = None
+    known_arrival: Floats | None = None
+    tables: tuple[Demonstrations, ...] = ()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Send no tables to other processes."""
+        return {**self.__dict__, "tables": ()}
+
+    @cached_property
+    def pooled(self) -> Expert:
+        """Everybody's decisions as those of one expert."""
+        mdp = self.mdp
+        counts = np.asarray(self.counts.sum(axis=0)).reshape(mdp.n_actions, mdp.n_states).T
+        return Expert(
+            "everybody",
+            mdp,
+            "demonstrations",
+            counts=np.where(mdp.terminal[:, None], 0.0, counts),
+            features=self.features,
+            arrival=self.arrival,
+            known_reward=self.known_reward,
+            known_arrival=self.known_arrival,
+        )
+
+    def like(self, expert: Expert) -> CountedTask:
+        """Keep the decisions, and take the MDP and the reward of an expert."""
+        return replace(
+            self,
+            mdp=expert.mdp,
+            features=expert.features,
+            arrival=expert.arrival,
+            known_reward=expert.known_reward,
+            known_arrival=expert.known_arrival,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class CountedCells:
+    """Decisions as sparse counts: tasks with one row for each cell, and whose the cells are.
+
+    Args:
+        tasks: each with one row of counts for every cell. Without conditions, the persons are the cells.
+        owner: whose each cell is, `(m,)`, a place in the names, never decreasing; only with conditions.
+        conditions: one row for each cell `(m,)` and one column for each condition; a value that is not known is missing.
+    """
+
+    tasks: tuple[CountedTask, ...]
+    owner: Ints | None = None
+    conditions: pd.DataFrame | None = None
+
+    def check(self, names: Sequence[str]) -> None:
+        """Raise unless the cells are those of people with these names."""
+        if (self.owner is None) != (self.conditions is None):
+            raise ValueError("cells must have both owners and conditions, or neither, received one of them")
+        if self.owner is not None and self.conditions is not None:
+            cells, last = self.owner.size, int(self.owner.max(initial=-1))
+            rows = {len(self.conditions), *(task.counts.shape[0] for task in self.tasks)}
+            if rows != {cells} or last >= len(names) or (np.diff(self.owner, prepend=0) < 0).any():
+                raise ValueError(
+                    "cells must be in the order of their persons, with one owner, one row of conditions and one row of counts "
+                    f"each, received {cells} owners up to {last} of {len(names)} persons and {len(self.conditions)} rows of "
+                    "conditions"
+                )
+
+    def rows(self, person: int) -> slice:
+        """The rows of a person."""
+        if self.owner is None:
+            return slice(person, person + 1)
+        return slice(*np.searchsorted(self.owner, [person, person + 1]).tolist())
+
+    @cached_property
+    def seen(self) -> tuple[Ints, Ints]:
+        """The task and the person of each pair where the person has decisions in the task, task after task."""
+        tasks, people = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+        for number, task in enumerate(self.tasks):
+            cells = np.flatnonzero(np.diff(task.counts.indptr))
+            people.append(cells if self.owner is None else np.unique(self.owner[cells]))
+            tasks.append(np.full(people[-1].size, number))
+        return np.concatenate(tasks), np.concatenate(people)
+
+
+class _Experts(Sequence[Expert]):
+    """Experts who are made of rows of counts when they are asked for.
+
+    They are kept for the next time as long as all of them fit into some hundred megabytes.
+
+    Args:
+        names: of the people.
+        cells: their decisions.
+        pairs: the task and the person of each expert.
+    """
+
+    def __init__(self, names: tuple[str, ...], cells: CountedCells, pairs: tuple[Ints, Ints]) -> None:
+        self._names, self._cells, self._pairs = names, cells, pairs
+        rows = np.array([task.counts.shape[1] + ROWS_OF_EXPERT for task in cells.tasks], dtype=np.int64)
+        self._keeps = bool(rows[pairs[0]].sum() <= MOST_ROWS_KEPT)
+        self._made: dict[int, Expert] = {}
+        self._tables: list[dict[str, Demonstrations | None]] = []
+        for task in cells.tasks:
+            of_name: dict[str, Demonstrations | None] = {}
+            for table in task.tables:
+                of_name.update(dict.fromkeys(table.experts, table) | dict.fromkeys(of_name.keys() & {*table.experts}))
+            self._tables.append(of_name)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Send rows to other processes, and no tables."""
+        return {**self.__dict__, "_made": {}, "_tables": [{} for _ in self._tables]}
+
+    def __len__(self) -> int:
+        return self._pairs[0].size
+
+    @overload
+    def __getitem__(self, place: int) -> Expert: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Expert, ...]: ...
+    def __getitem__(self, place: int | slice) -> Expert | tuple[Expert, ...]:
+        if isinstance(place, slice):
+            return tuple(self[i] for i in range(*place.indices(len(self))))
+        number = range(len(self))[place]
+        if number in self._made:
+            return self._made[number]
+        expert = self._expert(int(self._pairs[0][number]), int(self._pairs[1][number]))
+        if self._keeps:
+            self._made[number] = expert
+        return expert
+
+    def _expert(self, number: int, person: int) -> Expert:
+        """One person in one task."""
+        task, rows, frame = self._cells.tasks[number], self._cells.rows(person), self._cells.conditions
+        counts = task.counts[rows]
+        conditions = None
+        if frame is not None:
+            decided = np.flatnonzero(np.diff(counts.indptr))
+            conditions = Conditions(frame[rows].iloc[decided].reset_index(drop=True), counts[decided])
+        total = np.asarray(counts.sum(axis=0)).reshape(task.mdp.n_actions, task.mdp.n_states).T
+        name = self._names[person]
+        return replace(task.pooled, name=name, counts=total, conditions=conditions, table=self._tables[number].get(name))
+
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class Problem(AnyProblem):
-    """An MDP, its experts, and how the reward is parametrised. A problem is never changed; `with_experts` makes another one.
+    """People who act for one reward, in one task or in several. A problem is never changed; its methods make others.
+
+    Of people given as demonstrations, sparse counts of their decisions are kept, and an `Expert` is made when it is asked for.
+    Experts given as policies, actions or sets are kept as they are.
 
     Args:
         mdp: the decision process.
@@ -433,9 +601,11 @@ class Problem(AnyProblem):
         3
     """
 
-    experts: tuple[Expert, ...]
-    owner: tuple[int, ...]
-    tabular: bool
+    names: tuple[str, ...]
+    parameter_names: tuple[str, ...]
+    _given: tuple[Expert, ...] | None
+    _counted: CountedCells | None
+    _pairs: tuple[Ints, Ints] | None
 
     def __init__(
         self,
@@ -451,51 +621,176 @@ class Problem(AnyProblem):
             hint = ": Demonstrations.from_frame reads it" if is_frame(experts) else ""
             raise ValueError(f"experts must be a list of expert data or Demonstrations, received {type(experts).__name__}{hint}")
         entries = [experts] if isinstance(experts, Demonstrations) else list(experts)
-        known, gaps = [], []
+        matrix, arrival, parameter_names = _read_features(mdp, features, feature_names, arrival_features)
+        tables = [entry for entry in entries if isinstance(entry, Demonstrations)]
+        if names is None and tables and len(tables) == len(entries):
+            listed = [name for table in tables for name in table.experts]
+            people = as_names(listed, len(listed), "names of the experts")
+            self._fill(people, parameter_names, counted=_counted(mdp, tables, matrix, arrival))
+            return
+        read: list[Expert] = []
+        gaps: list[Bools] = []
         for position, entry in enumerate(entries):
             data, unobserved = _unobserved(mdp, entry)
-            read = [*_read(mdp, data, position)]
-            known += read
-            gaps += [unobserved] * len(read)
-        matrix, arrival, parameter_names = _read_features(mdp, features, feature_names, arrival_features)
+            experts_of_entry = [*_read(mdp, data, position)]
+            read += experts_of_entry
+            gaps += [unobserved] * len(experts_of_entry)
         if matrix is None:
-            for expert in known:
+            for expert in read:
                 if expert.features is not None:
                     raise ValueError(
                         f"expert {expert.name} was read with {expert.features.shape[1]} features, received none for this "
                         "problem: give features and feature_names, or use with_experts of the problem the expert comes from"
                     )
-        labels = as_names(names if names is not None else [e.name for e in known], len(known), "names of the experts")
+        labels = as_names(names if names is not None else [e.name for e in read], len(read), "names of the experts")
         named = [
             replace(expert, name=name, features=matrix, arrival=arrival, table=expert.table if name == expert.name else None)
-            for expert, name in zip(known, labels, strict=True)
+            for expert, name in zip(read, labels, strict=True)
         ]
         if np.any(gaps):
             named, parameter_names = _as_observed(named, gaps, matrix is None, parameter_names)
-        self._fill(named, parameter_names)
+        self._fill(labels, parameter_names, given=tuple(named))
 
-    def _fill(self, experts: Iterable[Expert], parameter_names: tuple[str, ...]) -> None:
-        every = tuple(experts)
-        if not every:
+    def _fill(
+        self,
+        names: tuple[str, ...],
+        parameter_names: tuple[str, ...],
+        given: tuple[Expert, ...] | None = None,
+        counted: CountedCells | None = None,
+        pairs: tuple[Ints, Ints] | None = None,
+    ) -> None:
+        if given is not None and not given:
             raise ValueError("experts must hold at least one expert, received none")
-        names = tuple(dict.fromkeys(expert.name for expert in every))
-        number = {name: i for i, name in enumerate(names)}
-        fields: dict[str, object] = {"experts": every, "names": names, "parameter_names": parameter_names}
-        fields |= {
-            "n_experts": len(names),
-            "n_parameters": len(parameter_names),
-            "owner": tuple(number[expert.name] for expert in every),
-            "tabular": all(expert.features is None for expert in every),
-        }
+        if counted is not None:
+            counted.check(names)
+        fields: dict[str, object] = {"names": names, "parameter_names": parameter_names}
+        fields |= {"n_experts": len(names), "n_parameters": len(parameter_names)}
+        fields |= {"_given": given, "_counted": counted, "_pairs": pairs}
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
     @classmethod
-    def _of(cls, experts: Iterable[Expert], parameter_names: tuple[str, ...]) -> Problem:
-        """A problem of experts that have been read already."""
-        made = cls.__new__(cls)
-        made._fill(experts, parameter_names)
+    def _of(cls, experts: Iterable[Expert], parameter_names: tuple[str, ...], names: tuple[str, ...] | None = None) -> Problem:
+        """Make a problem of experts that have been read already."""
+        made, every = cls.__new__(cls), tuple(experts)
+        made._fill(tuple(dict.fromkeys(e.name for e in every)) if names is None else names, parameter_names, given=every)
         return made
+
+    @classmethod
+    def of_tasks(
+        cls,
+        names: tuple[str, ...],
+        parameter_names: tuple[str, ...],
+        tasks: Iterable[CountedTask],
+        owner: Ints | None = None,
+        conditions: pd.DataFrame | None = None,
+        *,
+        pairs: tuple[Ints, Ints] | None = None,
+    ) -> Problem:
+        """Make a problem of sparse counts: `tasks`, and `owner` and `conditions` of their rows as in `CountedCells`.
+
+        `pairs` says in which task and of whom each of `experts` is; by default they are all who have decisions, task after task.
+        """
+        made = cls.__new__(cls)
+        made._fill(names, parameter_names, counted=CountedCells(tuple(tasks), owner, conditions), pairs=pairs)
+        return made
+
+    def _recounted(
+        self, tasks: Iterable[CountedTask], cells: CountedCells | None = None, *, pairs: tuple[Ints, Ints] | None = None
+    ) -> Problem:
+        """The same people with other tasks, and with the owners and conditions of `cells`, or their own."""
+        kept = self.cells if cells is None else cells
+        return self.of_tasks(self.names, self.parameter_names, tasks, kept.owner, kept.conditions, pairs=pairs)
+
+    @cached_property
+    def experts(self) -> Sequence[Expert]:
+        """One `Expert` for each expert and task, `(n,)`. Those who were counted are made when they are asked for."""
+        return _Experts(self.names, self.cells, self._of_whom) if self._given is None else self._given
+
+    @property
+    def _of_whom(self) -> tuple[Ints, Ints]:
+        """The task and the person of each expert, where they are counted."""
+        return self.cells.seen if self._pairs is None else self._pairs
+
+    @cached_property
+    def owner(self) -> tuple[int, ...]:
+        """Which of the K `names` each of `experts` is, `(n,)`."""
+        if self._given is None:
+            return tuple(self._of_whom[1].tolist())
+        number = {name: i for i, name in enumerate(self.names)}
+        return tuple(number[expert.name] for expert in self._given)
+
+    @cached_property
+    def cells(self) -> CountedCells:
+        """The decisions as sparse counts; raises where an expert was not given as demonstrations."""
+        return _counts_of(self) if self._counted is None else self._counted
+
+    @property
+    def tasks(self) -> tuple[CountedTask, ...]:
+        """The tasks with the counts of all cells; raises where an expert was not given as demonstrations."""
+        return self.cells.tasks
+
+    @property
+    def conditions(self) -> pd.DataFrame | None:
+        """The conditions of each cell; None where persons are the cells."""
+        return self.cells.conditions
+
+    @property
+    def tables(self) -> tuple[Demonstrations, ...]:
+        """The tables that the problem was made of, as far as they are known, task after task."""
+        if self._counted is not None:
+            return tuple(table for task in self._counted.tasks for table in task.tables)
+        return tuple({id(e.table): e.table for e in self.experts if e.table is not None}.values())
+
+    @cached_property
+    def exemplars(self) -> tuple[Expert, ...]:
+        """One expert of each task, which shows its MDP, its features and what is known of its reward."""
+        if self._counted is not None:
+            return tuple(task.pooled for task in self._counted.tasks)
+        return tuple(self.experts[members[0]] for members in self.by_task())
+
+    @property
+    def mdps(self) -> tuple[MDP, ...]:
+        """The distinct MDPs of the tasks, in order of appearance."""
+        return tuple({id(one.mdp): one.mdp for one in self.exemplars}.values())
+
+    @property
+    def mdp(self) -> MDP:
+        """The one MDP of the problem; raises ValueError where there are several tasks."""
+        first, *others = self.mdps
+        if others:
+            raise ValueError("this needs a problem with one task, received one that joins several MDPs")
+        return first
+
+    @cached_property
+    def tabular(self) -> bool:
+        """Whether the reward is simply one number per state of one MDP, paid on arrival."""
+        return all(one.features is None for one in (self.exemplars if self._given is None else self._given))
+
+    @cached_property
+    def horizon(self) -> Horizon:
+        """How far ahead discounts look in the tasks of this problem."""
+        return Horizon.of(self.mdps)
+
+    @property
+    def largest_discount(self) -> float:
+        """The largest discount to try: 1, or a little less where a state can go on for ever."""
+        return ENDLESS_DISCOUNT if any(mdp.never_ends().any() for mdp in self.mdps) else 1.0
+
+    @cached_property
+    def feature_sizes(self) -> Floats:
+        """The largest entry `(d,)` of each column of F in any task; 1 for features without entries."""
+        return largest_entries(one.feature_matrix for one in self.exemplars)
+
+    @property
+    def reward_sizes(self) -> Floats:
+        """What a reward parameter of 1 pays at most `(d,)`: 1 on arrival in a state, or the largest entry of its feature."""
+        return np.ones(self.n_parameters) if self.tabular else self.feature_sizes
+
+    @property
+    def by_form_alone(self) -> bool:
+        """Whether nothing but the form of its features could identify a discount: one expert, one task, no known reward."""
+        return len(self.experts) == 1 and not self.tabular and self.exemplars[0].known_reward is None
 
     def with_experts(self, experts: Iterable[Expert], parameter_names: tuple[str, ...] | None = None) -> Problem:
         """The same reward parameters with other experts: some of its own, or its own with other data (`dataclasses.replace`).
@@ -517,30 +812,38 @@ class Problem(AnyProblem):
                 )
         return changed
 
-    @property
-    def by_form_alone(self) -> bool:
-        """Whether nothing but the form of its features could identify a discount: one expert, one task, no known reward."""
-        return len(self.experts) == 1 and not self.tabular and self.experts[0].known_reward is None
-
     @classmethod
     def join(cls, *problems: Problem) -> Problem:
         """One problem of several tasks with one reward.
 
         Experts with the same name are one person with one discount. Without features, states with the same name have one reward;
-        with features, all tasks must have the same features.
+        with features, all tasks must have the same features. Equal conditions of one person are one cell.
         """
         if not problems:
             raise ValueError("join must be given at least one problem, received none")
         parameter_names = _joint_parameters((p.tabular, p.parameter_names) for p in map(require_finite, problems))
         column = {name: i for i, name in enumerate(parameter_names)}
-        experts = []
+        placed = []
         for problem in problems:
             places = np.array([column[name] for name in problem.parameter_names])
-            for expert in problem.experts:
-                arrival = expert.arrival_features
-                arrival = None if arrival is None else _placed(arrival, places, len(column))
-                experts.append(replace(expert, features=_placed(expert.feature_matrix, places, len(column)), arrival=arrival))
-        return cls._of(experts, parameter_names)
+            placed.append(problem.in_settings(partial(_in_columns, places=places, width=len(column)), parameter_names))
+        if any(problem._counted is None for problem in placed):
+            return cls._of([expert for problem in placed for expert in problem.experts], parameter_names)
+        names = tuple(dict.fromkeys(name for problem in placed for name in problem.names))
+        number = {name: i for i, name in enumerate(names)}
+        parts: list[_Rows] = []
+        pairs = []
+        for problem in placed:
+            person, (task, whose) = np.array([number[name] for name in problem.names], dtype=np.int64), problem._of_whom
+            pairs.append((task + len(parts), person[whose]))
+            cells = problem.cells
+            of_cell = person if cells.owner is None else person[cells.owner]
+            parts += [_Rows(one.counts, of_cell, cells.conditions) for one in cells.tasks]
+        counts, owner, conditions = _aligned(len(names), parts)
+        every = [task for problem in placed for task in problem.tasks]
+        tasks = [replace(task, counts=rows) for task, rows in zip(every, counts, strict=True)]
+        first, second = (np.concatenate(part) for part in zip(*pairs, strict=True))
+        return cls.of_tasks(names, parameter_names, tasks, owner, conditions, pairs=(first, second))
 
     def observed_policies(self) -> Problem:
         """The same problem with the frequencies of decisions in place of demonstrations.
@@ -603,49 +906,164 @@ class Problem(AnyProblem):
         """The places of the experts of each task: those with one MDP, equal features and equal known rewards."""
         tasks: dict[tuple[int, bytes], list[int]] = {}
         prints: dict[tuple[int, int], bytes] = {}
-        for i, expert in enumerate(self.experts):
-            held = id(expert.features), id(expert.known_reward)
+        keys = []
+        for one in self.exemplars if self._given is None else self._given:
+            held = id(one.features), id(one.known_reward)
             if held not in prints:
-                parts = [] if expert.features is None else [expert.features.indptr, expert.features.indices, expert.features.data]
-                parts += [] if expert.known_reward is None else [expert.known_reward]
+                parts = [] if one.features is None else [one.features.indptr, one.features.indices, one.features.data]
+                parts += [] if one.known_reward is None else [one.known_reward]
                 prints[held] = b"|".join(np.ascontiguousarray(part).tobytes() for part in parts)
-            tasks.setdefault((id(expert.mdp), prints[held]), []).append(i)
+            keys.append((id(one.mdp), prints[held]))
+        for i, task in enumerate(range(len(keys)) if self._given is not None else self._of_whom[0].tolist()):
+            tasks.setdefault(keys[task], []).append(i)
         return list(tasks.values())
 
+    def in_settings(self, change: Callable[[Expert], Expert], parameter_names: tuple[str, ...] | None = None) -> Problem:
+        """The same people, each with the MDP, the features and the known reward that `change` gives its expert.
+
+        `parameter_names` names the reward parameters, if they are others.
+        """
+        named = self.parameter_names if parameter_names is None else parameter_names
+        if self._given is not None:
+            return self._of(map(change, self._given), named, self.names)
+        cells = self.cells
+        tasks = [task.like(change(task.pooled)) for task in cells.tasks]
+        return self.of_tasks(self.names, named, tasks, cells.owner, cells.conditions, pairs=self._pairs)
+
     def in_tasks(self, change: Callable[[MDP], MDP]) -> Problem:
-        """The same experts in changed tasks: rewards that are paid on arrival follow the transitions."""
-        tasks = {id(mdp): change(mdp) for mdp in {id(expert.mdp): expert.mdp for expert in self.experts}.values()}
-        if all(tasks[id(expert.mdp)] is expert.mdp for expert in self.experts):
+        """The same people in changed tasks: rewards that are paid on arrival follow the transitions."""
+        changed = {id(mdp): change(mdp) for mdp in self.mdps}
+        if all(changed[id(mdp)] is mdp for mdp in self.mdps):
             return self
-        return self.with_experts(expert.in_task(tasks[id(expert.mdp)]) for expert in self.experts)
+        return self.in_settings(lambda expert: expert.in_task(changed[id(expert.mdp)]))
 
     def with_transitions(self, fitted: Sequence[Floats]) -> Problem:
         """The same problem with fitted probabilities in place of estimated ones: those of each estimated task in turn."""
-        estimated = [mdp for mdp in {id(e.mdp): e.mdp for e in self.experts}.values() if mdp.is_estimated]
+        estimated = [mdp for mdp in self.mdps if mdp.is_estimated]
         if [mdp.probabilities.size for mdp in estimated] != [data.size for data in fitted]:
             raise ValueError("the problem must have the estimated transitions that were fitted, received others")
         entries = {id(mdp): data for mdp, data in zip(estimated, fitted, strict=True)}
         return self.in_tasks(lambda mdp: mdp.with_probabilities(entries[id(mdp)]) if id(mdp) in entries else mdp)
 
-    @property
-    def mdp(self) -> MDP:
-        """The one MDP of the problem; raises ValueError where there are several tasks."""
-        return _one_mdp(expert.mdp for expert in self.experts)
+    def some(self, who: Ints) -> Problem:
+        """Some of the people with all that is known of them, by their places `(k,)` in `names`, which differ."""
+        names, place = tuple(self.names[i] for i in who), np.full(self.n_experts, -1)
+        place[who] = np.arange(len(names))
+        pairs = None
+        if self._given is not None or self._pairs is not None:
+            whose = place[np.array(self.owner, dtype=np.int64)]
+            kept = np.flatnonzero(whose >= 0)
+            kept = kept[np.argsort(whose[kept], kind="stable")] if (np.diff(who) < 0).any() else kept
+            if self._given is not None:
+                return self._of((self._given[i] for i in kept), self.parameter_names, names)
+            pairs = None if self._pairs is None else (self._pairs[0][kept], whose[kept])
+        rows, cells = np.asarray(who), self.cells
+        owner, conditions = None, None
+        if cells.owner is not None and cells.conditions is not None:
+            start, end = (np.searchsorted(cells.owner, who, side) for side in ("left", "right"))
+            rows = np.concatenate([np.arange(low, high) for low, high in zip(start, end, strict=True)]).astype(np.int64)
+            owner, conditions = np.repeat(np.arange(len(names)), end - start), cells.conditions.iloc[rows].reset_index(drop=True)
+        tasks = (replace(task, counts=task.counts[rows]) for task in cells.tasks)
+        return self.of_tasks(names, self.parameter_names, tasks, owner, conditions, pairs=pairs)
 
-    @cached_property
-    def horizon(self) -> Horizon:
-        """How far ahead discounts look in the tasks of this problem."""
-        return Horizon.of(expert.mdp for expert in self.experts)
+    def by_person(self) -> Problem:
+        """The same people without conditions: all decisions of a person in one row."""
+        owner = self.cells.owner
+        return self if owner is None else self.gathered(owner, self.n_experts, None, None)
+
+    def gathered(self, cell: Ints, size: int, owner: Ints | None, conditions: pd.DataFrame | None) -> Problem:
+        """The same people with other cells, `size` of them: `cell` says to which each row goes, and is −1 where it goes to none.
+
+        `owner` and `conditions` are those of the new cells.
+        """
+        tasks = [replace(task, counts=_gathered(task.counts, cell, size)) for task in self.tasks]
+        return self._recounted(tasks, CountedCells((), owner, conditions))
+
+    def of_episodes(self, tables: Sequence[Demonstrations], chosen: Sequence[Bools]) -> Problem:
+        """The same cells with the decisions of some episodes, `chosen` `(E,)` of each task's table.
+
+        Raises:
+            ValueError: where the tables are not one for each task.
+        """
+        if len(tables) != len(self.tasks):
+            raise ValueError(f"there must be one table for each of {len(self.tasks)} tasks, received {len(tables)}")
+        place, parts = {name: i for i, name in enumerate(self.names)}, []
+        for task, table, kept in zip(self.tasks, tables, chosen, strict=True):
+            under = pd.DataFrame(index=range(kept.size)) if table.conditions is None else table.conditions
+            counts, owner, frame = _by_condition(task.mdp, table, under, kept)
+            owner = np.array([place.get(name, -1) for name in table.experts], dtype=np.int64)[owner]
+            here = owner >= 0
+            frame = frame[here].reset_index(drop=True)
+            parts.append(_Rows(counts[here], owner[here], None if self.conditions is None else frame))
+        rows, cell_owner, conditions = _aligned(self.n_experts, parts)
+        tasks = [replace(task, counts=counts) for task, counts in zip(self.tasks, rows, strict=True)]
+        return self._recounted(tasks, CountedCells((), cell_owner, conditions))
 
     def __repr__(self) -> str:
-        return f"Problem({self.experts[0].mdp!r}, experts {first_few(self.names)})"
+        if not self.exemplars:
+            return f"Problem(experts {first_few(self.names)})"
+        return f"Problem({self.exemplars[0].mdp!r}, experts {first_few(self.names)})"
 
 
-def _one_mdp(mdps: Iterable[MDP]) -> MDP:
-    first, *others = {id(mdp): mdp for mdp in mdps}.values()
-    if others:
-        raise ValueError("this needs a problem with one task, received one that joins several MDPs")
-    return first
+def largest_entries(matrices: Iterable[Sparse]) -> Floats:
+    """The largest absolute entry `(d,)` of each column of any of these matrices; 1 for columns without entries."""
+    largest = np.max([abs(matrix).max(axis=0).toarray().ravel() for matrix in matrices], axis=0)
+    return np.where(largest > 0, largest, 1.0)
+
+
+def _in_columns(expert: Expert, places: Ints, width: int) -> Expert:
+    """The same expert with features at these places among the joint parameters."""
+    arrival = expert.arrival_features
+    arrival = None if arrival is None else _placed(arrival, places, width)
+    return replace(expert, features=_placed(expert.feature_matrix, places, width), arrival=arrival)
+
+
+def _counted(mdp: MDP, tables: Sequence[Demonstrations], features: Sparse | None, arrival: Sparse | None) -> CountedCells:
+    """The decisions of the people of tables in one task, in their order; raises for a person without decisions."""
+    parts, first = [], 0
+    for table in tables:
+        counts, owner, conditions = table.choices(mdp), np.arange(len(table.experts)), None
+        idle = np.flatnonzero(counts.sum(axis=1) == 0)
+        if idle.size:
+            raise without_decisions(table.experts[idle[0]])
+        if table.conditions is not None:
+            counts, owner, conditions = _by_condition(mdp, table, table.conditions)
+        parts.append(_Rows(counts, owner + first, conditions))
+        first += len(table.experts)
+    if len(parts) == 1:
+        only = parts[0]
+        owner_of_cells = None if only.conditions is None else only.owner
+        return CountedCells(
+            (CountedTask(mdp, only.counts, features, arrival, tables=tuple(tables)),), owner_of_cells, only.conditions
+        )
+    rows, cell_owner, frame = _aligned(first, parts)
+    task = CountedTask(mdp, sp.csr_array(sum(rows)), features, arrival, tables=tuple(tables))
+    return CountedCells((task,), cell_owner, frame)
+
+
+def _counts_of(problem: Problem) -> CountedCells:
+    """The decisions of experts who were given one by one, as sparse counts; raises where one has none."""
+    parts = []
+    firsts = []
+    for members in problem.by_task():
+        experts = [problem.experts[i] for i in members]
+        every = [require_counts(expert) for expert in experts]
+        counts = [
+            sp.csr_array(dense.T.reshape(1, -1)) if expert.conditions is None else expert.conditions.counts
+            for dense, expert in zip(every, experts, strict=True)
+        ]
+        sizes = [rows.shape[0] for rows in counts]
+        frames = [None if expert.conditions is None else expert.conditions.frame for expert in experts]
+        whose = np.repeat([problem.owner[i] for i in members], sizes)
+        tables = tuple({id(e.table): e.table for e in experts if e.table is not None}.values())
+        firsts.append((experts[0], tables))
+        parts.append(_Rows(sp.csr_array(sp.vstack(counts)), whose, _stacked(frames, sizes)))
+    rows, owner, conditions = _aligned(problem.n_experts, parts)
+    tasks = (
+        CountedTask(one.mdp, counts, one.features, one.arrival, one.known_reward, one.known_arrival, tables)
+        for (one, tables), counts in zip(firsts, rows, strict=True)
+    )
+    return CountedCells(tuple(tasks), owner, conditions)
 
 
 def _read(mdp: MDP, entry: ExpertData, position: int) -> Iterable[Expert]:
@@ -785,232 +1203,6 @@ def _aligned(persons: int, parts: Sequence[_Rows]) -> tuple[list[Sparse], Ints |
     return [_gathered(part.counts, own, size) for part, own in zip(parts, cells, strict=True)], owner, conditions
 
 
-@dataclass(frozen=True, eq=False)
-class CrowdTask:
-    """One task of a crowd: the MDP, and how often cell i took action a in state s, at `[i, a·S + s]` of `counts` `(m,A·S)`.
-
-    A cell is a person, or a person under one combination of conditions. `features` `(A·S,d)`, `arrival` `(S,d)`,
-    `known_reward` `(A·S,)` and `known_arrival` `(S,)` are as in `Expert`. Cells that were not seen in the task have an empty row.
-    In terminal states nobody decides anything. `tables` are those that its decisions come from, as far as they are known.
-    """
-
-    mdp: MDP
-    counts: Sparse
-    features: Sparse | None = None
-    arrival: Sparse | None = None
-    known_reward: Floats | None = None
-    known_arrival: Floats | None = None
-    tables: tuple[Demonstrations, ...] = ()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Other processes get no tables."""
-        return {**self.__dict__, "tables": ()}
-
-    @cached_property
-    def pooled(self) -> Expert:
-        """Everybody's decisions as those of one expert."""
-        mdp = self.mdp
-        counts = np.asarray(self.counts.sum(axis=0)).reshape(mdp.n_actions, mdp.n_states).T
-        return Expert(
-            "everybody",
-            mdp,
-            "demonstrations",
-            counts=np.where(mdp.terminal[:, None], 0.0, counts),
-            features=self.features,
-            arrival=self.arrival,
-            known_reward=self.known_reward,
-            known_arrival=self.known_arrival,
-        )
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Crowd(AnyProblem):
-    """Very many persons who act for one reward, in one task or in several: all that is kept of them are counts of decisions.
-
-    Args:
-        names: of the persons `(n,)`, all distinct.
-        parameter_names: labels of the reward parameters.
-        tasks: each with one row of counts for every cell. Without conditions, the persons are the cells.
-        owner: whose each cell is, `(m,)`, a place in `names`, never decreasing; only with conditions.
-        conditions: one row for each cell `(m,)` and one column for each condition; a value that is not known is missing.
-    """
-
-    names: tuple[str, ...]
-    parameter_names: tuple[str, ...]
-    tasks: tuple[CrowdTask, ...]
-    owner: Ints | None = None
-    conditions: pd.DataFrame | None = None
-
-    def __post_init__(self) -> None:
-        if (self.owner is None) != (self.conditions is None):
-            raise ValueError("a crowd must have both the owner and the conditions of its cells, or neither, received one of them")
-        if self.owner is not None and self.conditions is not None:
-            cells, last = self.owner.size, int(self.owner.max(initial=-1))
-            rows = {len(self.conditions), *(task.counts.shape[0] for task in self.tasks)}
-            if rows != {cells} or last >= len(self.names) or (np.diff(self.owner, prepend=0) < 0).any():
-                raise ValueError(
-                    "the cells of a crowd must be in the order of their persons, with one owner, one row of conditions and one "
-                    f"row of counts each, received {cells} owners up to {last} of {len(self.names)} persons and "
-                    f"{len(self.conditions)} rows of conditions"
-                )
-        object.__setattr__(self, "n_experts", len(self.names))
-        object.__setattr__(self, "n_parameters", len(self.parameter_names))
-
-    @classmethod
-    def of(cls, problem: Problem) -> Crowd:
-        """The persons of a problem; raises where one was not given as demonstrations."""
-        firsts, sources, parts = [], [], []
-        for members in problem.by_task():
-            experts = [problem.experts[i] for i in members]
-            every = [require_counts(expert) for expert in experts]
-            counts = [
-                sp.csr_array(own.T.reshape(1, -1)) if expert.conditions is None else expert.conditions.counts
-                for own, expert in zip(every, experts, strict=True)
-            ]
-            sizes = [own.shape[0] for own in counts]
-            frames = [None if expert.conditions is None else expert.conditions.frame for expert in experts]
-            whose = np.repeat([problem.owner[i] for i in members], sizes)
-            firsts.append(experts[0])
-            sources.append(tuple({id(e.table): e.table for e in experts if e.table is not None}.values()))
-            parts.append(_Rows(sp.csr_array(sp.vstack(counts)), whose, _stacked(frames, sizes)))
-        found, owner, conditions = _aligned(problem.n_experts, parts)
-        tasks = (
-            CrowdTask(first.mdp, counts, first.features, first.arrival, first.known_reward, first.known_arrival, tables)
-            for first, tables, counts in zip(firsts, sources, found, strict=True)
-        )
-        return cls(problem.names, problem.parameter_names, tuple(tasks), owner, conditions)
-
-    @classmethod
-    def read(
-        cls,
-        mdp: MDP,
-        table: Demonstrations,
-        features: Sparse | None = None,
-        feature_names: Sequence[object] | None = None,
-        arrival_features: Sparse | None = None,
-    ) -> Crowd:
-        """The persons of a table, in its order, in one task; features are as in `Problem`.
-
-        Raises:
-            ValueError: in the words of `Problem`, and for a person without decisions.
-        """
-        matrix, arrival, parameter_names = _read_features(mdp, features, feature_names, arrival_features)
-        counts, owner, conditions = table.choices(mdp), None, None
-        idle = np.flatnonzero(counts.sum(axis=1) == 0)
-        if idle.size:
-            raise without_decisions(table.experts[idle[0]])
-        if table.conditions is not None:
-            counts, owner, conditions = _by_condition(mdp, table, table.conditions)
-        return cls(table.experts, parameter_names, (CrowdTask(mdp, counts, matrix, arrival, tables=(table,)),), owner, conditions)
-
-    @classmethod
-    def join(cls, *crowds: Crowd) -> Crowd:
-        """One crowd of several tasks with one reward, as in `Problem.join`; equal conditions of one person are one cell."""
-        parameter_names = _joint_parameters((crowd.tabular, crowd.parameter_names) for crowd in crowds)
-        column = {name: i for i, name in enumerate(parameter_names)}
-        names = tuple(dict.fromkeys(name for crowd in crowds for name in crowd.names))
-        number = {name: i for i, name in enumerate(names)}
-        tasks, parts = [], []
-        for crowd in crowds:
-            places = np.array([column[name] for name in crowd.parameter_names])
-            owner = np.array([number[name] for name in crowd.names])
-            owner = owner if crowd.owner is None else owner[crowd.owner]
-            for task in crowd.tasks:
-                on_arrival = sp.eye_array(task.mdp.n_states, format="csr") if task.features is None else task.arrival
-                features = _placed(task.mdp.stacked if task.features is None else task.features, places, len(column))
-                arrival = None if on_arrival is None else _placed(on_arrival, places, len(column))
-                tasks.append(replace(task, features=features, arrival=arrival))
-                parts.append(_Rows(task.counts, owner, crowd.conditions))
-        found, cells, conditions = _aligned(len(names), parts)
-        moved = tuple(replace(task, counts=counts) for task, counts in zip(tasks, found, strict=True))
-        return cls(names, parameter_names, moved, cells, conditions)
-
-    @property
-    def tabular(self) -> bool:
-        """Whether the reward is simply one number per state of one MDP, paid on arrival."""
-        return all(task.features is None for task in self.tasks)
-
-    @property
-    def largest_discount(self) -> float:
-        """The largest discount to try: 1, or a little less where a state can go on for ever."""
-        return ENDLESS_DISCOUNT if any(task.mdp.never_ends().any() for task in self.tasks) else 1.0
-
-    @property
-    def mdp(self) -> MDP:
-        """The one MDP of the crowd; raises ValueError where there are several tasks."""
-        return _one_mdp(task.mdp for task in self.tasks)
-
-    @cached_property
-    def horizon(self) -> Horizon:
-        """How far ahead discounts look in the tasks of this crowd."""
-        return Horizon.of(task.mdp for task in self.tasks)
-
-    def some(self, who: Ints) -> Crowd:
-        """Some of the persons with all their cells, by their places `(k,)`."""
-        names, cells, owner, conditions = tuple(self.names[i] for i in who), np.asarray(who), None, None
-        if self.owner is not None and self.conditions is not None:
-            start, end = (np.searchsorted(self.owner, who, side) for side in ("left", "right"))
-            cells = np.concatenate([np.arange(low, high) for low, high in zip(start, end, strict=True)]).astype(np.int64)
-            owner, conditions = np.repeat(np.arange(len(names)), end - start), self.conditions.iloc[cells].reset_index(drop=True)
-        tasks = tuple(replace(task, counts=task.counts[cells]) for task in self.tasks)
-        return replace(self, names=names, tasks=tasks, owner=owner, conditions=conditions)
-
-    def by_person(self) -> Crowd:
-        """The same persons without conditions: all decisions of a person in one row."""
-        return self if self.owner is None else self.gathered(self.owner, self.n_experts, None, None)
-
-    def gathered(self, cell: Ints, size: int, owner: Ints | None, conditions: pd.DataFrame | None) -> Crowd:
-        """The same persons with other cells, `size` of them: `cell` says to which each row goes, and is −1 where it goes to none.
-
-        `owner` and `conditions` are those of the new cells.
-        """
-        tasks = tuple(replace(task, counts=_gathered(task.counts, cell, size)) for task in self.tasks)
-        return replace(self, tasks=tasks, owner=owner, conditions=conditions)
-
-    def of_episodes(self, tables: Sequence[Demonstrations], chosen: Sequence[Bools]) -> Crowd:
-        """The same cells with the decisions of some episodes, `chosen` `(E,)` of each task's table.
-
-        Raises:
-            ValueError: where the tables are not one for each task.
-        """
-        if len(tables) != len(self.tasks):
-            raise ValueError(f"there must be one table for each of {len(self.tasks)} tasks, received {len(tables)}")
-        place, parts = {name: i for i, name in enumerate(self.names)}, []
-        for task, table, kept in zip(self.tasks, tables, chosen, strict=True):
-            under = pd.DataFrame(index=range(kept.size)) if table.conditions is None else table.conditions
-            counts, owner, frame = _by_condition(task.mdp, table, under, kept)
-            owner = np.array([place.get(name, -1) for name in table.experts], dtype=np.int64)[owner]
-            known = owner >= 0
-            frame = frame[known].reset_index(drop=True)
-            parts.append(_Rows(counts[known], owner[known], None if self.conditions is None else frame))
-        found, cells, conditions = _aligned(self.n_experts, parts)
-        moved = (replace(task, counts=counts) for task, counts in zip(self.tasks, found, strict=True))
-        return replace(self, tasks=tuple(moved), owner=cells, conditions=conditions)
-
-    def problem(self, who: Ints) -> Problem:
-        """Some of the persons, by their places `(k,)`, as a problem of experts without conditions."""
-        experts = []
-        for task in self.some(who).by_person().tasks:
-            counts = task.counts.toarray().reshape(len(who), task.mdp.n_actions, task.mdp.n_states)
-            for i, own in zip(who, counts, strict=True):
-                if own.any():
-                    experts.append(replace(task.pooled, name=self.names[i], counts=own.T))
-        return Problem._of(experts, self.parameter_names)
-
-    def in_tasks(self, change: Callable[[MDP], MDP]) -> Crowd:
-        """The same persons in changed tasks: rewards that are paid on arrival follow the transitions."""
-        made = []
-        for task in self.tasks:
-            moved = task.pooled.in_task(change(task.mdp))
-            made.append(replace(task, mdp=moved.mdp, features=moved.features, known_reward=moved.known_reward))
-        return replace(self, tasks=tuple(made))
-
-    def __repr__(self) -> str:
-        decisions = sum(float(task.counts.sum()) for task in self.tasks)
-        cells = "" if self.owner is None else f" in {self.owner.size} cells"
-        return f"Crowd({self.n_experts} persons{cells}, {decisions:.0f} decisions)"
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class SampledProblem(AnyProblem):
     """Experts who act for one reward in a task that only their own logged steps describe.
@@ -1057,10 +1249,6 @@ def require_finite(problem: object) -> Problem:
     """The problem, if its task is known in full; raises otherwise."""
     if isinstance(problem, SampledProblem):
         raise ValueError("this needs a problem with a finite task, received one of logged steps: solve it with SieveLikelihood()")
-    if isinstance(problem, Crowd):
-        raise ValueError(
-            "this needs experts one by one, received a crowd: solve it with Population(), or take some of its persons"
-        )
     if not isinstance(problem, Problem):
         raise ValueError(f"problem must be a Problem, received {type(problem).__name__}")
     return problem

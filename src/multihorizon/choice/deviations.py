@@ -66,7 +66,7 @@ class NearlyShared(Likelihood):
         if model.settings.reward is not None and not isinstance(model, NearlyShared):
             # a reward that is known for all can still be deviated from: its columns are needed
             found.batches = persons_by_task(model.problem, True, {moves.task: moves.size for moves in model.moves})
-        found.sizes = np.ones(model.n_reward) if model.problem.tabular else model.feature_sizes
+        found.sizes = model.problem.reward_sizes
         found.spread, found.precision = spread, found.sizes**2 / spread**2
         return found
 

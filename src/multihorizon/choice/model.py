@@ -47,7 +47,7 @@ from multihorizon.checks import (
 from multihorizon.choice.clusters import Clusters
 from multihorizon.mdp import MDP
 from multihorizon.numerics.newton import Dense, Metric, resting
-from multihorizon.problem import AnyProblem, Crowd, Problem
+from multihorizon.problem import AnyProblem, Expert, Problem
 
 Temperature = float | Literal["shared", "pooled", "per_expert"] | Mapping[str, float]
 #: Above this many rewards, or parameters in all, nothing of size p×p is formed: an information matrix costs the cube of them.
@@ -466,12 +466,11 @@ def check_discounts(value: Any) -> None:
 
 
 def read_settings(
-    problem: Problem | Crowd, temperature: Temperature, discounts: Any, groups: Mapping[str, Any] | None, reward: Floats | None
+    problem: Problem, temperature: Temperature, discounts: Any, groups: Mapping[str, Any] | None, reward: Floats | None
 ) -> Settings:
     """What is known and what is tied, in the problem's order. Temperatures that are to be pooled begin as equal ones."""
     k = problem.n_experts
-    parts = problem.experts if isinstance(problem, Problem) else problem.tasks
-    scale_known = reward is not None or any(part.known_reward is not None for part in parts)
+    scale_known = reward is not None or any(one.known_reward is not None for one in problem.exemplars)
     temperatures: Floats | None = None
     together: tuple[int, ...] | None = None
     if isinstance(temperature, Mapping):
@@ -495,15 +494,13 @@ def read_settings(
     return Settings(shared, known, together, temperatures, reward)
 
 
-def _endless(problem: Problem | Crowd) -> Bools:
+def _endless(problem: Problem) -> Bools:
     """Who `(K,)` acts in a task that may never end."""
-    found = np.zeros(problem.n_experts, dtype=np.bool_)
-    if isinstance(problem, Crowd):
-        return found | any(task.mdp.never_ends().any() for task in problem.tasks)
-    never = {id(mdp): bool(mdp.never_ends().any()) for mdp in {expert.mdp for expert in problem.experts}}
-    for expert, owner in zip(problem.experts, problem.owner, strict=True):
-        found[owner] |= never[id(expert.mdp)]
-    return found
+    endless = np.zeros(problem.n_experts, dtype=np.bool_)
+    owner = np.array(problem.owner, dtype=np.int64)
+    for members in problem.by_task():
+        endless[owner[members]] |= bool(problem.experts[members[0]].mdp.never_ends().any())
+    return endless
 
 
 def by_name(problem: AnyProblem, values: Mapping[str, float], what: str) -> Floats:
@@ -562,25 +559,14 @@ def with_known_reward(problem: Problem, known: Any) -> tuple[Problem, Floats | N
         return problem, _by_state(problem.parameter_names, known)
     if problem.tabular and numbers.shape == (problem.n_parameters,):
         return problem, numbers
-    of_task: dict[int, tuple[Floats, Floats | None, Sparse | None]] = {}  # what all experts of a task share
-    for expert in problem.experts:
-        if id(expert.mdp) not in of_task:
-            none = sp.csr_array((expert.mdp.stacked.shape[0], 0))
-            of_task[id(expert.mdp)] = *_paid(expert.mdp, known), none if problem.tabular else expert.features
-    experts = (expert.paid(*of_task[id(expert.mdp)]) for expert in problem.experts)
-    paid = problem.with_experts(experts, () if problem.tabular else None)
+    of_task = {id(mdp): (*_paid(mdp, known), sp.csr_array((mdp.stacked.shape[0], 0))) for mdp in problem.mdps}
+
+    def pay(expert: Expert) -> Expert:
+        reward, arrival, nothing = of_task[id(expert.mdp)]
+        return expert.paid(reward, arrival, nothing if problem.tabular else expert.features)
+
+    paid = problem.in_settings(pay, () if problem.tabular else None)
     return paid, None if paid.n_parameters else np.zeros(0)
-
-
-def crowd_with_known_reward(crowd: Crowd, known: Any) -> tuple[Crowd, Floats | None]:
-    """The same for a crowd."""
-    everybody = Problem._of([replace(task.pooled, name=f"task {i}") for i, task in enumerate(crowd.tasks)], crowd.parameter_names)
-    paid, reward = with_known_reward(everybody, known)
-    tasks = [
-        replace(task, features=expert.features, known_reward=expert.known_reward, known_arrival=expert.known_arrival)
-        for task, expert in zip(crowd.tasks, paid.experts, strict=True)
-    ]
-    return replace(crowd, tasks=tuple(tasks), parameter_names=paid.parameter_names), reward
 
 
 def _paid(mdp: MDP, known: Any) -> tuple[Floats, Floats | None]:

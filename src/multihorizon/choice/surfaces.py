@@ -45,7 +45,7 @@ from multihorizon.choice.tabular import Features, Large, Persons, Plans, engine_
 from multihorizon.choice.weighted import WeightedPlans, steps_ahead, weighted_plans
 from multihorizon.lookahead import Depth, Lookahead
 from multihorizon.memory import require_memory
-from multihorizon.problem import CrowdTask
+from multihorizon.problem import CountedTask
 
 #: m, the places on each side of a patch.
 SIDE = 10
@@ -217,10 +217,10 @@ class Patches:
 
 
 class Tables:
-    """The tables of all patches at one θ, for the persons of a crowd.
+    """The tables of all patches at one θ, for many persons.
 
     Args:
-        tasks: those of the crowd; of their counts only where anyone decided matters.
+        tasks: those of the problem; of their counts only where anyone decided matters.
         largest: Γ.
         theta: θ `(d,)`.
         free: the parameters `(f,)` in which derivatives are taken.
@@ -231,12 +231,11 @@ class Tables:
     """
 
     def __init__(
-        self, tasks: Sequence[CrowdTask], largest: float, theta: Floats, free: Ints, family: Lookahead | None = None
+        self, tasks: Sequence[CountedTask], largest: float, theta: Floats, free: Ints, family: Lookahead | None = None
     ) -> None:
         self.largest, self.theta, self.free, self.family = largest, theta, free, family
         self.patches = Patches()
         self.planners = [_planner(task, bool(free.size)) for task in tasks]
-        self.tabular = all(task.features is None for task in tasks)  # one reward per state
         self.sizes = [planner.visited_rows.size for planner in self.planners]
         self.rows = sum(self.sizes)
         if family is not None:
@@ -252,7 +251,7 @@ class Tables:
         """What travels to another process: values only where derivatives are asked for, which begin at them."""
         return self.__dict__ if self.free.size else self.__dict__ | {"_values": {}}
 
-    def counts(self, tasks: Sequence[CrowdTask]) -> Sparse:
+    def counts(self, tasks: Sequence[CountedTask]) -> Sparse:
         """The decisions of persons `(n,rows)`."""
         parts = [task.counts[:, planner.visited_rows] for task, planner in zip(tasks, self.planners, strict=True)]
         return sp.csr_array(sp.hstack(parts, format="csr") if len(parts) > 1 else parts[0])
@@ -574,7 +573,7 @@ def _evaluated(tables: Floats, piece: Piece) -> Floats:
     return found
 
 
-def _planner(task: CrowdTask, free: bool) -> Persons:
+def _planner(task: CountedTask, free: bool) -> Persons:
     """A task as what plans in it, with the states in which anyone decided."""
     mdp, everybody = task.mdp, task.pooled
     assert everybody.counts is not None

@@ -428,7 +428,7 @@ class Persons:
 
 def persons_by_task(problem: Problem, free: bool, moves: Mapping[int, int]) -> tuple[Persons, ...]:
     """The problem's experts by task, in batches that fit into memory; `moves` says how many moves of a task give way."""
-    number = {key: task for task, key in enumerate(dict.fromkeys(id(expert.mdp) for expert in problem.experts))}
+    number = {id(mdp): task for task, mdp in enumerate(problem.mdps)}
     found = []
     for members in problem.by_task():
         first = problem.experts[members[0]]
@@ -637,7 +637,7 @@ class LoggedMoves:
 def logged_moves(problem: Problem) -> tuple[LoggedMoves, ...]:
     """What may give way of each task in which something was estimated; the problem's tasks are as they were counted."""
     found = []
-    for task, mdp in enumerate({id(expert.mdp): expert.mdp for expert in problem.experts}.values()):
+    for task, mdp in enumerate(problem.mdps):
         if not mdp.is_estimated:
             continue
         widths = np.diff(mdp.stacked.indptr)
@@ -735,8 +735,7 @@ class ListedModel(ChoiceModel):
     ) -> None:
         known = np.zeros(problem.n_parameters) if settings.reward is None else settings.reward
         self.known_range = max(batch.range_of(known) for batch in self.batches)
-        largest = np.max([abs(batch.features.matrix).max(axis=0).toarray().ravel() for batch in self.batches], axis=0)
-        self.feature_sizes = np.where(largest > 0, largest, 1.0)
+        self.feature_sizes = problem.feature_sizes
         super().__init__(problem.n_experts, problem.n_parameters, settings, bounds, penalty, ridge)
 
     def with_counts(self, counts: Sequence[Floats]) -> Self:

@@ -24,8 +24,7 @@ def compare(options: CompareOptions) -> None:
         with progress_bar("compare") as progress:
             found = carry_over(
                 study.problem,
-                study.tables,
-                str(options.condition),
+                condition=str(options.condition),
                 known_reward=known,
                 common_discount=options.common_discount,
                 seed=options.seed,

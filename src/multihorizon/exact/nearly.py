@@ -437,10 +437,10 @@ def _within(
     policies = [read_equations(expert) for expert in problem.experts]
     if has_features(problem):
         pieces = feature_pieces(problem, policies, temperatures, tolerance)
-        largest = np.max([abs(expert.feature_matrix).max(axis=0).toarray().ravel() for expert in problem.experts], axis=0)
-        sizes = np.where(largest > 0, largest, 1.0)
+        sizes = problem.feature_sizes
     else:
-        pieces, sizes = state_pieces(problem, policies, temperatures, tolerance), np.ones(problem.n_parameters)
+        pieces = state_pieces(problem, policies, temperatures, tolerance)
+        sizes = np.ones(problem.n_parameters)
     nothing = np.full((K, 2), np.nan)
     if max(piece.misfit for piece in pieces) > MISFIT:
         impossible = (INFINITY, INFINITY)

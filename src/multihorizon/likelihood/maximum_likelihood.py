@@ -71,7 +71,6 @@ from multihorizon.choice.model import (
     Temperature,
     check_discounts,
     check_temperature,
-    crowd_with_known_reward,
     read_settings,
     temperature_penalty,
     with_known_reward,
@@ -115,7 +114,7 @@ from multihorizon.memory import free_bytes, require_memory
 from multihorizon.numerics.chance import chi2_sf, halton
 from multihorizon.numerics.newton import Ascent, Dense, Metric, resting
 from multihorizon.parallel import Progress, part_of, silent
-from multihorizon.problem import Crowd, Problem
+from multihorizon.problem import Problem
 from multihorizon.solution import Deviations, FamilyParameters, LikelihoodEvidence, LookaheadEvidence, Solution, Status
 
 #: From so many persons on, those who share no parameter are fitted one by one: then their common grid costs less than it saves,
@@ -174,7 +173,6 @@ class MaximumLikelihood:
         ('converged', True)
     """
 
-    takes: ClassVar[type] = Crowd
     takes_durations: ClassVar[bool] = True
     temperature: Temperature = "pooled"
     discounts: float | Mapping[str, float] | None = None
@@ -203,21 +201,14 @@ class MaximumLikelihood:
         if self.discounts is not None and type(self.lookahead) is not Exponential:
             raise ValueError(f"known discounts need an exponential look-ahead, received a {self.lookahead.name} one")
 
-    def solve(self, problem: Problem | Crowd, seed: int = 0, progress: Progress = silent) -> Solution:
+    def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
         """Climb from several starts; `seed` scatters the discounts they begin with.
 
-        Many persons who share no parameter are fitted one by one, and so are all persons of a crowd.
+        Many persons who share no parameter are fitted one by one.
         """
         alone = self._alone(problem)
         if alone is not None:
             return persons_solution(alone[0], alone[1], alone[1].fit(progress))
-        if isinstance(problem, Crowd) and self.cluster in ("episode", "expert"):
-            raise ValueError(f'cluster="{self.cluster}" needs a Problem, received a Crowd, which does not hold episodes')
-        if isinstance(problem, Crowd):
-            raise ValueError(
-                "persons of a crowd can be fitted one by one only where the reward is known in full and each has a discount and "
-                'a temperature: give known_reward and temperature="per_expert", or solve it with Population()'
-            )
         if type(self.lookahead) is not Exponential:
             require_lookahead(problem, self.known_reward)
         if self.deviations:
@@ -228,23 +219,18 @@ class MaximumLikelihood:
         base = found.best.point
         return lookahead_solution(paid, fit_lookahead(base, self.lookahead), base, found.ridge_reason)
 
-    def _alone(self, problem: Problem | Crowd) -> tuple[Problem | Crowd, PersonsApart] | None:
+    def _alone(self, problem: Problem) -> tuple[Problem, PersonsApart] | None:
         """The problem with its known reward and its persons one by one, if they are many and share no parameter; else None."""
-        few = isinstance(problem, Problem) and problem.n_experts < MANY
+        few = problem.n_experts < MANY
         together = self.temperature in ("pooled", "shared") or self.groups is not None or bool(self.ridge)
         together = together or bool(self.deviations) or self.cluster in ("episode", "expert")
         if few or together or type(self.lookahead) is not Exponential:
             return None
-        paid: Problem | Crowd
-        if isinstance(problem, Crowd):
-            paid, reward = crowd_with_known_reward(problem, self.known_reward)
-        else:
-            paid, reward = with_known_reward(problem, self.known_reward)
-        parts = paid.experts if isinstance(paid, Problem) else paid.tasks
-        if reward is None or any(part.mdp.is_estimated for part in parts):
+        paid, reward = with_known_reward(problem, self.known_reward)
+        if reward is None or any(mdp.is_estimated for mdp in paid.mdps):
             return None
         settings = read_settings(paid, self.temperature, self.discounts, None, reward)
-        return paid, PersonsApart(Crowd.of(paid) if isinstance(paid, Problem) else paid, settings)
+        return paid, PersonsApart(paid, settings)
 
     def search(self, problem: Problem, seed: int, progress: Progress) -> tuple[Problem, Fit]:
         """The problem with what is known of the reward, and the most likely answer with discounts."""
@@ -348,11 +334,12 @@ def fit(
 def _require_room(problem: Problem) -> None:
     """Raise where the plans of all experts, of each start and on the way, do not fit into memory."""
     tables = 30  # so many tables of actions and states each expert takes, as measured
-    sizes = [8 * tables * expert.mdp.n_actions * expert.mdp.n_states for expert in problem.experts]
-    largest = max((expert.mdp for expert in problem.experts), key=lambda mdp: mdp.n_actions * mdp.n_states)
-    most = int(free_bytes() / max(sizes)) if np.isfinite(free_bytes()) else problem.n_experts
+    largest = max(problem.mdps, key=lambda mdp: mdp.n_actions * mdp.n_states)
+    of_expert = 8 * tables * largest.n_actions * largest.n_states
+    most = int(free_bytes() / of_expert) if np.isfinite(free_bytes()) else problem.n_experts
+    members = [(problem.experts[some[0]].mdp, len(some)) for some in problem.by_task()]
     require_memory(
-        sum(sizes),
+        8 * tables * sum(number * mdp.n_actions * mdp.n_states for mdp, number in members),
         f"{problem.n_experts:,} experts who are fitted together in {largest.n_states:,} states with {largest.n_actions} actions",
         f"fit a sample of at most {most:,} of them, merge states that are alike, or let Population share plans between them; "
         'where the reward is known and each has a temperature of their own ("per_expert"), experts are fitted one by one',
@@ -896,7 +883,7 @@ def _solution(problem: Problem, found: Fit) -> Solution:
     near = found.nearly is not None and isinstance(point, NearPoint)
     freedom = degrees_of_freedom(cast(Nearly, found.nearly), cast(NearPoint, point)) if near and converged else None
     status = Status.CONVERGED if identified.all() and not lost.any() else Status.NOT_IDENTIFIED
-    paid = any(expert.known_reward is not None for expert in model.problem.experts)
+    paid = any(one.known_reward is not None for one in model.problem.exemplars)
     temperatures = model.fixed[part][model.temperature_groups] & (model.settings.temperatures is not None)
     return Solution(
         solver="MaximumLikelihood",
@@ -1093,7 +1080,7 @@ def resume(solution: Solution) -> Point:
         model = NearlyShared.of(model, evidence.deviations.spread)
     temperatures = np.ones(problem.n_experts) if solution.temperature is None else solution.temperature
     discounts = np.array([solution.discounts[model.groups == g][0] for g in range(model.n_discounts)])
-    fitted = {id(counted.mdp): expert.mdp for counted, expert in zip(model.problem.experts, problem.experts, strict=True)}
+    fitted = {id(counted): mdp for counted, mdp in zip(model.problem.mdps, problem.mdps, strict=True)}
     changes = np.concatenate([np.zeros(0), *(moves.numbers(fitted[id(moves.mdp)]) for moves in model.moves)])
     point = model.at(model.pack(solution.reward, discounts, model.of_temperature_groups(temperatures), changes))
     if point is None:
@@ -1108,7 +1095,7 @@ def resume_apart(solution: Solution) -> ProfilesApart | None:
     if solution.solver != "MaximumLikelihood" or not isinstance(solution.evidence, LikelihoodEvidence):
         return None
     problem, options = solution.problem, {name: value for name, value in solution.options.items() if name != "lookahead"}
-    alone = MaximumLikelihood(**options)._alone(problem) if isinstance(problem, Problem | Crowd) else None
+    alone = None if problem is None else MaximumLikelihood(**options)._alone(solution.require_problem())
     if alone is None or solution.temperature is None or solution.standard_errors is None:
         return None
     model, places = alone[1], np.stack([solution.discounts, np.log(solution.temperature)], axis=1)

@@ -36,7 +36,7 @@ from multihorizon.likelihood.ascent import CONVERGED_GRADIENT
 from multihorizon.likelihood.intervals import OtherPlaces, ProfilesApart, precision_apart
 from multihorizon.numerics.each import Ends, Local, climb_each, of_some, resting
 from multihorizon.parallel import Progress, silent
-from multihorizon.problem import Crowd, Problem
+from multihorizon.problem import Problem
 from multihorizon.solution import FamilyParameters, LikelihoodEvidence, Solution, Status
 
 #: The grid on which persons begin: shares of the largest discount, and log-temperatures in units of the usual one.
@@ -58,13 +58,13 @@ class PersonsApart:
         lower, upper: bounds `(n,2)` of (γ, log λ); what is known has one value.
     """
 
-    def __init__(self, crowd: Crowd, settings: Settings) -> None:
+    def __init__(self, problem: Problem, settings: Settings) -> None:
         assert settings.reward is not None
-        crowd = crowd.by_person()
-        self.crowd, self.largest = crowd, crowd.largest_discount
-        self.tables = Tables(crowd.tasks, self.largest, settings.reward, np.zeros(0, dtype=np.int64))
-        self.counts: Sparse = self.tables.counts(crowd.tasks)
-        n, none = crowd.n_experts, np.full(crowd.n_experts, np.nan)
+        problem = problem.by_person()
+        self.largest = problem.largest_discount
+        self.tables = Tables(problem.tasks, self.largest, settings.reward, np.zeros(0, dtype=np.int64))
+        self.counts: Sparse = self.tables.counts(problem.tasks)
+        n, none = problem.n_experts, np.full(problem.n_experts, np.nan)
         temperatures = np.ones(n) if settings.temperatures is None else settings.temperatures
         known = np.stack([none if settings.discounts is None else settings.discounts, np.log(temperatures)], axis=1)
         self.fixed: Bools = ~np.isnan(known)
@@ -77,7 +77,7 @@ class PersonsApart:
 
     def fit(self, progress: Progress = silent) -> PersonsFit:
         """The maximum of each person."""
-        n, grid = self.crowd.n_experts, _Grid(self)
+        n, grid = len(self.lower), _Grid(self)
         nobody = np.zeros(n, dtype=np.bool_)
         found = PersonsFit(
             np.zeros((n, 2)),
@@ -227,7 +227,7 @@ UNFINISHED, SEPARATED, RANDOM = "the search did not end", "always the best actio
 COLDEST, ANOTHER, FLAT = "the lower the temperature, the likelier", "another discount is as likely", "the likelihood is flat"
 
 
-def persons_solution(problem: Problem | Crowd, model: PersonsApart, found: PersonsFit) -> Solution:
+def persons_solution(problem: Problem, model: PersonsApart, found: PersonsFit) -> Solution:
     """What is known of persons who were fitted one by one."""
     precise, slopes = precision_apart(found.here.curvature, model.fixed), found.slopes(model)
     discounts, temperatures, twice = found.places[:, 0], np.exp(found.places[:, 1]), np.isfinite(found.another)

@@ -40,7 +40,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from multihorizon.checks import RANK_TOLERANCE, Bools, Floats, Ints, first_few, label
-from multihorizon.problem import Crowd, Problem
+from multihorizon.problem import Problem
 from multihorizon.words import count, in_words
 
 if TYPE_CHECKING:
@@ -323,7 +323,7 @@ class Covariates:
         names: of the persons, in the problem's order.
         left_out: everyone else of the problem or of the table of persons, and why.
         owner: whose each cell is `(m,)`, a place in `names`; never decreasing.
-        cell: the cell of each row of the crowd; −1 where it is left out.
+        cell: the cell of each row of the problem; −1 where it is left out.
         terms: names of the columns of X.
         matrix: X `(m,p)`.
         units: T `(p,p)`, so that X T has columns of size 1 around 0, whatever the units of the covariates: effects b of X are
@@ -381,19 +381,19 @@ class Covariates:
 
     def compared(self, problem: Problem) -> Problem:
         """The problem of the persons who can be compared."""
-        names = set(self.names)
-        return problem.with_experts([expert for expert in problem.experts if expert.name in names])
+        place = {name: i for i, name in enumerate(problem.names)}
+        return problem.some(np.array([place[name] for name in self.names], dtype=np.int64))
 
-    def gathered(self, crowd: Crowd) -> Crowd:
-        """The persons of the crowd who can be compared, with one row of counts for each cell."""
-        place = {name: i for i, name in enumerate(crowd.names)}
+    def gathered(self, problem: Problem) -> Problem:
+        """The persons of the problem who can be compared, with one row of counts for each cell."""
+        place = {name: i for i, name in enumerate(problem.names)}
         kept = np.array([place[name] for name in self.names])
         if not self.conditions:
-            crowd = crowd.by_person()
-            return crowd if crowd.names == self.names else crowd.some(kept)
-        assert crowd.owner is not None
-        cell = self.cell[np.isin(crowd.owner, kept)]
-        return crowd.some(kept).gathered(cell, len(self.owner), self.owner, self.frame[list(self.conditions)])
+            whole = problem.by_person()
+            return whole if whole.names == self.names else whole.some(kept)
+        assert problem.cells.owner is not None
+        cell = self.cell[np.isin(problem.cells.owner, kept)]
+        return problem.some(kept).gathered(cell, len(self.owner), self.owner, self.frame[list(self.conditions)])
 
     def rows_of(self, new: pd.DataFrame) -> tuple[Floats, Floats]:
         """The rows of X and Z of persons who were not in the study, under conditions of it.
@@ -417,11 +417,11 @@ class Covariates:
 def read_covariates(
     formula: str,
     persons: pd.DataFrame | None,
-    crowd: Crowd,
+    problem: Problem,
     missing: Missing = "drop",
     reference: Mapping[str, str] | None = None,
 ) -> Covariates:
-    """The design of a study of the persons of a crowd, in its order, under its conditions.
+    """The design of a study of the persons of a problem, in its order, under its conditions.
 
     Those who cannot be compared are left out if `missing` is "drop". `reference` names for some columns the group that others are
     compared with.
@@ -431,7 +431,7 @@ def read_covariates(
             "fail".
     """
     read = read_formula(formula)
-    seen = _comparable(read, persons, crowd, missing, reference or {})
+    seen = _comparable(read, persons, problem, missing, reference or {})
     frame, conditions, owner, n = seen.frame, seen.conditions, seen.owner, len(seen.names)
     matrix, random = (read.evaluate(terms, frame) for terms in (read.terms, read.random))
     spec, random_spec = matrix.model_spec, random.model_spec
@@ -529,25 +529,25 @@ class _Seen:
 
 
 def _comparable(
-    read: ReadFormula, persons: pd.DataFrame | None, crowd: Crowd, missing: Missing, reference: Mapping[str, str]
+    read: ReadFormula, persons: pd.DataFrame | None, problem: Problem, missing: Missing, reference: Mapping[str, str]
 ) -> _Seen:
     """The persons who can be compared, with their cells, and why the others cannot."""
     strange = sorted(set(reference) - set(read.columns))
     if strange:
         raise ValueError(f"reference must name a column of the formula {_shown(read.text)}, received {first_few(strange)}")
-    given, names = crowd.conditions, pd.Index(crowd.names, dtype=object)
+    given, names = problem.conditions, pd.Index(problem.names, dtype=object)
     columns = require_columns(read, persons, () if given is None else given.columns)
     own = [column for column in read.columns if column in columns]
     table, left_out = pd.DataFrame(index=names), dict[str, str]()
     if persons is not None and own:
-        table, left_out = _of_persons(persons, own, crowd.names)
+        table, left_out = _of_persons(persons, own, problem.names)
         _require_numbers_or_groups(read, table, "persons")
-    # the rows of the crowd: whose they are, their conditions, and whether they can be used
-    whose: Ints = np.arange(len(names)) if crowd.owner is None else crowd.owner
+    # the rows of the problem: whose they are, their conditions, and whether they can be used
+    whose: Ints = np.arange(len(names)) if problem.cells.owner is None else problem.cells.owner
     rows = pd.DataFrame(index=range(whose.size))
     if given is not None:
         rows = given[[column for column in read.columns if column not in own]].reset_index(drop=True)
-    usable, nowhere, unknown = _with_conditions(crowd, whose, rows, _marked(len(names), names.get_indexer(table.index)))
+    usable, nowhere, unknown = _with_conditions(problem, whose, rows, _marked(len(names), names.get_indexer(table.index)))
     left_out |= nowhere
     table, cautions = table.drop(index=list(nowhere)), [f"Left out are {unknown}."] if unknown else []
     if len(rows.columns):
@@ -604,7 +604,7 @@ def _marked(size: int, places: Ints) -> Bools:
     return found
 
 
-def _with_conditions(crowd: Crowd, whose: Ints, rows: pd.DataFrame, listed: Bools) -> tuple[Bools, dict[str, str], str]:
+def _with_conditions(problem: Problem, whose: Ints, rows: pd.DataFrame, listed: Bools) -> tuple[Bools, dict[str, str], str]:
     """Which rows of listed persons `(n,)` have all conditions; who has no such row, and why; what others lose, in words."""
     empty = rows.isna().to_numpy()
     usable = listed[whose] & ~empty.any(axis=1)
@@ -612,12 +612,12 @@ def _with_conditions(crowd: Crowd, whose: Ints, rows: pd.DataFrame, listed: Bool
     lacking = np.zeros((listed.size, empty.shape[1]), dtype=np.bool_)
     np.logical_or.at(lacking, whose, empty)
     nowhere = {
-        crowd.names[i]: f"no {' and '.join(rows.columns[np.flatnonzero(lacking[i])]) or 'decisions'}"
+        problem.names[i]: f"no {' and '.join(rows.columns[np.flatnonzero(lacking[i])]) or 'decisions'}"
         for i in np.flatnonzero(listed & ~seen).tolist()
     }
     lost, unknown = np.flatnonzero(seen[whose] & ~usable), ""
     if lost.size:
-        decisions = sum(float(task.counts[lost].sum()) for task in crowd.tasks)
+        decisions = sum(float(task.counts[lost].sum()) for task in problem.tasks)
         without = " or ".join(rows.columns[np.flatnonzero(empty[lost].any(axis=0))])
         unknown = f"{decisions:,.0f} decisions of {count(np.unique(whose[lost]).size, 'person')} without {without}"
     return usable, nowhere, unknown

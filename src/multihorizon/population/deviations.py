@@ -26,7 +26,7 @@ from multihorizon.choice.own_rewards import states_visited
 from multihorizon.likelihood.deviations import LEAST, MOST, crossing, highest
 from multihorizon.numerics.chance import chi2_ppf, chi2_sf
 from multihorizon.parallel import Progress, part_of, silent
-from multihorizon.population.marginal import Maximum, climb, feature_sizes, finish, node_shares
+from multihorizon.population.marginal import Maximum, climb, finish, node_shares
 from multihorizon.solution import Deviations
 
 
@@ -54,7 +54,7 @@ class PopulationSpread:
     def described(self, discounts: Floats, standard_errors: Floats) -> Deviations:
         """In words that a reader can use; under τ = 0 persons have these discounts, with these standard errors."""
         layout = self.found.marginal.layout
-        sizes, reward = feature_sizes(layout.tables), layout.unpack(self.found.psi).theta
+        sizes, reward = layout.problem.reward_sizes, layout.unpack(self.found.psi).theta
         span = float(np.ptp(reward * sizes)) if reward.size > 1 else float(np.abs(reward * sizes).max(initial=0.0))
         values = errors = np.zeros((layout.persons, reward.size))
         if self.spread:
@@ -104,7 +104,7 @@ def restricted(found: Maximum) -> float:
     information = found.value.information
     across = information[effects, theta]
     left = information[theta, theta] - across.T @ np.linalg.lstsq(information[effects, effects], across)[0]
-    wide = (feature_sizes(layout.tables) / (20 * typical_temperature(found))) ** 2
+    wide = (layout.problem.reward_sizes / (20 * typical_temperature(found))) ** 2
     return found.value.objective - 0.5 * float(np.linalg.slogdet((left + left.T) / 2 + np.diag(wide[layout.free]))[1])
 
 
@@ -198,6 +198,6 @@ def choices_moved(found: Maximum) -> float:
     n, s, a = visited.shape
     log, slopes = tables.lines(visited.reshape(n, -1), eta, tables.surface(layout.counts, eta))
     made = np.take_along_axis(np.pad(layout.counts.toarray(), ((0, 0), (0, 1))), visited.reshape(n, -1), axis=1).reshape(n, s, a)
-    moved = np.sqrt(((slopes / feature_sizes(tables)) ** 2).sum(axis=3)).reshape(n, s, a)
+    moved = np.sqrt(((slopes / layout.problem.reward_sizes) ** 2).sum(axis=3)).reshape(n, s, a)
     chances = np.exp(log.reshape(n, s, a)) * made.sum(axis=2, keepdims=True)
     return 100 * 0.5 * float(np.sqrt(2 / np.pi) * (chances * moved).sum() / made.sum())

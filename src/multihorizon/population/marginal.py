@@ -107,7 +107,7 @@ from multihorizon.choice.tabular import redrawn
 from multihorizon.numerics.quadrature import normal_nodes, scattered_nodes
 from multihorizon.numerics.spectrum import Spectrum, positive_part, spectrum
 from multihorizon.parallel import Progress, in_parallel, part_of, silent
-from multihorizon.problem import Crowd
+from multihorizon.problem import Problem
 from multihorizon.solution import Status
 
 #: s, the size of a logit, and of a standard deviation between persons, that weak priors allow for.
@@ -146,14 +146,6 @@ class PsiParts:
         return (slope @ self.root)[rows, columns] * np.where(diagonal, self.root[rows, columns], 1.0)
 
 
-def feature_sizes(tables: Tables) -> Floats:
-    """The largest entry `(d,)` of each feature of the reward; 1 for rewards of states and for features without entries."""
-    if tables.tabular:
-        return np.ones(tables.planners[0].features.matrix.shape[1])
-    largest = np.max([abs(planner.features.matrix).max(axis=0).toarray().ravel() for planner in tables.planners], axis=0)
-    return np.where(largest > 0, largest, 1.0)
-
-
 def _entries(size: int) -> tuple[Ints, Ints, Bools]:
     """The rows and columns of the entries of L, in the order of ψ, and which of them are on the diagonal."""
     rows, columns = np.tril_indices(size)
@@ -166,13 +158,13 @@ class PsiLayout:
     Of θ only what is free is in ψ, of L the entries row by row, and the logarithms of those on the diagonal.
 
     Args:
-        crowd: the cells.
+        problem: whose cells are explained.
         design: X `(m,p)`.
         reward: θ where it is known; None where it is free.
         ridge: weights `(d,)` of the penalty on θ.
         owner: whose each cell is `(m,)`, in the order of persons; None where each person has one cell.
         random: Z `(m,q)`; None for a column of ones.
-        largest: the largest discount, by default that of the crowd's tasks.
+        largest: the largest discount, by default that of the problem.
         jobs: processes that share the blocks of persons.
 
     Attributes:
@@ -184,7 +176,7 @@ class PsiLayout:
 
     def __init__(
         self,
-        crowd: Crowd,
+        problem: Problem,
         design: Floats,
         reward: Floats | None,
         ridge: Floats,
@@ -193,13 +185,13 @@ class PsiLayout:
         largest: float | None = None,
         jobs: int = 1,
     ) -> None:
-        self.crowd, self.design, self.known, self.ridge, self.jobs = crowd, design, reward, ridge, jobs
-        self.largest = largest or crowd.largest_discount
+        self.problem, self.design, self.known, self.ridge, self.jobs = problem, design, reward, ridge, jobs
+        self.largest = largest or problem.largest_discount
         m, p = design.shape
         self.owner = np.arange(m) if owner is None else owner
         self.random = np.ones((m, 1)) if random is None else random
         self.first: Ints = np.flatnonzero(np.diff(self.owner, prepend=-1))
-        self.n_reward, self.persons, self.cells, n = crowd.n_parameters, self.first.size, m, self.first.size
+        self.n_reward, self.persons, self.cells, n = problem.n_parameters, self.first.size, m, self.first.size
         #: D, the size of u.
         self.deep = 2 * self.random.shape[1]
         squares, products = (
@@ -211,7 +203,7 @@ class PsiLayout:
         self.mixed = bool(self.rest.any())
         self.free: Ints = np.arange(self.n_reward if reward is None else 0)
         self.scale_is_free = reward is None and all(
-            task.known_reward is None or not task.known_reward.any() for task in crowd.tasks
+            task.known_reward is None or not task.known_reward.any() for task in problem.tasks
         )
         mean = design.mean(axis=0, keepdims=True)
         #: By which weak priors hold logits γ, and the differences of log λ between cells.
@@ -227,15 +219,15 @@ class PsiLayout:
         self.tolerance = min(1e-3, 0.02 / np.sqrt(n)) * (0.02 if self.mixed else 1.0)
         start = np.zeros(self.n_reward) if reward is None else reward
         #: The tables of the θ that was asked for last.
-        self.tables = Tables(crowd.tasks, self.largest, start, self.free)
-        self.counts = self.tables.counts(crowd.tasks)
+        self.tables = Tables(problem.tasks, self.largest, start, self.free)
+        self.counts = self.tables.counts(problem.tasks)
         self.deviation: Floats = NOTHING
         self.most_rows = 0  # how many rows of the tables a person needs for that
 
     def deviating(self, tau: float) -> PsiLayout:
         """The same persons with rewards of their own around θ, where τ is given; a layout of its own, with the same tables."""
         other = copy.copy(self)
-        other.deviation = tau / feature_sizes(self.tables) if tau else NOTHING
+        other.deviation = tau / self.problem.reward_sizes if tau else NOTHING
         other.most_rows = states_visited(self.tables, self.counts)[0].size
         return other
 
@@ -400,7 +392,7 @@ class Question:
     def __getstate__(self) -> dict[str, Any]:
         """What travels to a worker: not the persons, who come block by block."""
         lean = object.__new__(PsiLayout)
-        of_persons = ("crowd", "design", "counts", "tables", "owner", "first", "random", "along", "rest")
+        of_persons = ("problem", "design", "counts", "tables", "owner", "first", "random", "along", "rest")
         lean.__dict__.update(self.layout.__dict__ | dict.fromkeys(of_persons))
         return {**self.__dict__, "layout": lean}
 
@@ -1442,11 +1434,11 @@ def row_answers(
 def _transition_covariance(found: Maximum, covariance: Floats) -> Floats:
     """What the error of estimated transitions adds to the covariance of ψ."""
     layout = found.marginal.layout
-    if not any(task.mdp.is_estimated for task in layout.crowd.tasks):
+    if not any(task.mdp.is_estimated for task in layout.problem.tasks):
         return np.zeros_like(covariance)
     rng, here, moves = np.random.default_rng(0), Marginal(layout, found.persons, 5).at(found.psi), []
     for _ in range(40):
-        drawn = layout.crowd.in_tasks(partial(redrawn, rng=rng))
+        drawn = layout.problem.in_tasks(partial(redrawn, rng=rng))
         again = copy.copy(layout)
         again.tables = Tables(drawn.tasks, layout.largest, layout.tables.theta, layout.free)
         again.tables.patches = layout.tables.patches

@@ -50,7 +50,7 @@ import pandas as pd
 from scipy.special import expit, fdtrc, logit, ndtri
 
 from multihorizon.checks import RANK_TOLERANCE, TINY, Floats, as_count, as_floats, as_non_negative, as_positive, first_few
-from multihorizon.choice.model import crowd_with_known_reward, read_settings, with_known_reward
+from multihorizon.choice.model import read_settings, with_known_reward
 from multihorizon.frames import Frame, as_frame
 from multihorizon.likelihood.intervals import NormalIntervals, holm, precision
 from multihorizon.likelihood.maximum_likelihood import fit
@@ -74,7 +74,7 @@ from multihorizon.population.marginal import (
 )
 from multihorizon.population.state_reward import population_state_reward
 from multihorizon.population.types import fit_types, types_solution
-from multihorizon.problem import Crowd, Problem
+from multihorizon.problem import Problem
 from multihorizon.solution import CELL_NUMBERS, Deviations, PopulationEvidence, PopulationFindings, Solution, Status
 from multihorizon.words import in_words, p_text
 
@@ -157,7 +157,6 @@ class Population:
     max_iter: int = 60
     jobs: int = 1
 
-    takes: ClassVar = Crowd
     takes_durations: ClassVar = True
 
     def __post_init__(self) -> None:
@@ -195,10 +194,9 @@ class Population:
         as_count(self.max_iter, "max_iter")
         as_jobs(self.jobs)
 
-    def covariates(self, problem: Problem | Crowd) -> Covariates:
+    def covariates(self, problem: Problem) -> Covariates:
         """The design of the study; raises where it cannot be used."""
-        crowd = Crowd.of(problem) if isinstance(problem, Problem) else problem
-        covariates = read_covariates(self.formula, self.persons, crowd, self.missing, self.reference)
+        covariates = read_covariates(self.formula, self.persons, problem, self.missing, self.reference)
         taken = sorted({"expert", "pattern", *CELL_NUMBERS} & set(covariates.conditions))
         if taken:
             raise ValueError(f"a condition must not be called {taken[0]}, as a result is: rename this column")
@@ -206,21 +204,18 @@ class Population:
             raise ValueError(f"a free distribution must have {reason}")
         return covariates
 
-    def solve(self, problem: Problem | Crowd, seed: int = 0, progress: Progress = silent) -> Solution:
+    def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
         """Maximise the likelihood with persons averaged out; `seed` scatters the starts of the first fit of a reward.
 
         Where the number of types is to be found, it is that of the simulated studies.
         """
-        whole = Crowd.of(problem) if isinstance(problem, Problem) else problem
         if self.distribution == "types":
-            units, reward = crowd_with_known_reward(whole.by_person(), self.known_reward)
-            types = fit_types(units, reward, self.types, self.ridge, seed, progress)
-            paid = with_known_reward(problem, self.known_reward)[0] if isinstance(problem, Problem) else units
-            return types_solution(paid, units, types)
+            units, reward = with_known_reward(problem.by_person(), self.known_reward)
+            return types_solution(units, fit_types(units, reward, self.types, self.ridge, seed, progress))
         if self.deviations:
-            self._require_deviations(whole)
+            self._require_deviations(problem)
         part = part_of(progress, 0.0, 0.3) if self.deviations else progress
-        covariates, found, identified, ridge_reason = self.search(whole, seed, part)
+        covariates, found, identified, ridge_reason = self.search(problem, seed, part)
         typical = None
         if covariates.conditions:
             typical = covariates.typical @ covariates.units, covariates.typical_random @ covariates.random_units
@@ -241,18 +236,16 @@ class Population:
         wide = told.is_wide and not _not_free(covariates) and not self.deviations
         if (self.distribution == "free" or wide) and told.converged:
             told.distribution = _free_by_group(covariates, found, part_of(progress, 0.6, 1.0))
-        solved: Problem | Crowd = found.marginal.layout.crowd
-        if isinstance(problem, Problem):
-            solved = with_known_reward(covariates.compared(problem), self.known_reward)[0]
-        return told.solution(ridge_reason, solved)
+        return told.solution(ridge_reason, found.marginal.layout.problem)
 
-    def search(self, whole: Crowd, seed: int, progress: Progress = silent) -> tuple[Covariates, Maximum, bool, str]:
+    def search(self, whole: Problem, seed: int, progress: Progress = silent) -> tuple[Covariates, Maximum, bool, str]:
         """The covariates, the maximum, whether the decisions identify anybody's discount, and why a penalty holds the rewards."""
         covariates = self.covariates(whole)
-        crowd, reward = crowd_with_known_reward(covariates.gathered(whole), self.known_reward)
-        identified, ridge_reason, ridge = True, "", np.zeros(crowd.n_parameters)
+        problem, reward = with_known_reward(covariates.gathered(whole), self.known_reward)
+        identified, ridge_reason, ridge = True, "", np.zeros(problem.n_parameters)
         if reward is None:  # the most likely reward where each of some persons has a discount and all have one temperature
-            sample = crowd.problem(np.unique(np.linspace(0, crowd.n_experts - 1, min(200, crowd.n_experts)).astype(np.int64)))
+            n = problem.n_experts
+            sample = problem.by_person().some(np.unique(np.linspace(0, n - 1, min(200, n)).astype(np.int64)))
             settings = read_settings(sample, "shared", None, None, None)
             first = fit(sample, settings, False, self.ridge, 2, seed, part_of(progress, 0.0, 0.3))
             x, alone, ridge_reason = first.best.point.x, first.best.point.likelihood, first.ridge_reason
@@ -261,7 +254,7 @@ class Population:
         owner, random = None, None
         if covariates.conditions:
             owner, random = covariates.owner, covariates.random @ covariates.random_units
-        layout = PsiLayout(crowd, covariates.matrix @ covariates.units, reward, ridge, owner, random, jobs=self.jobs)
+        layout = PsiLayout(problem, covariates.matrix @ covariates.units, reward, ridge, owner, random, jobs=self.jobs)
         if reward is None:
             psi = first_psi(layout, alone.reward(x), alone.discounts(x), float(alone.temperatures(x)[0]))
         else:
@@ -269,24 +262,24 @@ class Population:
         part = part_of(progress, 0.3, 0.6 if self.distribution == "free" else 1.0)
         return covariates, maximise(layout, psi, self.nodes, self.tol, self.max_iter, part), identified, ridge_reason
 
-    def _require_deviations(self, whole: Crowd) -> None:
+    def _require_deviations(self, problem: Problem) -> None:
         """Raise where personal deviations cannot be had."""
-        covariates = self.covariates(whole)
+        covariates = self.covariates(problem)
         if covariates.conditions:
             raise ValueError(
                 f"personal deviations need persons without conditions, received {first_few(covariates.conditions)}: leave them "
                 "out of the formula, or set deviations to 0"
             )
-        crowd, reward = crowd_with_known_reward(whole, self.known_reward)
+        paid, reward = with_known_reward(problem, self.known_reward)
         if reward is not None:
             raise ValueError(
                 "personal deviations in a population need rewards that are estimated, received a reward that is known in full: "
                 "give the problem features, which are added to the known reward, or set deviations to 0"
             )
         most = 60  # beyond, what decisions say of each person's reward takes too much memory at all nodes
-        if crowd.n_parameters > most:
+        if paid.n_parameters > most:
             raise ValueError(
-                f"personal deviations in a population need at most {most} rewards, received {crowd.n_parameters:,}: tie the "
+                f"personal deviations in a population need at most {most} rewards, received {paid.n_parameters:,}: tie the "
                 "rewards of similar states together with features, or set deviations to 0"
             )
         if len(covariates.names) < 2:
@@ -347,10 +340,10 @@ def remembered(
         owner = pd.Index(solution.experts).get_indexer(pd.Index(found.cells["expert"]))
         kept = kept.iloc[owner if len(kept.columns) else []].reset_index(drop=True)
         kept = kept.assign(**{column: found.cells[column] for column in found.conditions})
-    crowd = Crowd(solution.experts, (), ())
+    people = Problem.of_tasks(solution.experts, (), ())
     if len(kept.columns):
-        crowd = Crowd(solution.experts, (), (), owner, kept)
-    return read_covariates(formula, persons, crowd, "drop", reference)
+        people = Problem.of_tasks(solution.experts, (), (), owner, kept)
+    return read_covariates(formula, persons, people, "drop", reference)
 
 
 def _not_free(covariates: Covariates) -> str:
@@ -380,7 +373,7 @@ def _free_by_group(covariates: Covariates, found: Maximum, progress: Progress) -
 
 def _likely_person(layout: PsiLayout) -> tuple[Floats, float]:
     """The most likely of some discounts `(1,)` and temperatures for everyone, where the reward is known."""
-    rewards = [task.pooled.at(0.5).expected_reward(layout.tables.theta) for task in layout.crowd.tasks]
+    rewards = [task.pooled.at(0.5).expected_reward(layout.tables.theta) for task in layout.problem.tasks]
     size = max(float(np.abs(reward).max()) for reward in rewards) or 1.0
     pairs = list(product((0.05, 0.3, 0.6, 0.8, 0.95), size * np.array([0.01, 0.03, 0.1, 0.3, 1.0, 3.0])))
     log = layout.tables.exact(np.array([(logit(gamma / layout.largest), np.log(temperature)) for gamma, temperature in pairs]))
@@ -783,7 +776,7 @@ class Inference:
             )
         return words
 
-    def solution(self, ridge_reason: str, problem: Problem | Crowd) -> Solution:
+    def solution(self, ridge_reason: str, problem: Problem) -> Solution:
         """All of it, with the shrunken discounts; `ridge_reason` says why a penalty holds the rewards."""
         found, layout, known = self.found, self.layout, self.converged
         decisions, n = float(layout.counts.sum()), problem.n_experts

@@ -25,7 +25,7 @@ from multihorizon.likelihood.state_reward import DRAWS, StateRewardTest
 from multihorizon.numerics.score_test import ScoreTest, score_test
 from multihorizon.numerics.spectrum import positive_part
 from multihorizon.population.marginal import Marginal, Maximum, PsiLayout
-from multihorizon.problem import Crowd, Problem
+from multihorizon.problem import Problem
 from multihorizon.words import LEVEL
 
 #: The information of so many persons stands for that of more.
@@ -35,15 +35,15 @@ MOST_PERSONS = 300
 def population_state_reward(found: Maximum) -> StateRewardTest | None:
     """The test at the maximum; None where the reward was given or is made of features by state and action."""
     layout = found.marginal.layout
-    arrivals = [task.pooled.arrival_features for task in layout.crowd.tasks]
+    arrivals = [task.pooled.arrival_features for task in layout.problem.tasks]
     paid = [each for each in arrivals if each is not None]
     if layout.known is not None or len(paid) < len(arrivals):
         return None
     if not found.finished:
         return StateRewardTest.untested("the fit did not end")
-    if any(task.mdp.durations is not None for task in layout.crowd.tasks):
+    if any(task.mdp.durations is not None for task in layout.problem.tasks):
         return StateRewardTest.untested("moves take time, and what an action costs may depend on how long it takes")
-    rivals = wider_rewards([task.mdp for task in layout.crowd.tasks], paid)
+    rivals = wider_rewards([task.mdp for task in layout.problem.tasks], paid)
     if not rivals:
         return StateRewardTest.untested("there is one action alone")
     tests = [(rival, _tested(found, rival)) for rival in rivals]
@@ -53,13 +53,13 @@ def population_state_reward(found: Maximum) -> StateRewardTest | None:
 def _tested(found: Maximum, wider: WiderReward) -> ScoreTest | None:
     """The score test of a wider reward; None where it adds nothing, or soft values are infinite."""
     layout = found.marginal.layout
-    more = _columns(layout.crowd, wider)
+    more = _columns(layout.problem, wider)
     d, q = layout.n_reward, more[0].shape[1]
     if not q:
         return None
     ridge, psi = np.concatenate([layout.ridge, np.zeros(q)]), np.insert(found.psi, d, np.zeros(q))
-    crowd = _widened(layout.crowd, more)
-    wide = PsiLayout(crowd, layout.design, None, ridge, layout.owner, layout.random, layout.largest, layout.jobs)
+    widened = _widened(layout.problem, more)
+    wide = PsiLayout(widened, layout.design, None, ridge, layout.owner, layout.random, layout.largest, layout.jobs)
     wide.tables.patches = layout.tables.patches
     value = Marginal(wide, found.persons, found.marginal.count).at(psi)
     if value is None:
@@ -69,7 +69,7 @@ def _tested(found: Maximum, wider: WiderReward) -> ScoreTest | None:
     information, priors = _information(found, wide, psi, more), np.zeros((psi.size, psi.size))
     priors[wide.reward, wide.reward] = np.diag(ridge)
     test = score_test(value.gradient, information, priors, free, new)
-    estimated = any(task.mdp.sample_sizes is not None for task in crowd.tasks)
+    estimated = any(task.mdp.sample_sizes is not None for task in widened.tasks)
     if test.degrees and test.p_value <= 1 - LEVEL and estimated:
         return test.calibrated(_gradients(found, wide, more, psi, information))
     return test
@@ -80,7 +80,7 @@ def _information(found: Maximum, wide: PsiLayout, psi: Floats, more: list[Floats
     layout, parts = found.marginal.layout, wide.unpack(psi)
     who = np.unique(np.linspace(0, layout.persons - 1, min(MOST_PERSONS, layout.persons)).astype(np.int64))
     cells = layout.cells_of(who)
-    problem = _of_cells(layout.crowd, cells)
+    problem = _of_cells(layout.problem, cells)
     number = np.array([int(name) for name in problem.names])
     random, rest, owner = layout.random[number], layout.rest[number], layout.owner[number]
     v = found.value.mean[owner].reshape(number.size, -1, 2)
@@ -88,7 +88,7 @@ def _information(found: Maximum, wide: PsiLayout, psi: Floats, more: list[Floats
     gamma, lam = layout.largest * expit(eta[:, 0]), np.exp(eta[:, 1])
     slope = gamma * (1 - gamma / layout.largest)
     d, k = layout.n_reward, wide.spread.start
-    tasks = {id(task.mdp): columns for task, columns in zip(layout.crowd.tasks, more, strict=True)}
+    tasks = {id(task.mdp): columns for task, columns in zip(layout.problem.tasks, more, strict=True)}
     total, of_person = np.zeros((psi.size, psi.size)), dict[int, Floats]()
     for batch in persons_by_task(problem, True, {}):
         plan = batch.plan(parts.theta[:d], gamma, lam, None)
@@ -114,41 +114,34 @@ def _information(found: Maximum, wide: PsiLayout, psi: Floats, more: list[Floats
     return total * layout.persons / who.size
 
 
-def _of_cells(crowd: Crowd, cells: Ints) -> Problem:
+def _of_cells(problem: Problem, cells: Ints) -> Problem:
     """Some cells as experts, whose names are their numbers."""
-    experts = []
-    for task in crowd.tasks:
-        counts = task.counts[cells].toarray().reshape(cells.size, task.mdp.n_actions, task.mdp.n_states)
-        experts += [
-            replace(task.pooled, name=str(cell), counts=own.T)
-            for cell, own in zip(cells.tolist(), counts, strict=True)
-            if own.any()
-        ]
-    return Problem._of(experts, crowd.parameter_names)
+    tasks = (replace(task, counts=task.counts[cells]) for task in problem.tasks)
+    return Problem.of_tasks(tuple(map(str, cells.tolist())), problem.parameter_names, tasks)
 
 
-def _columns(crowd: Crowd, wider: WiderReward) -> list[Floats]:
+def _columns(problem: Problem, wider: WiderReward) -> list[Floats]:
     """What the wider reward adds in each task `(A·S,q)`."""
-    tasks = [(task.mdp, arrival) for task in crowd.tasks if (arrival := task.pooled.arrival_features) is not None]
+    tasks = [(one.mdp, arrival) for one in problem.exemplars if (arrival := one.arrival_features) is not None]
     features = [(mdp.stacked @ arrival).toarray() for mdp, arrival in tasks]
     return beyond(features, [wider.columns(mdp, arrival) for mdp, arrival in tasks])
 
 
-def _widened(crowd: Crowd, more: list[Floats]) -> Crowd:
+def _widened(problem: Problem, more: list[Floats]) -> Problem:
     """The same persons with the wider reward."""
     tasks = []
-    for task, columns in zip(crowd.tasks, more, strict=True):
+    for task, columns in zip(problem.tasks, more, strict=True):
         matrix = sp.csr_array(sp.hstack([task.pooled.feature_matrix, columns]))
         tasks.append(replace(task, features=matrix, arrival=None))
-    names = (*crowd.parameter_names, *(f"wider reward {number}" for number in range(1, more[0].shape[1] + 1)))
-    return replace(crowd, tasks=tuple(tasks), parameter_names=names)
+    names = (*problem.parameter_names, *(f"wider reward {number}" for number in range(1, more[0].shape[1] + 1)))
+    return Problem.of_tasks(problem.names, names, tasks, problem.cells.owner, problem.conditions)
 
 
 def _gradients(found: Maximum, wide: PsiLayout, more: list[Floats], psi: Floats, information: Floats) -> Floats:
     """Gradients `(m,p)` of simulated decisions, with transitions drawn anew."""
     rng, moves, here = np.random.default_rng(0), [], Marginal(wide, found.persons, 5).at(psi)
     for _ in range(12):
-        drawn = _widened(found.marginal.layout.crowd.in_tasks(partial(redrawn, rng=rng)), more)
+        drawn = _widened(found.marginal.layout.problem.in_tasks(partial(redrawn, rng=rng)), more)
         again = copy.copy(wide)
         again.tables = Tables(drawn.tasks, wide.largest, wide.tables.theta, wide.free)
         again.tables.patches = wide.tables.patches

@@ -63,7 +63,7 @@ from multihorizon.likelihood.maximum_likelihood import WEAK_PRIOR, choice_probab
 from multihorizon.numerics.newton import Ascent, Dense, Metric, Tolerances, climb, resting
 from multihorizon.numerics.spectrum import spectrum
 from multihorizon.parallel import Progress, part_of, silent
-from multihorizon.problem import Crowd, Problem, without_decisions
+from multihorizon.problem import Problem, without_decisions
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
 from multihorizon.words import LEVEL, VAGUE_WIDTH, count, in_words, percent
 
@@ -80,9 +80,9 @@ class Units:
     place: Ints
 
     @classmethod
-    def of(cls, crowd: Crowd) -> Units:
-        """Those of a crowd, whose rows are units."""
-        counts = sp.csr_array(sp.hstack([task.counts for task in crowd.tasks], format="csr"))
+    def of(cls, problem: Problem) -> Units:
+        """Those of a problem, whose rows are units."""
+        counts = sp.csr_array(sp.hstack([task.counts for task in problem.tasks], format="csr"))
         counts.sum_duplicates()
         counts.eliminate_zeros()
         seen: dict[tuple[bytes, bytes], int] = {}
@@ -91,7 +91,7 @@ class Units:
             key = counts.indices[low:high].tobytes(), counts.data[low:high].tobytes()
             place[i] = seen.setdefault(key, len(seen))
         first = np.unique(place, return_index=True)[1]
-        widths = np.cumsum([0, *(task.counts.shape[1] for task in crowd.tasks)]).tolist()
+        widths = np.cumsum([0, *(task.counts.shape[1] for task in problem.tasks)]).tolist()
         distinct = counts[first]
         tasks = tuple(sp.csr_array(distinct[:, low:high]) for low, high in pairwise(widths))
         return cls(tasks, np.bincount(place).astype(np.float64), place)
@@ -101,7 +101,7 @@ class TypesModel:
     """L as a function of `x = (θ, γ, log λ, a)`, where K experts stand for the types.
 
     Args:
-        crowd: the units, each with a row of counts.
+        problem: the units, each with a row of counts.
         units: what they decided.
         types: K.
         reward: known reward parameters `(d,)`; None where they are free.
@@ -114,15 +114,15 @@ class TypesModel:
         shares: where the logarithms a of the weights stand in x.
     """
 
-    def __init__(self, crowd: Crowd, units: Units, types: int, reward: Floats | None, ridge: Floats) -> None:
-        self.crowd, self.units, self.types, self.reward, self.ridge = crowd, units, types, reward, ridge
-        experts = [replace(task.pooled, name=f"type {k + 1}") for task in crowd.tasks for k in range(types)]
+    def __init__(self, problem: Problem, units: Units, types: int, reward: Floats | None, ridge: Floats) -> None:
+        self.problem, self.units, self.types, self.reward, self.ridge = problem, units, types, reward, ridge
+        experts = [replace(task.pooled, name=f"type {k + 1}") for task in problem.tasks for k in range(types)]
         free, settings = np.full(types, np.nan), Settings(reward=reward)
         if reward is not None:
             settings = replace(settings, temperatures=free)
-        elif any(task.known_reward is not None for task in crowd.tasks):
+        elif any(task.known_reward is not None for task in problem.tasks):
             settings = replace(settings, temperatures=free, temperature_groups=(0,) * types)
-        planner = Likelihood(Problem._of(experts, crowd.parameter_names), settings)
+        planner = Likelihood(Problem._of(experts, problem.parameter_names), settings)
         self.planner = planner.holding(temperature_penalty(planner), ridge)
         self.n, self.size = float(units.times.sum()), planner.size + types
         self.shares = slice(planner.size, self.size)
@@ -146,7 +146,7 @@ class TypesModel:
 
     def with_types(self, types: int, ridge: Floats) -> TypesModel:
         """The same units with other types, or another penalty."""
-        return TypesModel(self.crowd, self.units, types, self.reward, ridge)
+        return TypesModel(self.problem, self.units, types, self.reward, ridge)
 
     def pack(self, reward: Floats, discounts: Floats, temperatures: Floats, shares: Floats) -> Floats:
         """x from a reward and one discount, temperature and weight for each type; temperatures that are shared are their mean."""
@@ -352,7 +352,7 @@ def one_type(model: TypesModel) -> Ascent[TypesPoint]:
         found = (choice_probability_start(planner, np.array([level * model.largest])) for level in (0.1, 0.5, 0.9))
         starts = [model.at(np.append(start.x, 0.0)) for start in found if start is not None]
     else:
-        rewards = [task.pooled.at(0.5).expected_reward(model.reward) for task in model.crowd.tasks]
+        rewards = [task.pooled.at(0.5).expected_reward(model.reward) for task in model.problem.tasks]
         size = max(float(np.abs(reward).max()) for reward in rewards) or 1.0
         pairs = product((0.05, 0.3, 0.6, 0.8, 0.95), size * np.array([0.01, 0.03, 0.1, 0.3, 1.0, 3.0]))
         tried = [
@@ -449,11 +449,11 @@ class Begun:
     most: Ints
 
     @classmethod
-    def of(cls, crowd: Crowd) -> Begun | None:
-        """Those of a crowd; None where some units come from no table of episodes."""
-        place = pd.Index(crowd.names)
+    def of(cls, problem: Problem) -> Begun | None:
+        """Those of a problem; None where some units come from no table of episodes."""
+        place = pd.Index(problem.names)
         parts = []
-        for number, task in enumerate(crowd.tasks):
+        for number, task in enumerate(problem.tasks):
             endless = bool(task.mdp.never_ends().any())
             for table in task.tables:
                 episodes = table.by_episode
@@ -463,7 +463,7 @@ class Begun:
                 kept = (unit >= 0) & ~task.mdp.terminal[state]
                 parts.append(np.stack([unit, np.full(unit.size, number), state, most])[:, kept])
         found = cls(*np.concatenate([np.zeros((4, 0), dtype=np.int64), *parts], axis=1))
-        return found if np.unique(found.unit).size == len(crowd.names) else None
+        return found if np.unique(found.unit).size == len(problem.names) else None
 
 
 class Simulator:
@@ -474,12 +474,12 @@ class Simulator:
     """
 
     def __init__(self, point: TypesPoint, begun: Begun) -> None:
-        self.crowd, self.weights = point.model.crowd, point.weights / point.weights.sum()
+        self.problem, self.weights = point.model.problem, point.weights / point.weights.sum()
         k, plans = point.model.types, dict[tuple[int, int], tuple[Plans, int]]()
         for plan in point.plans.plans:
             plans |= {divmod(place, k): (plan, j) for j, place in enumerate(plan.persons.positions.tolist())}
         self.tables, ranks = [], []
-        for number, task in enumerate(self.crowd.tasks):
+        for number, task in enumerate(self.problem.tasks):
             own = [plans[number, kind] for kind in range(k)]
             values = np.stack([plan.values[:, j] for plan, j in own], axis=1) @ self.weights
             order = np.argsort(np.round(values / max(float(np.abs(values).max()), TINY), 9), kind="stable")
@@ -498,12 +498,14 @@ class Simulator:
         self.unit: Ints = np.repeat(np.arange(len(listed)), [len(own) for own in listed])
         self.task, self.first, self.most = np.array([key for own in listed for key in own], dtype=np.int64).T
 
-    def draw(self, rng: np.random.Generator) -> Crowd:
+    def draw(self, rng: np.random.Generator) -> Problem:
         """One study."""
         n = int(self.unit[-1]) + 1
         kinds = rng.choice(self.weights.size, size=n, p=self.weights)
         tasks = []
-        for number, (task, (order, actions, chances, moves, ends)) in enumerate(zip(self.crowd.tasks, self.tables, strict=True)):
+        for number, (task, (order, actions, chances, moves, ends)) in enumerate(
+            zip(self.problem.tasks, self.tables, strict=True)
+        ):
             mdp, running = task.mdp, np.flatnonzero(self.task == number)
             state, left, cells = order[self.first[running]], self.most[running], [np.zeros(0, dtype=np.int64)]
             while running.size:
@@ -523,7 +525,7 @@ class Simulator:
             places = cell // moves.shape[0], cell % moves.shape[0]
             counts = sp.csr_array((times.astype(np.float64), places), shape=(n, moves.shape[0]))
             tasks.append(replace(task, counts=counts, tables=()))
-        return Crowd(tuple(map(str, range(n))), self.crowd.parameter_names, tuple(tasks))
+        return Problem.of_tasks(tuple(map(str, range(n))), self.problem.parameter_names, tasks)
 
 
 def gained(few: Ascent[TypesPoint], more: Ascent[TypesPoint]) -> float:
@@ -544,8 +546,8 @@ def number_test(
         if (number >= 39 and not as_much) or (number >= 19 and 3 * largest < statistic):
             break
         number += 1
-        crowd = simulator.draw(rng)
-        start = TypesModel(crowd, Units.of(crowd), model.types, model.reward, model.ridge).at(few.point.x)
+        drawn = simulator.draw(rng)
+        start = TypesModel(drawn, Units.of(drawn), model.types, model.reward, model.ridge).at(few.point.x)
         again, value = None if start is None else ascend(start, gain=1e-4), np.inf
         if again is not None and again.finished:
             further = one_more(again, 1e-3)
@@ -578,31 +580,33 @@ class TypesFit:
 
 
 def fit_types(
-    crowd: Crowd, reward: Floats | None, types: int | None, ridge: float | None, seed: int, progress: Progress = silent
+    problem: Problem, reward: Floats | None, types: int | None, ridge: float | None, seed: int, progress: Progress = silent
 ) -> TypesFit:
     """So many types, or as many as tests find; `seed` is that of the simulated studies."""
-    for number in np.flatnonzero(sum(np.asarray(task.counts.sum(axis=1)).ravel() for task in crowd.tasks) == 0)[:1]:
-        raise without_decisions(crowd.names[number])
-    if types is not None and crowd.n_experts < types:
-        raise ValueError(f"there must be at least as many units as types, received {crowd.n_experts} and {types}: ask for fewer")
-    if reward is None and crowd.n_parameters > DENSE_REWARDS:
+    for number in np.flatnonzero(sum(np.asarray(task.counts.sum(axis=1)).ravel() for task in problem.tasks) == 0)[:1]:
+        raise without_decisions(problem.names[number])
+    if types is not None and problem.n_experts < types:
         raise ValueError(
-            f"types can be found with at most {DENSE_REWARDS} unknown rewards, received {crowd.n_parameters:,}: give the reward, "
-            "or tie the rewards of similar states together with features"
+            f"there must be at least as many units as types, received {problem.n_experts} and {types}: ask for fewer"
         )
-    begun = Begun.of(crowd) if types is None else None
+    if reward is None and problem.n_parameters > DENSE_REWARDS:
+        raise ValueError(
+            f"types can be found with at most {DENSE_REWARDS} unknown rewards, received {problem.n_parameters:,}: give the "
+            "reward, or tie the rewards of similar states together with features"
+        )
+    begun = Begun.of(problem) if types is None else None
     if types is None and begun is None:
         raise ValueError(
             "the number of types is found by simulating episodes, received counts of decisions without their table: give types, "
             "or Demonstrations"
         )
-    units, rng, deviation = Units.of(crowd), np.random.default_rng(seed), None
-    model = TypesModel(crowd, units, 1, reward, np.full(crowd.n_parameters, 0.0 if ridge is None else ridge))
+    units, rng, deviation = Units.of(problem), np.random.default_rng(seed), None
+    model = TypesModel(problem, units, 1, reward, np.full(problem.n_parameters, 0.0 if ridge is None else ridge))
     likely = reward is None and ridge is None
     if likely:
         model = model.with_types(1, (model.planner.feature_sizes / WEAK_PRIOR) ** 2)
     end, tests = one_type(model), []
-    most = min(MOST_TYPES, crowd.n_experts) if types is None else types
+    most = min(MOST_TYPES, problem.n_experts) if types is None else types
     for k in range(1, most + 1):
         if likely:
             end, deviation = with_likely_rewards(end)
@@ -613,7 +617,7 @@ def fit_types(
         part(0.0, f"{count(k, 'type')}: log-likelihood {end.point.value:.2f}")
         if k == most and types is not None:
             break
-        more = one_more(end) if k < crowd.n_experts else end
+        more = one_more(end) if k < problem.n_experts else end
         row |= {"statistic": gained(end, more), "finished": end.finished and more.finished}
         if begun is not None:
             row |= number_test(end, row["statistic"], begun, rng, part)
@@ -654,8 +658,8 @@ class TypeIntervals(Intervals):
         return np.stack([np.where(taken, low, np.inf).min(axis=1), np.where(taken, high, -np.inf).max(axis=1)], axis=1)
 
 
-def types_solution(problem: Problem | Crowd, crowd: Crowd, found: TypesFit) -> Solution:
-    """What is known of the types and of each unit; a crowd has the known reward."""
+def types_solution(problem: Problem, found: TypesFit) -> Solution:
+    """What is known of the types and of each unit; the problem has the known reward."""
     point, model, planner = found.end.point, found.end.point.model, found.end.point.model.planner
     identified = point.identified()
     usable = found.converged and bool(identified.all())
@@ -670,7 +674,7 @@ def types_solution(problem: Problem | Crowd, crowd: Crowd, found: TypesFit) -> S
     source = TypeIntervals(point.discounts, errors, posterior, model.largest)
     spread = posterior @ (point.discounts**2 + np.where(identified, errors, 0.0) ** 2) - discounts**2
     spread[posterior[:, ~identified].sum(axis=1) > 1 - LEVEL] = np.nan
-    residual, decisions = point.projected_gradient(), sum(float(task.counts.sum()) for task in crowd.tasks)
+    residual, decisions = point.projected_gradient(), sum(float(task.counts.sum()) for task in problem.tasks)
     told = {
         "number": model.types,
         "chosen": found.tests[-1]["p"] is not None,
@@ -689,9 +693,9 @@ def types_solution(problem: Problem | Crowd, crowd: Crowd, found: TypesFit) -> S
         "reward_deviation": found.deviation,
     }
     findings = PopulationFindings(
-        persons=crowd.n_experts,
+        persons=problem.n_experts,
         left_out={},
-        degrees=crowd.n_experts - int((~model.fixed).sum()),
+        degrees=problem.n_experts - int((~model.fixed).sum()),
         discount={},
         temperature={},
         factors={"discount": {}, "temperature": {}},
@@ -701,7 +705,7 @@ def types_solution(problem: Problem | Crowd, crowd: Crowd, found: TypesFit) -> S
         weak_priors={},
         spread={},
         predictions={},
-        groups=np.full(crowd.n_experts, "everyone", dtype=object),
+        groups=np.full(problem.n_experts, "everyone", dtype=object),
         covariates={},
         individuals={"posterior": posterior, "log_likelihood": point.marginal[model.units.place]},
         largest_discount=model.largest,
@@ -710,7 +714,7 @@ def types_solution(problem: Problem | Crowd, crowd: Crowd, found: TypesFit) -> S
         types=told,
     )
     words = [
-        f"Log-likelihood {point.value:.2f} of {decisions:.0f} decisions of {count(crowd.n_experts, 'unit')}.",
+        f"Log-likelihood {point.value:.2f} of {decisions:.0f} decisions of {count(problem.n_experts, 'unit')}.",
         number_words(told),
     ]
     if not found.converged:

@@ -84,7 +84,7 @@ def bootstrap(
         solution: of `MaximumLikelihood`, with its problem.
         samples: how many tables.
         kind: "parametric" or "episodes".
-        demonstrations: for "episodes" the table the problem was made of, or one for each task in the order they were joined.
+        demonstrations: for "episodes" the table the problem was made of, or one for each task; by default the problem's own.
         seed: same seed, same answer.
         jobs: processes; −1 for all cores. The digits do not depend on it.
         progress: called as samples finish.
@@ -97,9 +97,7 @@ def bootstrap(
     model = point.likelihood
     if kind not in ("parametric", "episodes"):
         raise ValueError(f'kind must be "parametric" or "episodes", received {kind!r}')
-    if kind == "episodes" and demonstrations is None:
-        raise ValueError("the bootstrap of episodes must be given the demonstrations, received none")
-    tables = None if kind == "parametric" or demonstrations is None else tables_of(model.problem, demonstrations)
+    tables = None if kind == "parametric" else tables_of(model.problem, demonstrations)
     seeds = np.random.SeedSequence(seed).spawn(samples)
     # Forty tasks are enough for many processes, and few enough that starting one costs little.
     chunks = [[seeds[i] for i in chunk] for chunk in np.array_split(np.arange(samples), min(samples, 40))]
@@ -144,16 +142,20 @@ def _draw_episodes(problem: Problem, tables: list[Demonstrations], rng: np.rando
 
 
 def tables_of(
-    problem: Problem, demonstrations: Demonstrations | Sequence[Demonstrations], all_experts: bool = True
+    problem: Problem, demonstrations: Demonstrations | Sequence[Demonstrations] | None = None, all_experts: bool = True
 ) -> list[Demonstrations]:
-    """The tables that a problem was made of, one for each task in the order they were joined.
+    """List the tables that a problem was made of, one for each task in the order they were joined.
 
-    `all_experts` says that the problem must have all experts of the tables, and not only some.
+    By default they are those that the problem remembers. `all_experts` says that the problem must have all experts of the
+    tables, and not only some.
 
     Raises:
-        ValueError: for tables with other experts or other decisions than the problem's.
+        ValueError: for tables with other experts or other decisions than the problem's, and where none are remembered.
     """
-    tables = [demonstrations] if isinstance(demonstrations, Demonstrations) else list(demonstrations)
+    if demonstrations is None and not problem.tables:
+        raise ValueError("this needs the tables the problem was made of, and it remembers none: give them as demonstrations")
+    given = problem.tables if demonstrations is None else demonstrations
+    tables = [given] if isinstance(given, Demonstrations) else list(given)
     everybody = set(problem.names)
     kept = [np.array([all_experts or name in everybody for name in table.experts]) for table in tables]
     counts: list[Floats] = []

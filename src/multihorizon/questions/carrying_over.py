@@ -61,7 +61,7 @@ from multihorizon.population.covariates import least_persons
 from multihorizon.population.marginal import Maximum, likely_places, spectrum_of, with_one_discount
 from multihorizon.population.solver import Population
 from multihorizon.population.state_reward import population_state_reward
-from multihorizon.problem import Crowd, Problem, require_finite
+from multihorizon.problem import Problem, require_finite
 from multihorizon.questions.bootstrap import tables_of
 from multihorizon.questions.two_conditions import Spread, Together, together
 from multihorizon.result import COLOURS, Result, literal
@@ -300,8 +300,8 @@ def _sentence(pair: Carried) -> str:
 
 def carry_over(
     problem: Problem,
-    demonstrations: Demonstrations | Sequence[Demonstrations],
-    condition: str,
+    demonstrations: Demonstrations | Sequence[Demonstrations] | None = None,
+    condition: str = "",
     *,
     known_reward: Any = None,
     common_discount: float | None = None,
@@ -312,8 +312,8 @@ def carry_over(
     """Predict each person's decisions under one condition from those under another.
 
     Args:
-        problem: made of the demonstrations.
-        demonstrations: the table, or one for each task in the order they were joined, with the condition of each episode.
+        problem: made of tables with the condition of each episode.
+        demonstrations: the table, or one for each task in the order they were joined; by default the problem's own.
         condition: the name of the condition; its values are groups.
         known_reward: as in `MaximumLikelihood`; without it the reward is estimated under the condition that predicts.
         common_discount: the one discount for everybody that own horizons are compared with; by default it is estimated under
@@ -333,7 +333,7 @@ def carry_over(
         >>> table = Demonstrations.simulate(d.mdp, policies, episodes=100).to_frame()
         >>> table["day"] = ["monday" if episode % 2 else "friday" for episode in table["episode"].astype(int)]
         >>> table = Demonstrations.from_frame(table, conditions=["day"])
-        >>> found = carry_over(Problem(d.mdp, table), table, "day", known_reward=d.reward)
+        >>> found = carry_over(Problem(d.mdp, table), condition="day", known_reward=d.reward)
         >>> found.answer.answer
         'At least in part to the person'
     """
@@ -509,7 +509,7 @@ class _Fitted:
             means = np.einsum("nq,nqi->ni", shares, places)
             away = places - means[:, None]
             spread = Spread(parts.effects[0], parts.covariance, means, np.einsum("nq,nqi,nqj->nij", shares, away, away))
-        return cls(layout.crowd.names, places, shares, inner, discount, parts.theta, finished, spread)
+        return cls(layout.problem.names, places, shares, inner, discount, parts.theta, finished, spread)
 
     def spread_of(self, experts: Sequence[str]) -> Spread | None:
         """The spread with the persons in this order."""
@@ -541,7 +541,7 @@ class _Fits(NamedTuple):
 
 def _fit(known_reward: Any, discount: float | None, seed: int, problem: Problem) -> _Fits:
     """The models that are fitted to all decisions of a problem."""
-    _, found, identified, _ = Population("~ 1", known_reward=known_reward).search(Crowd.of(problem), seed)
+    _, found, identified, _ = Population("~ 1", known_reward=known_reward).search(problem, seed)
     one = with_one_discount(found, discount)
     return _Fits(_Fitted.averaged(found, identified), _Fitted.averaged(one, identified), population_state_reward(found))
 
@@ -549,27 +549,27 @@ def _fit(known_reward: Any, discount: float | None, seed: int, problem: Problem)
 def _predict(pair: _Asked, found: dict[_Key, _Fits], known_reward: Any, shift: Floats | None) -> Carried:
     """How likely each model makes the decisions that are predicted, where η of each person is moved by a shift `(m,2)`."""
     fits, common = found[pair.key], found[_Key(pair.target, pair.experts)].one_discount
-    crowd = Crowd.of(with_known_reward(pair.predicted, known_reward)[0])
-    to = np.array([pair.experts.index(name) for name in crowd.names])
+    paid = with_known_reward(pair.predicted, known_reward)[0]
+    to = np.array([pair.experts.index(name) for name in paid.names])
     decisions, chance = np.zeros(len(to)), np.zeros(len(to))
-    for task in crowd.tasks:
+    for task in paid.tasks:
         choices = np.log(np.maximum(task.mdp.available.sum(axis=1), 1))
         decisions[to] += np.asarray(task.counts.sum(axis=1)).ravel()
         chance[to] -= task.counts @ np.tile(choices, task.mdp.n_actions)
-    tables = Tables(crowd.tasks, crowd.largest_discount, fits.own.reward, np.zeros(0, dtype=np.int64))
+    tables = Tables(paid.tasks, paid.largest_discount, fits.own.reward, np.zeros(0, dtype=np.int64))
     totals = {"chance": chance}
     for model, fitted in fits.models.items():
         totals[model] = np.full(len(to), np.nan)
         if not fitted.finished or (model == "one_discount" and not common.finished):
             continue
-        who = [fitted.experts.index(name) for name in crowd.names]
+        who = [fitted.experts.index(name) for name in paid.names]
         places = fitted.places[who] if shift is None else fitted.places[who] + shift[to][:, None]
         if model == "one_discount":
             places = places.copy()
             with np.errstate(divide="ignore"):
-                places[:, :, 0] = logit(common.discount / crowd.largest_discount)
+                places[:, :, 0] = logit(common.discount / paid.largest_discount)
         tables = tables.at(fitted.reward)
-        totals[model][to] = tables.averaged(tables.counts(crowd.tasks), places, fitted.shares[who], fitted.inner)
+        totals[model][to] = tables.averaged(tables.counts(paid.tasks), places, fitted.shares[who], fitted.inner)
     unfinished = [
         f"the search for {MODELS[model]} under {level} did not end"
         for level, model, each in (

@@ -55,7 +55,6 @@ from multihorizon.numerics.allocation import Allocation, Worth, allocate, evenly
 from multihorizon.numerics.spectrum import spectrum
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.population.covariates import least_persons
-from multihorizon.problem import Problem
 from multihorizon.questions.pilot import Layout, Pilot, read_pilot
 from multihorizon.questions.study import LENGTH, MOST_TIMES, Schedule, in_tasks
 from multihorizon.result import COLOURS, Result, literal, package_version
@@ -249,9 +248,7 @@ def design(
 
 def _mean_length(guess: Solution) -> int | None:
     """How many decisions the episodes of a guess had on average, rounded up; None where its table is not known."""
-    experts = guess.problem.experts if isinstance(guess.problem, Problem) else ()
-    tables = {id(expert.table): expert.table for expert in experts if expert.table is not None}.values()
-    lengths = [table.by_episode.length for table in tables]
+    lengths = [table.by_episode.length for table in ([] if guess.problem is None else guess.problem.tables)]
     return int(np.ceil(np.concatenate(lengths).mean())) if lengths else None
 
 

@@ -154,7 +154,7 @@ def small(deviations: Deviations) -> bool:
 
 def compare_goals(
     solution: Solution,
-    demonstrations: Demonstrations | Sequence[Demonstrations],
+    demonstrations: Demonstrations | Sequence[Demonstrations] | None = None,
     folds: int = 2,
     several: bool = True,
     test: SharedGoalTest | None = None,
@@ -166,7 +166,7 @@ def compare_goals(
 
     Args:
         solution: of `MaximumLikelihood`, with its problem; nearly one goal is compared where it has `deviations`.
-        demonstrations: the table it was fitted to, or one for each task in the order they were joined.
+        demonstrations: the table it was fitted to, or one for each task; by default the problem's own.
         folds: how many parts the episodes are dealt into; every expert needs at least as many episodes.
         several: whether to look for groups as well, which takes long for many experts.
         test: that of one reward, where it was made already.
@@ -181,7 +181,7 @@ def compare_goals(
         >>> d = domains.big_small()
         >>> table = Demonstrations.simulate(d.mdp, d.mce_experts(), episodes=100, seed=2)
         >>> solution = solve(Problem(d.mdp, table), MaximumLikelihood(deviations="estimated"))
-        >>> compare_goals(solution, table).support
+        >>> compare_goals(solution).support
         'one goal'
     """
     point, evidence = resume(solution), LikelihoodEvidence.of(solution)

@@ -133,7 +133,7 @@ class ModelChecks(Result):
 
 def check_model(
     solution: Solution,
-    demonstrations: Demonstrations | Sequence[Demonstrations],
+    demonstrations: Demonstrations | Sequence[Demonstrations] | None = None,
     folds: int = 2,
     *,
     conditions: Sequence[str] = (),
@@ -144,7 +144,7 @@ def check_model(
 
     Args:
         solution: of `MaximumLikelihood`, with its problem.
-        demonstrations: the table, or one for each task in the order they were joined.
+        demonstrations: the table, or one for each task in the order they were joined; by default the problem's own.
         folds: how many parts the episodes are dealt into; every expert needs at least as many episodes.
         conditions: those of the table under which each expert may choose otherwise; episodes under each are dealt evenly, and
             only choices under the same conditions are compared within episodes.

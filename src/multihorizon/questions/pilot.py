@@ -33,7 +33,7 @@ from multihorizon.numerics.quadrature import normal_nodes
 from multihorizon.numerics.spectrum import spectrum
 from multihorizon.population.covariates import Covariates, least_persons
 from multihorizon.population.solver import Population, covariance_of_persons
-from multihorizon.problem import Crowd, Problem
+from multihorizon.problem import Problem
 from multihorizon.questions.study import MOST_TIMES, solver_of
 from multihorizon.solution import LikelihoodEvidence, PopulationEvidence, Solution, Status
 from multihorizon.words import in_words
@@ -123,7 +123,7 @@ def read_pilot(
     first = guesses[0]
     if any(one.solver != first.solver or one.experts != first.experts for one in guesses):
         raise ValueError("several guesses must be of one solver and the same experts, received others")
-    if not isinstance(first.problem, Problem | Crowd):
+    if first.problem is None or not first.problem.mdps:
         raise ValueError("the guess must come with its problem and a list of states, received one without")
     for one in guesses:
         if one.status in (Status.NOT_CONVERGED, Status.INFEASIBLE) or not np.isfinite(one.reward).all():
@@ -359,9 +359,8 @@ def _population(
 ) -> Pilot:
     """Nodes of a quadrature for each pattern of covariates; the effect of a term is the target."""
     first, used = guesses[0], solver_of(guesses[0])
-    problem, found = first.problem, [PopulationEvidence.of(one).population for one in guesses]
+    problem, found = first.require_problem(), [PopulationEvidence.of(one).population for one in guesses]
     assert isinstance(used, Population)
-    assert isinstance(problem, Problem | Crowd)
     if used.distribution != "normal":
         raise ValueError("a study can be designed for a normal population, received one with types or a free distribution")
     if found[0].conditions:  # a saved fit does not hold under which of them each decision was made
@@ -390,9 +389,8 @@ def _population(
     weight = number * np.outer(shares, weights).ravel()
     spread = covariance_of_persons(found[0])[:2, :2] + 1e-4 * np.eye(2)
     matrix, noise = np.repeat(rows, len(nodes), axis=0), np.tile(nodes @ np.linalg.cholesky(spread).T, (len(rows), 1))
-    parts = problem if isinstance(problem, Crowd) else Crowd.of(problem)
-    every = [replace(task.pooled, name="everybody") for task in parts.tasks]
-    paid = Problem._of(every, problem.parameter_names)
+    every = [task.pooled for task in problem.tasks]
+    paid = problem.with_experts(every)
     reward = with_known_reward(paid, used.known_reward)[1]
     d, largest = 0 if reward is not None else paid.n_parameters, found[0].largest_discount
 
@@ -412,7 +410,7 @@ def _population(
         told_of=np.zeros(1, dtype=np.int64),
         of_population=True,
         persons=number,
-        decisions=sum(float(task.counts.sum()) for task in parts.tasks) / problem.n_experts,
+        decisions=sum(float(task.counts.sum()) for task in problem.tasks) / problem.n_experts,
         tasks=[expert.mdp for expert in every],
         remarks=["Draws leave the pilot's rewards as they are."] if d and len(effects) > 1 else [],
         differing=None if difference is None else persons_with(other),

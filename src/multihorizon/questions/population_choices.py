@@ -34,7 +34,7 @@ from multihorizon.choice.surfaces import Tables
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.population.solver import Population
-from multihorizon.problem import Crowd, CrowdTask, Problem
+from multihorizon.problem import CountedTask, Problem
 from multihorizon.questions.bootstrap import tables_of
 from multihorizon.questions.model_checks import (
     FEWEST_DECISIONS,
@@ -73,30 +73,30 @@ class KnownCells:
     persons: tuple[str, ...]
     names: tuple[str, ...]
     groups: NDArray[Any]
-    tasks: tuple[CrowdTask, ...]
+    tasks: tuple[CountedTask, ...]
     theta: Floats
     largest: float
     eta: Floats
     weights: Floats
 
     @classmethod
-    def of(cls, solution: Solution, decided: Crowd | None = None) -> KnownCells | None:
-        """The cells of a solution of `Population`, with its own decisions or those of another crowd in the same tasks.
+    def of(cls, solution: Solution, decided: Problem | None = None) -> KnownCells | None:
+        """The cells of a solution of `Population`, with its own decisions or those of another problem with the same tasks.
 
         None where the population did not converge, where persons have rewards of their own, and where the conditions of
         decisions are not known, as of a solution that was read from a file.
         """
         evidence, problem = PopulationEvidence.of(solution), solution.problem
         population, apart = evidence.population, evidence.deviations
-        if not isinstance(problem, Problem | Crowd) or solution.status != Status.CONVERGED or (apart and apart.spread):
+        if problem is None or solution.status != Status.CONVERGED or (apart and apart.spread):
             return None
-        own = Crowd.of(problem) if isinstance(problem, Problem) else problem
-        crowd = own if decided is None else decided
+        own = solution.require_problem()
+        people = own if decided is None else decided
         if population.cells is None:
-            crowd, known, groups = crowd.by_person(), population.individuals, population.groups
+            people, known, groups = people.by_person(), population.individuals, population.groups
             persons = names = solution.experts
-            keys, own_keys = _keys(crowd.names, []), _keys(persons, [])
-        elif crowd.owner is None or crowd.conditions is None:
+            keys, own_keys = _keys(people.names, []), _keys(persons, [])
+        elif people.cells.owner is None or people.conditions is None:
             return None
         else:
             known, groups = population.cells, population.cells["pattern"]
@@ -108,11 +108,11 @@ class KnownCells:
                 f"{name}, {', '.join(f'{c} = {v}' for c, v in zip(population.conditions, values, strict=True))}"
                 for name, values in zip(persons, said, strict=True)
             )
-            own_values = [crowd.conditions[name] for name in population.conditions]
-            keys = _keys(np.array(crowd.names, dtype=object)[crowd.owner], own_values)
+            own_values = [people.conditions[name] for name in population.conditions]
+            keys = _keys(np.array(people.names, dtype=object)[people.cells.owner], own_values)
         place = {key: i for i, key in enumerate(own_keys)}
         cell = np.array([place.get(key, -1) for key in keys], dtype=np.int64)
-        counts = [task.counts for task in crowd.gathered(cell, len(names), None, None).tasks]
+        counts = [task.counts for task in people.gathered(cell, len(names), None, None).tasks]
         tasks = tuple(replace(task, counts=own_counts) for task, own_counts in zip(own.tasks, counts, strict=True))
         if population.types is None:
             eta, weights = _nodes(known)
@@ -302,13 +302,13 @@ def held_out_choices(
     Raises:
         ValueError: where a population cannot be fitted to a part.
     """
-    crowd, place = Crowd.of(problem), {name: i for i, name in enumerate(names)}
+    place = {name: i for i, name in enumerate(names)}
     folds = max(int(part.max(initial=0)) for part in parts) + 1
     decisions, total, pairs = np.zeros(len(names)), np.zeros(len(names)), []
     for fold in range(folds):
         progress(fold / folds, f"fold {fold + 1}: the population")
-        train = asked.solve(crowd.of_episodes(tables, [part != fold for part in parts]), seed=seed)
-        known = KnownCells.of(train, crowd.of_episodes(tables, [part == fold for part in parts]))
+        train = asked.solve(problem.of_episodes(tables, [part != fold for part in parts]), seed=seed)
+        known = KnownCells.of(train, problem.of_episodes(tables, [part == fold for part in parts]))
         if known is None:
             raise ValueError("the population cannot be estimated from a part of the episodes")
         policies, counts = known.policies(), known.counts.toarray()
@@ -325,7 +325,7 @@ def check_population(
     asked: Population,
     population: Solution,
     alone: Solution,
-    demonstrations: Demonstrations | Sequence[Demonstrations],
+    demonstrations: Demonstrations | Sequence[Demonstrations] | None = None,
     folds: int = 2,
     *,
     seed: int = 0,

@@ -76,7 +76,7 @@ from multihorizon.parallel import Progress, in_parallel, part_of, silent
 from multihorizon.population.covariates import Covariates
 from multihorizon.population.marginal import Marginal, Maximum
 from multihorizon.population.solver import Population
-from multihorizon.problem import Crowd, Problem
+from multihorizon.problem import Problem
 from multihorizon.result import package_version
 from multihorizon.solution import LikelihoodEvidence, LookaheadEvidence, Solution
 
@@ -405,10 +405,8 @@ class People(Target):
         self.count, self.scale = 15, priors.spread or 2.0
         self.marginal: Marginal | None = None
         assert priors.discount is not None
-        planners = layout.tables.planners
-        largest = np.max([abs(planner.features.matrix).max(axis=0).toarray().ravel() for planner in planners], axis=0)
-        sizes = np.where(largest > 0, largest, 1.0)
-        paid = _largest_known(planners, layout.known)
+        sizes = layout.problem.feature_sizes
+        paid = _largest_known(layout.tables.planners, layout.known)
         m, s = priors.temperature or ((0.0, 1.0) if layout.scale_is_free else (float(np.log(paid or 1.0)), 2.0))
         m = 0.0 if layout.scale_is_free else m
         everyone = np.asarray(np.linalg.lstsq(layout.design, np.ones(len(layout.design)))[0], dtype=np.float64)
@@ -426,7 +424,7 @@ class People(Target):
             self.told["reward"] = f"N(0, {priors.reward:g}²), in units that make the largest entry of the feature 1"
         self.told["spread"] = f"standard deviations half-normal with scale {self.scale:g}, correlations LKJ with shape 2"
         terms = list(covariates.terms)
-        self.coordinates = {"expert": list(covariates.names), "term": terms, "parameter": list(layout.crowd.parameter_names)}
+        self.coordinates = {"expert": list(covariates.names), "term": terms, "parameter": list(layout.problem.parameter_names)}
         self.decided = "expert"
 
     def spread_prior(self, psi: Floats) -> tuple[float, Floats]:
@@ -574,7 +572,7 @@ class People(Target):
 
 
 def posterior(
-    study: Solution | Problem | Crowd,
+    study: Solution | Problem,
     solver: MaximumLikelihood | Population | None = None,
     priors: Mapping[str, Any] | None = None,
     *,
@@ -656,7 +654,7 @@ def _target(study: Any, solver: Any, priors: Mapping[str, Any] | None, draws: in
         if solver is not None:
             raise ValueError("a solution has its solver: leave out solver, or give the problem")
         solver, problem = _solver_of(study), study.require_problem()
-    elif isinstance(study, Problem | Crowd):
+    elif isinstance(study, Problem):
         solver, problem = MaximumLikelihood() if solver is None else solver, study
     else:
         raise ValueError(f"a posterior needs a solution or a problem with listed states, received {type(study).__name__}")
@@ -667,11 +665,8 @@ def _target(study: Any, solver: Any, priors: Mapping[str, Any] | None, draws: in
     if isinstance(solver, Population):
         if solver.distribution != "normal":
             raise ValueError(f"a posterior needs a normal population, received distribution={solver.distribution!r}")
-        whole = Crowd.of(problem) if isinstance(problem, Problem) else problem
-        covariates, found, *_ = solver.search(whole, seed, progress)
+        covariates, found, *_ = solver.search(problem, seed, progress)
         return People(covariates, found, read)
-    if not isinstance(problem, Problem):
-        raise ValueError("a posterior needs experts one by one, received a crowd: use Population(), or take some of its persons")
     if not isinstance(solver.lookahead, Exponential):
         if isinstance(solver.lookahead, Depth):
             raise ValueError("a posterior needs a look-ahead that varies smoothly, received depths, which are whole numbers")

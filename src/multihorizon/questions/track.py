@@ -44,7 +44,7 @@ from scipy.interpolate import CubicSpline
 from scipy.special import expit
 
 from multihorizon.checks import Floats, Ints, first_few, label
-from multihorizon.choice.model import crowd_with_known_reward
+from multihorizon.choice.model import with_known_reward
 from multihorizon.choice.surfaces import REACH, Tables
 from multihorizon.choice.tabular import Episodic
 from multihorizon.frames import Frame, as_frame, is_frame
@@ -53,7 +53,6 @@ from multihorizon.numerics.chance import t_ppf
 from multihorizon.numerics.quadrature import normal_nodes
 from multihorizon.population.covariates import Covariates
 from multihorizon.population.solver import covariance_at, covariance_of_persons, remembered
-from multihorizon.problem import Crowd, Problem
 from multihorizon.result import COLOURS, Result
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
 from multihorizon.tables import ShownTable
@@ -292,8 +291,6 @@ class Tracking:
             raise ValueError("this solution was read from a file: hand its problem to Solution.from_json(path, problem=…)")
         if (near := solution.evidence.get("deviations")) is not None and near.spread:
             raise ValueError("track follows persons who share one reward, received deviations from it: fit with deviations 0")
-        assert isinstance(solution.problem, Problem | Crowd)
-        crowd = Crowd.of(solution.problem) if isinstance(solution.problem, Problem) else solution.problem
         found = PopulationEvidence.of(solution).population
         covariates = _covariates(solution, found)
         groups = [c for c in covariates.formula.columns if not covariates.formula.is_number(covariates.frame[c])]
@@ -323,7 +320,7 @@ class Tracking:
         self.degrees, self.largest, self.reward = float(found.degrees), found.largest_discount, solution.reward
         self.ahead = solution.horizon
         # of the task alone, with the reward that was known; a person may decide in states where nobody of the study did
-        tasks = crowd_with_known_reward(crowd, solution.options.get("known_reward"))[0].tasks
+        tasks = with_known_reward(solution.require_problem(), solution.options.get("known_reward"))[0].tasks
         self.tasks = [replace(task, counts=sp.csr_array(task.mdp.live.T.reshape(1, -1) / 1.0)) for task in tasks]
         self._prepare()
 

@@ -77,7 +77,7 @@ from multihorizon.numerics.spectrum import positive_part
 from multihorizon.parallel import Progress, as_jobs, in_parallel, silent
 from multihorizon.planning.linear import SingularError
 from multihorizon.planning.plan import log_policies, plan
-from multihorizon.problem import Crowd, Expert, Problem, require_finite
+from multihorizon.problem import Expert, Problem, require_finite
 from multihorizon.result import COLOURS, Result, literal
 from multihorizon.solution import (
     ClosedFormEvidence,
@@ -782,11 +782,10 @@ def read_source(source: Any, discount: Any, persons: str) -> Known:
 
 def _one_task(problem: Any) -> Expert:
     """Anyone in the one task of a problem."""
-    tasks = len(problem.tasks) if isinstance(problem, Crowd) else len(require_finite(problem).by_task())
-    if tasks > 1:
-        raise ValueError(f"this needs a problem with one task, received one that joins {tasks}")
-    found: Expert = problem.tasks[0].pooled if isinstance(problem, Crowd) else problem.experts[0]
-    return found
+    exemplars = require_finite(problem).exemplars
+    if len(exemplars) > 1:
+        raise ValueError(f"this needs a problem with one task, received one that joins {len(exemplars)}")
+    return exemplars[0]
 
 
 def _of_solution(solution: Solution, persons: str) -> Known:

@@ -13,7 +13,6 @@ from scipy.special import logit
 from multihorizon.analysis import sizes
 from multihorizon.checks import Floats
 from multihorizon.crowd import CONDITIONS, PEOPLE, CrowdAnalysis, GroupSummary
-from multihorizon.problem import Crowd
 from multihorizon.questions.differences import population_words
 from multihorizon.report.charts import (
     UNITS,
@@ -227,9 +226,9 @@ def _reward(found: CrowdAnalysis) -> Section:
 
 def _best_by_look_ahead(found: CrowdAnalysis) -> list[Section]:
     """What the reward makes best as the look-ahead grows, for the first tasks; nothing without the problem."""
-    problem, most_tasks = found.solution.problem, 4
-    if not isinstance(problem, Crowd):
+    if found.solution.problem is None:
         return []
+    problem, most_tasks = found.solution.require_problem(), 4
     typical = [Person(k, group.name, group.typical) for k, group in enumerate(shown_groups(found, 12)[0])]
     if found.population.types is not None:
         types = found.population.types

@@ -39,7 +39,7 @@ from multihorizon.files import (
     write_json,
 )
 from multihorizon.mdp import MDP
-from multihorizon.problem import AnyProblem, Crowd, CrowdTask, Problem, require_counts
+from multihorizon.problem import CountedTask, Problem
 from multihorizon.questions.study import solver_of
 from multihorizon.report.charts import Block, Listing, Page, Section
 from multihorizon.report.crowd_page import crowd_page
@@ -137,16 +137,13 @@ def asked_solution(found: Analysis | CrowdAnalysis) -> Solution:
 
 def goes_on(found: Analysis | CrowdAnalysis) -> bool:
     """Whether `read_fit` can go on from a fit: it gave an answer in one task with a list of states, and is not too large."""
-    problem = asked_solution(found).problem
-    if found.withheld or not isinstance(problem, Problem | Crowd):
+    solution = asked_solution(found)
+    if found.withheld or solution.problem is None or not solution.problem.mdps:
         return False
-    if isinstance(problem, Crowd):
-        tasks, mdp, counts = len(problem.tasks), problem.tasks[0].mdp, problem.tasks[0].counts.nnz
-    else:
-        tasks, mdp = len(problem.by_task()), problem.experts[0].mdp
-        counts = sum(int((require_counts(expert) > 0).sum()) for expert in problem.experts)
+    problem = solution.require_problem()
+    first, *others = problem.tasks
     # About 20 numbers of each person are in the solution; with more than so many in all it takes seconds.
-    return tasks == 1 and mdp.stacked.nnz + counts + 20 * len(problem.names) <= 2_000_000
+    return not others and first.mdp.stacked.nnz + first.counts.nnz + 20 * len(problem.names) <= 2_000_000
 
 
 def _with_next(page: Page, found: Analysis | CrowdAnalysis) -> Page:
@@ -175,18 +172,15 @@ def _write_solution(draft: Path, found: Analysis | CrowdAnalysis) -> None:
         return
     solution = asked_solution(found)
     solution.to_json(draft / SOLUTION)
-    assert isinstance(solution.problem, Problem | Crowd)
-    crowd = solution.problem if isinstance(solution.problem, Crowd) else Crowd.of(solution.problem)
-    crowd = crowd.by_person().in_tasks(MDP.as_counted)
-    (task,) = crowd.tasks
+    problem = solution.require_problem().by_person().in_tasks(MDP.as_counted)
+    (task,) = problem.tasks
     task.mdp.to_npz(draft / TASK)
     with np.load(draft / TASK) as arrays:
         content = dict(arrays)
     content |= {
         "schema": np.array(1),
-        "experts": np.array(crowd.names),
-        "parameters": np.array(crowd.parameter_names, dtype=np.str_),  # none where the reward is known
-        "crowd": np.array(isinstance(solution.problem, Crowd)),
+        "experts": np.array(problem.names),
+        "parameters": np.array(problem.parameter_names, dtype=np.str_),  # none where the reward is known
     }
     for name in ("counts", "features", "arrival"):
         matrix = getattr(task, name)
@@ -238,7 +232,8 @@ def read_fit(directory: Path) -> tuple[Solution, dict[str, Any]]:
         if largest > LARGEST_NUMBER:
             received = f"at most {LARGEST_NUMBER:g}, received {largest:g}"
             raise ValueError(f"{directory / SOLUTION}: {name} must be {received}: run multihorizon fit again")
-    taken, decisions = _counted(solution.problem), float(solution.evidence["decisions"])
+    taken = sum(float(task.counts.sum()) for task in solution.require_problem().tasks)
+    decisions = float(solution.evidence["decisions"])
     if not np.isclose(taken, decisions):
         raise ValueError(
             f"{directory / SOLUTION} and {TASK} must be of one fit, received {decisions:,.10g} decisions in the one and "
@@ -251,15 +246,7 @@ def read_fit(directory: Path) -> tuple[Solution, dict[str, Any]]:
     return solution, content
 
 
-def _counted(problem: AnyProblem | None) -> float:
-    """How many decisions a problem has."""
-    if isinstance(problem, Crowd):
-        return sum(float(task.counts.sum()) for task in problem.tasks)
-    assert isinstance(problem, Problem)
-    return sum(float(require_counts(expert).sum()) for expert in problem.experts)
-
-
-def _read_task(path: Path) -> Problem | Crowd:
+def _read_task(path: Path) -> Problem:
     """The persons of a fit and their task; ValueError, naming the file, where it holds something else."""
     arrays, wrong = read_arrays(path, "the task of a fit"), f"{path} is not the task of a fit"
     schema = arrays.get("schema", np.array(0))
@@ -267,15 +254,14 @@ def _read_task(path: Path) -> Problem | Crowd:
         raise ValueError(f"{path} was not written by a fit of this version: run multihorizon fit again")
     mdp = MDP.from_npz(path)
     # The axes of each array and the kinds of values (NumPy's letters) it may hold.
-    needed = {"crowd": (0, "b"), "experts": (1, "U"), "parameters": (1, "U")}
+    needed = {"experts": (1, "U"), "parameters": (1, "U")}
     for name, (axes, kinds) in needed.items():
         array = arrays.get(name)
         # An empty list of parameters, where nothing of the reward is estimated, may be one of numbers.
         if array is None or array.ndim != axes or (array.size and array.dtype.kind not in kinds):
             raise ValueError(f"{wrong}: its entry {name} is missing or damaged; run multihorizon fit again")
     try:
-        crowd = _crowd_from(mdp, arrays)
-        return crowd if bool(arrays["crowd"]) else crowd.problem(np.arange(crowd.n_experts))
+        return _problem_from(mdp, arrays)
     except ValueError as error:
         raise ValueError(f"{wrong}: {error}; run multihorizon fit again") from error
 
@@ -294,7 +280,7 @@ def _why_not(content: dict[str, Any]) -> str:
     return "it was written by an older version, or is very large; run multihorizon fit again, or use mh.predict in Python"
 
 
-def _crowd_from(mdp: MDP, arrays: dict[str, Any]) -> Crowd:
+def _problem_from(mdp: MDP, arrays: dict[str, Any]) -> Problem:
     """The persons of a saved task; ValueError where its arrays do not fit the task."""
     rows, names, parameters = mdp.n_states * mdp.n_actions, arrays["experts"].tolist(), arrays["parameters"].tolist()
     experts, parameters = (as_names(of, len(of), what) for of, what in ((names, "experts"), (parameters, "parameters")))
@@ -310,6 +296,6 @@ def _crowd_from(mdp: MDP, arrays: dict[str, Any]) -> Crowd:
         raise ValueError(f"parameters must be the states where there are no features, received {first_few(parameters)}")
     if counts is None or (counts.data < 0).any() or not (counts.sum(axis=1) > 0).all():
         raise ValueError("counts must not be negative, and those of each expert must have one above 0")
-    task = CrowdTask(mdp, counts, features, arrival, paid.get("known_reward"), paid.get("known_arrival"))
+    task = CountedTask(mdp, counts, features, arrival, paid.get("known_reward"), paid.get("known_arrival"))
     _ = task.pooled  # checks that what was counted can be done
-    return Crowd(experts, parameters, (task,))
+    return Problem.of_tasks(experts, parameters, (task,))
