@@ -656,7 +656,7 @@ class Analysis(Result):
         """What `result.json` holds for every kind of state; what one kind does not have is null."""
         solution, evidence, lists = self.solution, self.evidence, self.functions is None
         given, one_by_one = self.given, lists and not self.reward_given
-        mdps = dict.fromkeys(expert.mdp for expert in self.problem.experts) if lists else ()
+        mdps = self.problem.mdps if lists else ()
         known = evidence.known if isinstance(evidence, LikelihoodEvidence) else {"reward": None, "discounts": self.known}
         reward = self.reward_frame()
         differences = reward[["difference", "difference_standard_error"]].set_axis(["estimate", "standard_error"], axis=1)
@@ -1081,7 +1081,7 @@ def _fit_to_lists(solution: Solution, tables: Sequence[Demonstrations]) -> Analy
     """What is known once the fit is done."""
     problem, evidence = solution.require_problem(), LikelihoodEvidence.of(solution)
     policies, contrasts = solution.policies(), reward_contrasts(resume(solution))
-    withheld, mdps = not_to_be_used(solution, contrasts), {e.mdp for e in problem.experts}
+    withheld, mdps = not_to_be_used(solution, contrasts), problem.mdps
     never_ends = np.any([mdp.never_ends().any() for mdp in mdps])
     episodes = dict.fromkeys(problem.names, 0)
     for table in tables:
@@ -1183,7 +1183,7 @@ def identification(solution: Solution) -> Identification | None:
     if known["reward"] or any(known["discounts"]):
         return None
     # The time of `identify` grows with the square of the states, and it searches where the equations are not linear.
-    linear = problem.tabular and all(expert.mdp.durations is None for expert in problem.experts)
+    linear = problem.tabular and all(mdp.durations is None for mdp in problem.mdps)
     small = sum(expert.mdp.n_states for expert in problem.experts) <= (3000 if linear else 200)
     return identify_fitted(solution) if small or solution.status == Status.NOT_IDENTIFIED else None
 

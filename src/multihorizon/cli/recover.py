@@ -83,7 +83,7 @@ def _recover_planned(options: RecoverOptions) -> None:
         raise ValueError(f"--pilot must come without {what}: the study is fitted as the pilot was, received both")
     pilot = read_fit(options.pilot)[0]
     problem = pilot.require_problem()
-    tasks = read_mdps(options.transitions) or list({id(e.mdp): e.mdp for e in problem.experts}.values())
+    tasks = read_mdps(options.transitions) or list(problem.mdps)
     schedule = Schedule.read(options.schedule, [mdp.as_known() for mdp in tasks])
     if options.features is not None:
         if len(tasks) > 1:

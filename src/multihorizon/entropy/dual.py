@@ -139,7 +139,7 @@ class Dual:
     """
 
     def __init__(self, problem: Problem, discounts: Floats, temperatures: Floats) -> None:
-        refuse_durations((expert.mdp for expert in problem.experts), "a solver of maximum causal entropy")
+        refuse_durations(problem.mdps, "a solver of maximum causal entropy")
         self.problem = problem
         self.discounts, self.temperatures = discounts, temperatures
         self.policies = [expert_policy(expert) for expert in problem.experts]

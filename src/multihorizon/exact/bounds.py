@@ -149,7 +149,7 @@ def predicted_bounds(
         >>> found.status
         ('identified', 'identified', 'identified')
     """
-    refuse_durations((mdp, *(expert.mdp for expert in problem.experts)), "bounds over all rewards that explain the experts")
+    refuse_durations((mdp, *problem.mdps), "bounds over all rewards that explain the experts")
     members, warmths = np.atleast_2d(discounts), np.atleast_2d(temperatures)
     task = _TaskAfter.read(mdp, features, pay, forbid, problem.n_parameters)
     new = np.full(problem.n_experts, np.nan) if new_discounts is None else new_discounts

@@ -244,7 +244,7 @@ def reward_families(problem: Problem, policies: Sequence[PolicyEquations], error
         policies: the equations of each expert.
         error: the size of the errors in log π that are assumed; demonstrations bring their own.
     """
-    refuse_durations((expert.mdp for expert in problem.experts), "equations that are linear in the discounts")
+    refuse_durations(problem.mdps, "equations that are linear in the discounts")
     shared: dict[int, Differences] = {}
     solved: dict[int, Floats] = {}
     families = []

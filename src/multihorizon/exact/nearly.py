@@ -432,7 +432,7 @@ def _within(
     problem: Problem, distance: float, temperatures: Floats, held: Floats, tolerance: float, starts: Sequence[Floats]
 ) -> WithinDistance:
     """The same for experts in the order of what they do."""
-    refuse_durations((expert.mdp for expert in problem.experts), "a set of discounts within a distance")
+    refuse_durations(problem.mdps, "a set of discounts within a distance")
     K = problem.n_experts
     policies = [read_equations(expert) for expert in problem.experts]
     if has_features(problem):

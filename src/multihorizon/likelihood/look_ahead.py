@@ -238,7 +238,7 @@ def _message(problem: Problem, found: LookaheadFit, evidence: dict[str, Any], re
         unknown = [expert for expert, known in zip(problem.names, column, strict=True) if not known]
         if unknown:
             parts.append(f"The decisions do not show {name} of {first_few(unknown)}.")
-    if any(expert.mdp.sample_sizes is not None for expert in problem.experts):
+    if any(mdp.sample_sizes is not None for mdp in problem.mdps):
         parts.append("Standard errors take the estimated transitions as known.")
     if not found.ascent.finished:
         parts.append("The climb was broken off unconverged: do not use this answer.")

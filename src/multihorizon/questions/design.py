@@ -209,7 +209,7 @@ def design(
         remarks.append(f"The costs of candidates were not used, because {unit} were asked for.")
     if offered.unused:
         remarks.append(f"Columns of the candidates that were not used: {', '.join(offered.unused)}.")
-    if any(expert.mdp.is_estimated for expert in pilot.problem.experts):
+    if any(mdp.is_estimated for mdp in pilot.problem.mdps):
         remarks.append("Transitions were estimated; the design takes them for known.")
     if len(drawn) < len(pilot.draws):
         remarks.append(f"Of {len(pilot.draws)} draws {len(drawn)} were used: the others tell nothing, or do not fit into memory.")

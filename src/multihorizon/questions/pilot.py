@@ -244,7 +244,7 @@ def _individuals(guesses: Sequence[Solution], persons: int | None, further: bool
         of_population=False,
         persons=number,
         decisions=sum(float(counts.sum()) for counts in counted) / k,
-        tasks=list({id(expert.mdp): expert.mdp for expert in problem.experts}.values()),
+        tasks=list(problem.mdps),
         remarks=remarks,
         fitted=fitted,
     )
