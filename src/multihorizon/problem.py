@@ -30,7 +30,6 @@ from abc import ABC
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from itertools import pairwise
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -1075,15 +1074,7 @@ def _read(mdp: MDP, entry: ExpertData, position: int) -> Iterable[Expert]:
             )
         return [entry]
     if isinstance(entry, Demonstrations):
-        under: list[Conditions | None] = [None] * len(entry.experts)
-        if entry.conditions is not None:
-            rows, owner, frame = _by_condition(mdp, entry, entry.conditions)
-            ends = np.searchsorted(owner, np.arange(len(entry.experts) + 1)).tolist()
-            under = [Conditions(frame[low:high].reset_index(drop=True), rows[low:high]) for low, high in pairwise(ends)]
-        return [
-            Expert(name, mdp, "demonstrations", counts=counts, conditions=conditions, table=entry)
-            for name, counts, conditions in zip(entry.experts, entry.counts(mdp), under, strict=True)
-        ]
+        return Problem(mdp, entry).experts
     return [read_expert(mdp, entry, str(position))]
 
 
