@@ -232,7 +232,6 @@ EDITED_ARRAYS = {
     "one expert twice": ("experts", lambda a: a[[0, 0, 1]]),
     "experts are numbers": ("experts", lambda a: np.arange(a.size)),
     "parameters of another task": ("parameters", lambda a: a[::-1]),
-    "the kind of problem is text": ("crowd", lambda a: np.array("no")),
     "the schema is a list": ("schema", lambda a: np.array([1, 1])),
     "the pointers of moves beyond the data": ("indptr", lambda a: a + 1),
     "sample sizes of text": ("sample_sizes", lambda a: np.array(["many"])),
