@@ -240,7 +240,7 @@ def test_a_table_that_a_fit_takes_with_an_option_is_not_refused(walks, tmp_path)
     people.drop(columns="next_state").to_csv(tmp_path / "d.csv", index=False)
     result = found(tmp_path / "d.csv")
     assert "refuses" not in result["summary"]
-    assert "--transitions" in result["summary"]
+    assert "needs the transitions" in result["summary"]
     assert "A fit refuses this table" not in (tmp_path / "out" / "check.html").read_text()
     taken = fit(tmp_path / "d.csv", "--transitions", tmp_path / "mdp.npz", "--quick", "--deviations", 0)
     assert taken.exit_code == 0, taken.output

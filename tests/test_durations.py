@@ -559,7 +559,7 @@ MALFORMED = {
     "dates without a unit": (
         lambda f: f.assign(time=pd.to_datetime(f["time"], unit="h")),
         {},
-        "say in which unit to count with --time-unit",
+        "say in which unit to count with time_unit=",
     ),
     "numbers with a unit": (lambda f: f, {"time_unit": "hour"}, "must be dates where a unit of time is given"),
     "an unknown unit": (lambda f: f, {"time_unit": "moon"}, "the unit of time must be one of second, minute"),

@@ -112,7 +112,7 @@ def test_actions_nobody_took_are_named_with_what_to_do():
     assert untaken_actions(mdp) == {"x": ("stay",), "y": ("go",)}
     said = " ".join(describe_estimate(mdp, 0.5))
     assert "Nobody took stay in x; go in y." in said
-    assert "--estimate-rest" in said
+    assert "let the rest be estimated" in said
     assert "Nobody took" not in " ".join(describe_estimate(mh.estimate_mdp(table(SMALL[:2])), 0.5))
 
 
@@ -259,7 +259,7 @@ CUT_OFF = [("A", 0, 0, "x", "go", "y"), ("A", 0, 1, "y", "go", "x"), ("A", 0, 2,
 
 def test_the_last_decision_of_a_session_that_was_cut_off_counts():
     frame = pd.DataFrame(CUT_OFF, columns=["expert", "episode", "step", "state", "action", "next_state"])
-    with pytest.raises(ValueError, match=r"step 2 must have a next_state .* if it simply stopped, say so with --cut-off"):
+    with pytest.raises(ValueError, match=r"step 2 must have a next_state .* if it simply stopped, say so with cut_off=True"):
         mh.estimate_mdp(mh.Demonstrations.from_frame(frame))
     demos = mh.Demonstrations.from_frame(frame, cut_off=True)
     mdp = mh.estimate_mdp(demos, smoothing=0.0)

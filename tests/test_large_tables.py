@@ -28,8 +28,8 @@ DOMAIN = mh.domains.cliff()
 
 def count(path: Path, patch: pytest.MonkeyPatch, cut_off: bool = False, conditions: tuple[str, ...] = ()) -> mh.Demonstrations:
     with patch.context() as lowered:
-        lowered.setattr(counted, "LOADED_BYTES", 0)
-        lowered.setattr(counted, "LOADED_ROWS", 0)
+        lowered.setattr(counted, "LARGE_BYTES", 0)
+        lowered.setattr(counted, "LARGE_ROWS", 0)
         table = mh.Demonstrations.from_files(path, cut_off, conditions)
     assert isinstance(table, CountedFiles)
     return table
@@ -243,8 +243,8 @@ def test_tables_of_files_survive_pickling(large, tmp_path, monkeypatch):
 def test_a_fit_does_not_depend_on_whether_the_table_was_loaded(tmp_path, monkeypatch):
     mh.Demonstrations.simulate(DOMAIN.mdp, DOMAIN.mce_experts(), 60, names=["x", "y", "z"]).to_csv(tmp_path / "d.csv")
     answers = []
-    for size in (counted.LOADED_BYTES, 0):
-        monkeypatch.setattr(counted, "LOADED_BYTES", size)
+    for size in (counted.LARGE_BYTES, 0):
+        monkeypatch.setattr(counted, "LARGE_BYTES", size)
         result = CliRunner().invoke(app, ["fit", str(tmp_path / "d.csv"), "--out", str(tmp_path / str(size))])
         assert result.exit_code == 0, result.output
         answer = json.loads((tmp_path / str(size) / "result.json").read_text())

@@ -378,7 +378,7 @@ def test_conditions_give_one_answer_whichever_way_they_are_read(study, condition
     assert list(within["discount"]) == ["Intercept", "noise[T.low]", "group[T.training]"]
     beside = answer("plain.csv", "--episodes", conditions / "episodes.csv")
     assert beside["options"]["episodes"] == "episodes.csv"
-    monkeypatch.setattr(demonstrations, "LOADED_BYTES", 0)
+    monkeypatch.setattr(demonstrations, "LARGE_BYTES", 0)
     monkeypatch.setattr(crowd, "MOST_ALONE", 9)
     many = answer("decisions.csv", files=("people.parquet", "conditions.parquet"))
     for other in (beside, many):

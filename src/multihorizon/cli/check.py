@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.table import Table
 
-from multihorizon.cli.console import checked, out, read_mdps, tables_of, write_answer
+from multihorizon.cli.console import checked, in_options, out, read_mdps, tables_of, write_answer
 from multihorizon.cli.options import CheckOptions
 from multihorizon.data.check import CHANCE, Finding, TableCheck, check_table, nothing_shared, write_mended
 from multihorizon.data.reading import file_kind, files_of
@@ -55,10 +56,17 @@ def check(options: CheckOptions) -> None:
                 "state": options.state,
                 "write": options.write.name if options.write else None,
             }
-            contents = [found._content() for found in every]
+            contents = [_content(found) for found in every]
             content = contents[0] if len(every) == 1 else {"tables": contents, "findings": [finding.what for finding in between]}
             page = _page(every, between, written, options)
             write_answer(options.out_dir, FILES, {**content, "options": recorded}, page)
+
+
+def _content(found: TableCheck) -> dict[str, Any]:
+    """Return the check for JSON, with options of the command line in place of Python's arguments."""
+    content = found._content()
+    findings = [{**finding, "remedy": in_options(finding["remedy"])} for finding in content["findings"]]
+    return {**content, "summary": in_options(content["summary"]), "findings": findings}
 
 
 def _check_target(path: Path, log: Path) -> None:
@@ -119,7 +127,9 @@ def _show(found: TableCheck) -> None:
             drawn.add_row(*row_of_cells.values())
         out.print(drawn)
     out.print(
-        found.sentences(), style="bold red" if any(finding.refused for finding in found.findings) else "bold", soft_wrap=True
+        in_options(found.sentences()),
+        style="bold red" if any(finding.refused for finding in found.findings) else "bold",
+        soft_wrap=True,
     )
 
 
@@ -129,7 +139,7 @@ def _finding_cells(finding: Finding) -> dict[str, str]:
     refuses = "refuses it" if finding.refused else "takes it with --transitions or --cut-off"
     fit = f"{refuses}; --write mends it" if finding.mended else refuses if finding.stops else "goes on"
     what = f"{finding.what}{where}"
-    return {"problem": finding.kind, "what was found": what, "how to mend it": finding.remedy, "a fit": fit}
+    return {"problem": finding.kind, "what was found": what, "how to mend it": in_options(finding.remedy), "a fit": fit}
 
 
 def _parts(found: TableCheck) -> dict[str, tuple[list[str], list[list[Cell]]]]:
@@ -163,7 +173,7 @@ def _page(every: Sequence[TableCheck], between: Sequence[Finding], written: Sequ
             badge = (
                 Badge("A fit refuses this table", "bad") if wrong else Badge("A fit needs an option for this table", "caution")
             )
-        blocks: list[str | Block] = [badge, found.sentences()]
+        blocks: list[str | Block] = [badge, in_options(found.sentences())]
         if found.findings:
             cells = [_finding_cells(finding) for finding in found.findings]
             blocks.append(PageTable(list(cells[0]), [list(row.values()) for row in cells]))

@@ -42,8 +42,9 @@ from multihorizon.checks import (
 from multihorizon.choice.clusters import CHOICES, Choice
 from multihorizon.choice.model import Temperature
 from multihorizon.cli.options import CheckOptions, ChoiceOptions, CompareOptions, FitOptions, RecoverOptions, TableOptions
-from multihorizon.data.demonstrations import CODES, Demonstrations, TableError, put_under, read_tables
+from multihorizon.data.demonstrations import Demonstrations, put_under, read_tables
 from multihorizon.data.reading import JOINT, columns_of, files_of
+from multihorizon.data.rules import CODES, TableError
 from multihorizon.data.side_tables import read_episodes, read_features, read_persons, read_transitions
 from multihorizon.files import check_output, existing_file, visible, write_all, write_json
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
@@ -178,11 +179,19 @@ def _sentence(error: BaseException) -> str:
         )
     if isinstance(error, TableError):
         table = shlex.join(error.table.split(JOINT)) + " --same-task" * (JOINT in error.table)
-        command = f"multihorizon check {table} {error.options}".rstrip()
-        return f"{str(error).rstrip('.')}. {command} lists every problem of the table and how to mend it"
+        beside = " --transitions FILE" * error.beside_transitions + f" --state {','.join(error.state)}" * bool(error.state)
+        said = in_options(str(error).rstrip("."))
+        return f"{said}. multihorizon check {table}{beside} lists every problem of the table and how to mend it"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return str(error) or type(error).__name__
+    return in_options(str(error)) or type(error).__name__
+
+
+def in_options(text: str) -> str:
+    """Return what the library says with the options of the command line in place of Python's arguments."""
+    for argument in ("cut_off=True", "believed=True", "time_unit="):
+        text = text.replace(argument, f"--{argument.partition('=')[0].replace('_', '-')}")
+    return text
 
 
 @dataclass(frozen=True, eq=False)

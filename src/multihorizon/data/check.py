@@ -1,15 +1,7 @@
-"""What a table of decisions holds, all that is wrong with it, how to mend each, and the table with what can be mended mended.
+"""What a table of decisions holds, all that is wrong with it, what helps, and the table with all that can be fixed fixed.
 
-Reading a table stops at its first mistake. This goes on: a cell that cannot be read is left blank, and each kind of mistake is
-one finding, with how often it occurs, where first, and what helps.
-
-*Mended without guessing* is what the table itself says how to mend. Nothing that somebody did or saw is ever made up.
-
-- A row that says the same as another of the same step is dropped.
-- A blank state is the `next_state` of the step before, where that is given.
-- A row without its expert, episode, step, state or action is left out. Its state, if known, stays as `next_state` of the step
-  before.
-- After a gap in the steps, the rest of the episode becomes an episode of its own. A row left out makes such a gap.
+Reading a table stops at the first row that breaks a rule (`rules`). This goes on: a cell that cannot be read is left blank, and
+each rule that is broken is one finding, with how often, where first, and what helps.
 
 *Chance.* In a state with A actions in which an expert decided n times, Pearson's χ² against equally likely actions has, for any
 n, the mean `A − 1` and the variance `2 (A − 1)(1 − 1/n)`. The sum over states is compared with the gamma distribution that has
@@ -28,7 +20,6 @@ import errno
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -37,35 +28,22 @@ import numpy as np
 import pandas as pd
 from scipy.special import gammaincc
 
-from multihorizon.checks import Bools, Floats, Ints
-from multihorizon.data.demonstrations import (
-    BAD_STEP,
-    COLUMNS,
-    KEPT_ROWS,
-    LABELS,
-    REMEDIES,
-    Demonstrations,
-    Rows,
-    label_reader,
-    require_labels,
-    spelt,
-)
+from multihorizon.checks import Floats, Ints
+from multihorizon.data.demonstrations import KEPT_ROWS, Demonstrations, decisions_in
 from multihorizon.data.dynamics import DECISIVE, endings_that_go_on, impossible_moves, unlikely_moves
 from multihorizon.data.reading import (
-    Scan,
-    Table,
     closest,
     connect,
     files_of,
     in_order,
     joint_name,
+    load,
     look_alikes,
-    positions,
     quoted,
-    rewritten,
     scan_files,
     text,
 )
+from multihorizon.data.rules import COLUMNS, CUT_OFF, LABELS, Log, Rule, breaches, fixed
 from multihorizon.files import FORMULA, spreadsheet_safe
 from multihorizon.mdp import MDP
 from multihorizon.result import Result
@@ -74,7 +52,7 @@ from multihorizon.result import Result
 PLACES = 3
 #: An expert whose decisions are likelier than this if all actions are equally likely may choose at random.
 CHANCE = 0.05
-#: The findings that --cut-off or given transitions answer: a fit takes such a table with one of them.
+#: The findings that `cut_off` or given transitions answer: a fit takes such a table with one of them.
 STOPPING = ("cut off", "no next_state")
 
 
@@ -106,72 +84,6 @@ class Finding:
     def refused(self) -> bool:
         """Whether a fit refuses the table for it, whatever its options are."""
         return self.stops and self.kind not in STOPPING
-
-
-@dataclass(frozen=True, eq=False)
-class Log:
-    """A table as it is, mistakes and all.
-
-    `expert`, `episode`, `state`, `action`, `next_state` are `(N,)` codes into the labels, −1 where a cell is blank or cannot be
-    read; `unseen` marks next states that are not blank and cannot be read. `step` is NaN where it is no whole number. `number` is
-    the row of the file, and `part` counts the parts into which an episode was divided. `vector` names the columns that are the
-    state, where it is a vector.
-    """
-
-    scan: Scan
-    expert: Ints
-    episode: Ints
-    step: Floats
-    state: Ints
-    action: Ints
-    next_state: Ints
-    unseen: Bools
-    number: Ints
-    part: Ints
-    experts: tuple[str, ...]
-    episodes: tuple[str, ...]
-    states: tuple[str, ...]
-    actions: tuple[str, ...]
-    vector: tuple[str, ...]
-
-    @property
-    def has_next(self) -> bool:
-        """Whether there is a column `next_state`."""
-        return "next_state" in self.scan.types and not self.vector
-
-    @property
-    def placed(self) -> Bools:
-        """Whether it is known to which step of which episode a row belongs, `(N,)`."""
-        return (self.expert >= 0) & (self.episode >= 0) & np.isfinite(self.step)
-
-    @cached_property
-    def sorted(self) -> Log:
-        """The rows that are placed, by expert, episode and step."""
-        placed = self.select(self.placed)
-        return placed.select(np.lexsort((placed.number, placed.step, placed.part, placed.episode, placed.expert)))
-
-    @property
-    def continues(self) -> Bools:
-        """Of a sorted log, whether the next row belongs to the same episode, `(N−1,)`."""
-        same: Bools = (np.diff(self.expert) == 0) & (np.diff(self.episode) == 0) & (np.diff(self.part) == 0)
-        return same
-
-    def select(self, rows: Any) -> Log:
-        """Some rows, given as indices or a mask."""
-        # The arrays of a log, one entry per row each.
-        arrays = ("expert", "episode", "step", "state", "action", "next_state", "unseen", "number", "part")
-        return replace(self, **{name: getattr(self, name)[rows] for name in arrays})
-
-    def decisions(self) -> Demonstrations:
-        """The rows of a sorted log that have a state and an action; blank next states are taken from the next step."""
-        whole = self.select((self.state >= 0) & (self.action >= 0))
-        after = whole.next_state.copy()
-        follows = np.flatnonzero(whole.continues & (np.diff(whole.step) == 1) & (after[:-1] < 0))
-        after[follows] = whole.state[follows + 1]
-        episode = np.unique(np.stack([whole.episode, whole.part]), axis=1, return_inverse=True)[1].ravel()
-        names = tuple(str(i) for i in range(int(episode.max(initial=0)) + 1))
-        codes = (whole.expert, episode, whole.step.astype(np.int64), whole.state, whole.action, after)
-        return Rows(*codes, whole.experts, names, whole.states, whole.actions, whole.scan.name, cut_off=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,14 +122,13 @@ class TableCheck(Result):
         parts = [f"A fit refuses this table for: {', '.join(finding.kind for finding in wrong)}."] if wrong else []
         mended = [finding.kind for finding in wrong if finding.mended]
         if mended:
-            parts.append(f"--write FILE mends, without guessing: {', '.join(mended)}.")
+            parts.append(f"Can be fixed without guessing: {', '.join(mended)}.")
         hand = [finding.kind for finding in self.left if finding.kind not in STOPPING]
         if hand:
-            parts.append(f"To be mended by hand: {', '.join(hand)}.")
+            parts.append(f"To be fixed by hand: {', '.join(hand)}.")
         if len(hand) < len(self.left):
-            parts.append(
-                "Where no next_state says how an episode ended, a fit needs --transitions, or --cut-off if episodes simply stop."
-            )
+            needs = "a fit needs the transitions, or cut_off=True if episodes simply stop"
+            parts.append(f"Where no next_state says how an episode ended, {needs}.")
         return " ".join(parts)
 
     def _facts(self) -> dict[str, Any]:
@@ -254,27 +165,50 @@ def check_table(
     Raises:
         ValueError: where the table has not the columns it needs, cannot be read, or is too large to be loaded.
     """
-    log = _read(path, tuple(vector))
-    mended, changes = _mend(log)
-    found = _findings(log, mdp, believed)
-    left = [finding for finding in (_findings(mended, mdp, believed) if changes else found) if finding.stops]
+    log = _read(path, vector)
+    table, scan = log.table, log.table.scan
+    mended, changes = fixed(log)
+    findings = _findings(log, mdp, believed)
+    left = [finding for finding in (_findings(mended, mdp, believed) if changes else findings) if finding.stops]
     unmended = {finding.kind for finding in left}
-    places = log.scan.places({row for finding in found for row in finding.rows})
-    found = [
+    places = scan.places({row for finding in findings for row in finding.rows}) if scan is not None else {}
+    findings = [
         replace(f, mended=f.stops and f.kind not in unmended, places=tuple(places[row] for row in f.rows))
-        for f in sorted(found, key=lambda finding: not finding.stops)
+        for f in sorted(findings, key=lambda finding: not finding.stops)
     ]
-    table = mended.sorted.decisions()
-    if not len(table):
-        raise ValueError(f"{log.scan.name} must have a row with all of {', '.join(COLUMNS)}, received none")
-    experts = _experts(table, mdp, bool(vector))
-    states = _states(table).iloc[: 0 if vector else None]
-    return TableCheck(log.scan.name, log.number.size, found, left, changes, experts, states, _actions(table), log, mended)
+    decisions = _decisions(mended.sorted)
+    if not len(decisions):
+        raise ValueError(f"{table.name} must have a row with all of {', '.join(COLUMNS)}, received none")
+    experts = _experts(decisions, mdp, bool(vector))
+    states = _states(decisions).iloc[: 0 if vector else None]
+    return TableCheck(table.name, log.number.size, findings, left, changes, experts, states, _actions(decisions), log, mended)
+
+
+def _read(path: str | Path | Sequence[str | Path], vector: Sequence[str]) -> Log:
+    """Return the table as it is; vectors that are equal have one code."""
+    scan = scan_files(joint_name(path), files_of(path, "demonstrations"))
+    labels = tuple(column for column in LABELS if not vector or not column.endswith("state"))
+    wanted = (*vector, *(f"next_{name}" for name in vector), "terminated") if vector else ("state", "next_state")
+    table = load(scan, labels, ("expert", "episode", "step", "action", *wanted), KEPT_ROWS)
+    table.require(*(column for column in COLUMNS if column != "state" or not vector), *vector)
+    log = Log.of(table, vector)
+    if not vector:
+        return log
+    code = np.zeros(log.state.size, dtype=np.int64)
+    for values in log.coordinates.T:
+        code = pd.factorize(code * (code.size + 1) + pd.factorize(values)[0])[0].astype(np.int64)
+    return replace(log, state=np.where(log.state < 0, -1, code), states=("",) * (int(code.max(initial=0)) + 1))
+
+
+def _decisions(rows: Log) -> Demonstrations:
+    """Return the rows of a sorted log that have a state and an action."""
+    return decisions_in(rows.select((rows.state >= 0) & (rows.action >= 0)), cut_off=True)
 
 
 def write_mended(checked: TableCheck, path: Path) -> None:
     """Write the mended table, with all columns of the table that was read, in its order; the kind of file is the same."""
-    log, scan = checked.mended, checked.mended.scan
+    log, scan = checked.mended, checked.mended.table.scan
+    assert scan is not None
     safe = spreadsheet_safe if scan.is_csv else str
     new = pd.DataFrame({"place_in_table": log.number, "episode": None})
     later = np.flatnonzero(log.part > 0)
@@ -316,157 +250,48 @@ def write_mended(checked: TableCheck, path: Path) -> None:
             draft.unlink(missing_ok=True)
 
 
-def _read(path: str | Path | Sequence[str | Path], vector: tuple[str, ...]) -> Log:
-    """The table as codes; what cannot be read is blank."""
-    scan = scan_files(joint_name(path), files_of(path, "demonstrations"))
-    header = Table(pd.DataFrame([[None] * len(scan.types)], columns=list(scan.types)), scan.name)
-    header.require(*(column for column in COLUMNS if column != "state" or not vector), *vector)
-    require_labels(scan, tuple(column for column in LABELS if not vector or not column.endswith("state")))
-    with connect() as database:
-        try:
-            database.execute(f"CREATE TEMP TABLE log AS SELECT * FROM {spelt(scan, vector=vector)}")
-            unusual = bool(database.execute("SELECT count_if(odd) FROM log").fetchall()[0][0])
-        except duckdb.Error as error:
-            unusual = True
-            if not scan.padded:
-                raise ValueError(f"{scan.name} is damaged, or cannot be read: {str(error).splitlines()[0]}") from error
-        if unusual:
-            scan = rewritten(scan.name, scan.files)
-            database.execute(f"CREATE OR REPLACE TEMP TABLE log AS SELECT * FROM {spelt(scan, vector=vector)}")
-        return _coded(database, scan, vector)
-
-
-def _coded(database: duckdb.DuckDBPyConnection, scan: Scan, vector: tuple[str, ...]) -> Log:
-    """The rows of the table `log` of the database."""
-    size = int(database.execute("SELECT count(*) FROM log").fetchall()[0][0])
-    if not 0 < size <= KEPT_ROWS:
-        limit = f"at most {KEPT_ROWS:,} rows to be checked at once" if size else "at least one row"
-        raise ValueError(f"{scan.name} must have {limit}, received {size:,}")
-    for column in LABELS:
-        cells = f"SELECT DISTINCT {column}::VARCHAR FROM log WHERE {column}::VARCHAR <> '' ORDER BY 1"
-        database.execute(f"CREATE TYPE {column}_text AS ENUM ({cells})")
-    texts = ", ".join(f"nullif({column}::VARCHAR, '')::{column}_text AS {column}" for column in LABELS)
-    frame = database.execute(f"SELECT {texts}, CASE WHEN {BAD_STEP} THEN NULL ELSE step END AS step FROM log").df()
-    read = {column: _labels(frame[column], scan, column, bool(vector)) for column in LABELS}
-    states = in_order({*read["state"][1], *read["next_state"][1]})
-    state, after = (np.append(positions(read[c][1], states, "state"), -1)[read[c][0]] for c in ("state", "next_state"))
-    return Log(
-        scan=scan,
-        expert=read["expert"][0],
-        episode=read["episode"][0],
-        step=frame["step"].to_numpy(dtype=np.float64, na_value=np.nan),
-        state=state,
-        action=read["action"][0],
-        next_state=after,
-        unseen=(after < 0) & frame["next_state"].notna().to_numpy(),
-        number=np.arange(size, dtype=np.int64),
-        part=np.zeros(size, dtype=np.int64),
-        experts=read["expert"][1],
-        episodes=read["episode"][1],
-        states=states,
-        actions=read["action"][1],
-        vector=vector,
-    )
-
-
-def _labels(column: pd.Series[Any], scan: Scan, name: str, vector: bool) -> tuple[Ints, tuple[str, ...]]:
-    """Codes of a column and its labels in order, −1 where a cell is blank or no label."""
-    found: list[str | None] = []
-    for raw in column.cat.categories:
-        try:
-            found.append(raw if vector and name.endswith("state") else label_reader(scan, name)(raw, name))
-        except ValueError:
-            found.append(None)
-    names = in_order({one for one in found if one is not None})
-    rank = {one: i for i, one in enumerate(names)}
-    place = np.array([*(-1 if one is None else rank[one] for one in found), -1], dtype=np.int64)
-    return place[column.cat.codes.to_numpy()], names
-
-
-def _mend(log: Log) -> tuple[Log, list[str]]:
-    """The table with what can be mended mended, and what was changed."""
-    changes: list[tuple[int, str]] = [(int((~log.placed).sum()), "left out: no expert, no episode or no step")]
-    rows = log.sorted
-    same = rows.continues & (np.diff(rows.step) == 0)
-    for column in ("state", "action", "next_state"):
-        same &= np.diff(getattr(rows, column)) == 0
-    changes.append((int(same.sum()), "left out: the same as another row of the same step"))
-    rows = rows.select(np.append(True, ~same)[: rows.number.size])
-    state, after = rows.state.copy(), rows.next_state.copy()
-    follows = rows.continues & (np.diff(rows.step) == 1)
-    filled = np.flatnonzero(follows & (state[1:] < 0) & (after[:-1] >= 0))
-    state[filled + 1] = after[filled]
-    changes.append((filled.size, "given a state: the next_state of the step before"))
-    kept = (state >= 0) & (rows.action >= 0)
-    changes.append((int((~kept).sum()), "left out: no state or no action"))
-    if rows.has_next:
-        led = np.flatnonzero(follows & ~kept[1:] & kept[:-1] & (state[1:] >= 0) & (after[:-1] < 0))
-        after[led] = state[led + 1]
-        changes.append((led.size, "given a next_state: the state of the row after it, which was left out"))
-    changes.append((int(rows.unseen[kept].sum()), "given a blank next_state: what stood there cannot be read"))
-    rows = replace(rows, state=state, next_state=after, unseen=np.zeros(kept.size, dtype=np.bool_)).select(kept)
-    gaps = np.append(False, rows.continues & (np.diff(rows.step) > 1))[: rows.number.size]
-    begins = np.append(True, ~rows.continues)[: rows.number.size]
-    number = np.cumsum(gaps)
-    part = number - np.maximum.accumulate(np.where(begins, number, 0))
-    changes.append((int((part > 0).sum()), "after a gap in the steps given an episode of their own"))
-    rows = replace(rows, part=part)
-    sentences = [f"{number:,} {'row' if number == 1 else 'rows'} {words}." for number, words in changes if number]
-    return (rows.select(np.argsort(rows.number)) if sentences else log), sentences
-
-
 def _findings(log: Log, mdp: MDP | None, believed: bool) -> list[Finding]:
-    """All that is wrong with a log, and what is worth knowing."""
-    found: list[Finding] = []
-    for column in ("expert", "episode", "state", "action"):
-        name = f"columns {', '.join(log.vector)}" if column == "state" and log.vector else f"column {column}"
-        blank = log.number[getattr(log, column) < 0]
-        found.append(_at(f"blank {column}", blank, "empty cell", f"in the {name}", REMEDIES["blank"]))
-    steps = ": number the steps of each episode 0, 1, 2, …"
-    found.append(_at("step", log.number[np.isnan(log.step)], "row", "whose step is no whole number", steps))
-    rows = log.sorted
-    jump, inside = np.diff(rows.step), rows.continues
-    twice, gap = rows.number[1:][inside & (jump == 0)], rows.number[:-1][inside & (jump > 1)]
-    found.append(_at("duplicate step", twice, "row", "for a step that another row is for", REMEDIES["twice"]))
-    found.append(_at("gap", gap, "gap", "in the steps of an episode", REMEDIES["gap"]))
+    """Return all that is wrong with a log, and what is worth knowing."""
+    findings = [_breach(log, rule, rows) for rule, rows in breaches(log)]
     if log.vector:
-        return [finding for finding in found if finding.count]
-    differs = inside & (jump == 1) & (rows.next_state[:-1] >= 0) & (rows.state[1:] >= 0)
-    wrong = rows.number[:-1][differs & (rows.next_state[:-1] != rows.state[1:])]
-    found.append(_at("next_state", wrong, "row", "whose next_state is not the state of the next step", REMEDIES["next_state"]))
-    blank = ": write the state that followed, or leave the cell empty to take it from the next step"
-    found.append(_at("unseen next_state", log.number[log.unseen], "row", "whose next_state cannot be read", blank))
-    found += [_ends(rows, mdp), *_alike(log), *nothing_shared(_by_file(log))]
-    table = rows.decisions()
-    if len(table):
-        found += [_single(table, mdp), *_chance(table, mdp)]
-        found += [] if mdp is None else _against(rows, mdp, believed)
-    return [finding for finding in found if finding.count]
+        return findings
+    rows = log.sorted
+    findings += [_ends(rows, mdp), *_alike(log), *nothing_shared(_by_file(log))]
+    decisions = _decisions(rows)
+    if len(decisions):
+        findings += [_single(decisions, mdp), *_chance(decisions, mdp)]
+        findings += [] if mdp is None else _against(rows, mdp, believed)
+    return [finding for finding in findings if finding.count]
 
 
-def _at(kind: str, rows: Ints, one: str, what: str, remedy: str) -> Finding:
-    """A finding about rows of the file; `one` is the noun for each."""
-    number = f"There is 1 {one}" if rows.size == 1 else f"There are {rows.size:,} {one}s"
+def _breach(log: Log, rule: Rule, rows: Ints) -> Finding:
+    """Return the finding that these rows break a rule."""
+    state = f"columns {', '.join(log.vector)}" if log.vector else "column state"
+    return _at(rule.kind, rows, rule.noun, rule.what.replace("column state", state), rule.remedy)
+
+
+def _at(kind: str, rows: Ints, noun: str, what: str, remedy: str) -> Finding:
+    """Return a finding about rows of the file; the noun is that for each."""
+    number = f"There is 1 {noun}" if rows.size == 1 else f"There are {rows.size:,} {noun}s"
     places = tuple(np.sort(rows)[:PLACES].tolist())
     return Finding(kind, f"{number} {what}.", _sentence(remedy), int(rows.size), True, rows=places)
 
 
 def _sentence(remedy: str) -> str:
-    """The end of a sentence as one of its own."""
+    """Return the end of a sentence as one of its own."""
     words = remedy.removeprefix(": ")
-    return f"{words[0].upper()}{words[1:].removesuffix('…')}{'…' if words.endswith('…') else '.'}"
+    return words[:1].upper() + words[1:] + "." * bool(words and not words.endswith("…"))
 
 
 def _ends(rows: Log, mdp: MDP | None) -> Finding:
-    """Episodes that simply stop."""
+    """Return the finding that episodes simply stop."""
     if not rows.has_next:
         what = "There is no column next_state, so nothing says where actions lead."
-        remedy = "Add it, or give the transitions; if all episodes simply stop, say so with --cut-off (in Python cut_off=True)."
+        remedy = "Add it, or give the transitions; if all episodes simply stop, say so with cut_off=True."
         return Finding("no next_state", what, remedy, int(mdp is None), True)
-    last = np.append(~rows.continues, True)[: rows.number.size]
-    cut = np.sort(rows.number[last & (rows.next_state < 0)])
-    what = f"{cut.size:,} of {int(last.sum()):,} episodes have no next_state after the last decision."
-    remedy = _sentence(REMEDIES["cut off"]) if mdp is None else "Nothing need be done where transitions are given."
+    cut = np.sort(rows.number[~rows.goes_on & (rows.next_state < 0)])
+    what = f"{cut.size:,} of {int((~rows.goes_on).sum()):,} episodes have no next_state after the last decision."
+    remedy = _sentence(CUT_OFF) if mdp is None else "Nothing need be done where transitions are given."
     return Finding("cut off", what, remedy, cut.size, mdp is None, rows=tuple(cut[:PLACES].tolist()))
 
 
@@ -480,14 +305,15 @@ def _alike(log: Log) -> list[Finding]:
 
 
 def _by_file(log: Log) -> dict[str, dict[str, set[str]]]:
-    """The names of actions and states in each file of a table."""
-    whose = log.scan.file_of(log.number)
+    """Return the names of actions and states in each file of a table."""
+    scan = log.table.scan
+    files, whose = (scan.files, scan.file_of(log.number)) if scan is not None else ((), log.number)
+    labels = {"action": (log.action, log.actions), "state": (log.state, log.states)}
     return {
         file.name: {
-            what: {names[code] for code in np.unique(getattr(log, what)[whose == i]) if code >= 0}
-            for what, names in (("action", log.actions), ("state", log.states))
+            what: {names[code] for code in np.unique(codes[whose == i]) if code >= 0} for what, (codes, names) in labels.items()
         }
-        for i, file in enumerate(log.scan.files)
+        for i, file in enumerate(files)
     }
 
 
@@ -539,9 +365,7 @@ def _single(table: Demonstrations, mdp: MDP | None) -> Finding:
     what = f"There are states {kind} ({_some(names)}), with {share:.0%} of all decisions."
     remedy = "They say nothing about what people want. If other actions are possible there, "
     if mdp is None:
-        remedy += (
-            "list where they lead (state, action, next_state, probability) and give it by --transitions FILE --estimate-rest."
-        )
+        remedy += "list where they lead (state, action, next_state, probability) and let the rest be estimated."
     else:
         remedy += "add them to the transitions."
     return Finding("one action", what, remedy, len(names), False)
@@ -625,7 +449,7 @@ def _against(rows: Log, mdp: MDP, believed: bool) -> list[Finding]:
     found.append(
         _at("unavailable action", rows.number[barred], "decision", f"by an action that cannot be taken ({taken})", remedy)
     )
-    table = rows.select(~ended & ~barred).decisions()
+    table = _decisions(rows.select(~ended & ~barred))
     return found + (_moves_against(table, mdp) if len(table) and not believed else [])
 
 

@@ -4,15 +4,13 @@ Estimates need no more of a table than how often each expert moved where by whic
 distinct, and a person makes few of them, so the counts are a sparse matrix with one row per expert and one column per move. Of a
 table that is too large to load, no more than this is kept; what more is asked for is read from the files again.
 
-*In memory* (`Rows`) a table is integer codes with one list of labels per column, sorted by expert, episode and step. The steps of
-an episode are consecutive whole numbers. Where `next_state` is given it must be the state of the following step; left blank, it
-is taken from there.
+*In memory* a table is integer codes with one list of labels per column, sorted by expert, episode and step. A next
+state that is left blank is taken from the following step.
 
 *Conditions* are further columns that have one value in each episode, read where they are asked for, or the columns of a table
 with one row per episode. The decisions of units of episodes, such as a person under a condition, are counted by `choices_by`.
 
-*Time.* Where decisions have time stamps, a move takes from its own stamp to the next one of the episode. When the last move of an
-episode was over, a column `next_…` may say, as `next_state` says where it led. Such tables are loaded, however large they are.
+*Time.* Tables with time stamps are loaded, however large they are.
 
 *Counting* (`CountedFiles`, in a database) takes one pass that finds all labels, and one that groups rows by the codes of expert,
 state, action and next state; of CSV files, which are slow to read, one pass does both. *Checking* takes another: rows are grouped
@@ -27,13 +25,12 @@ all rows of an episode if its least value there is its greatest, and it is known
 
 Checking reads labels as they are spelt in the files. Where two spellings mean one label (3 and 3.0), or next states are blank
 inside an episode, it goes over codes instead, which is slower. Where something is wrong, the rows in question are loaded, and the
-checks of tables in memory say what it is and on which line.
+rules for tables say what it is and on which line.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -46,23 +43,21 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from multihorizon.checks import Bools, Floats, Ints, Sparse, as_count, as_names, as_seed, as_shape, first_few, label
+from multihorizon.checks import Bools, Floats, Ints, Sparse, as_count, as_names, as_seed, as_shape, first_few
 from multihorizon.data.reading import (
-    EXTRA,
+    LARGE_BYTES,
+    LARGE_ROWS,
     MEMORY,
-    MISSING,
     Scan,
     Table,
-    as_numbers,
     as_table,
     connect,
+    damaged,
     files_of,
     in_order,
     joint_name,
-    label_order,
     load,
     moved,
-    no_labels,
     numbers_or_missing,
     positions,
     quoted,
@@ -71,28 +66,16 @@ from multihorizon.data.reading import (
     scan_files,
     scan_parquet,
     shown,
-    spreadsheet_label,
-    text,
 )
+from multihorizon.data.rules import CODES, COLUMNS, LABELS, Decision, Log, Rule, TableError, read_log, refusing, require
+from multihorizon.data.simulation import simulate_policy
+from multihorizon.data.spelling import BAD_STEP, LABEL_ORDER, PLAIN, coded, label_reader, require_labels, spelt
+from multihorizon.data.times import Clock, Times
 from multihorizon.files import existing_file, write_csv
-from multihorizon.frames import LARGEST_WHOLE, Frame, HasFrame, as_frame
+from multihorizon.frames import Frame, HasFrame, as_frame
 from multihorizon.mdp import MDP
 from multihorizon.memory import require_memory
 from multihorizon.planning.plan import check_policy
-
-#: The option that looks at a table beside given transitions.
-BESIDE = "--transitions FILE"
-
-
-class TableError(ValueError):
-    """What is wrong with a table of decisions, and which table it is: `multihorizon check` lists all that is wrong with it.
-
-    `options` are those of the command that looks at what is wrong, such as `--transitions FILE`.
-    """
-
-    def __init__(self, message: str, table: str = "", options: str = "") -> None:
-        super().__init__(message)
-        self.table, self.options = table, options
 
 
 @contextmanager
@@ -103,17 +86,6 @@ def in_order_of_file(database: Any) -> Iterator[None]:
         yield
     finally:
         database.execute("RESET threads")
-
-
-@contextmanager
-def refusing(table: str, options: str = "") -> Iterator[None]:
-    """What is refused in this block is wrong with the table of this name."""
-    try:
-        yield
-    except TableError:
-        raise
-    except ValueError as error:
-        raise TableError(str(error), table, options) from error
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,63 +125,7 @@ class Episodes:
     length: Ints
 
 
-@dataclass(frozen=True, eq=False)
-class Times:
-    """When each decision was made, `(N,)`, and when its move was over, NaN where nobody knows; `unit` is "" where it has no name.
-
-    `column` is the column of the time stamps.
-    """
-
-    begun: Floats
-    over: Floats
-    column: str = "time"
-    unit: str = ""
-
-    def __getitem__(self, rows: Any) -> Times:
-        return replace(self, begun=self.begun[rows], over=self.over[rows])
-
-    def counted(self, unit: str) -> Times:
-        """The same times between dates in another unit."""
-        factor = TIME_UNITS[self.unit] / TIME_UNITS[unit]
-        return replace(self, begun=factor * self.begun, over=factor * self.over, unit=unit)
-
-
-@dataclass(frozen=True)
-class Decision:
-    """One row of a table, for messages: who, when, and where it stands, if in a file."""
-
-    code: int
-    expert: str
-    episode: str
-    step: int
-    place: str = ""
-
-    @property
-    def order(self) -> tuple[int, tuple[int, int, str], int]:
-        """What tables are sorted by: expert, episode and step."""
-        return self.code, label_order(self.episode), self.step
-
-    def __str__(self) -> str:
-        decision = f"expert {self.expert}, episode {self.episode}, step {self.step}"
-        return f"{self.place} ({decision})" if self.place else decision
-
-
-COLUMNS = ("expert", "episode", "step", "state", "action")
-LABELS = ("expert", "episode", "state", "action", "next_state")
-#: The arrays of a table, one entry per decision each.
-CODES = ("expert", "episode", "step", "state", "action", "next_state")
-#: What helps where a table is not in order: the end of the sentence on what is wrong.
-REMEDIES = {
-    "blank": ": fill it in, or leave the row out and give the steps after it an episode of their own",
-    "gap": ": if the steps between were lost, give the steps after the gap an episode of their own; "
-    "if none was lost, number the steps 0, 1, 2, …",
-    "twice": ": if it is one decision, drop the other rows; if not, give them steps or episodes of their own",
-    "next_state": ": correct one of the two, or leave next_state blank to take it from the next step",
-    "cut off": ": write into next_state how the episode ended; if it simply stopped, say so with --cut-off (in Python "
-    "cut_off=True)",
-}
-
-
+@dataclass(frozen=True, eq=False, repr=False)
 class Demonstrations(HasFrame):
     """Decisions of several experts, sorted by expert, episode and step.
 
@@ -222,6 +138,7 @@ class Demonstrations(HasFrame):
 
     Attributes:
         name: the file or folder, or "the table".
+        place: where in its file a decision is; None for other tables.
         cut_off: whether episodes may simply stop.
     """
 
@@ -235,65 +152,103 @@ class Demonstrations(HasFrame):
     episodes: tuple[str, ...]
     states: tuple[str, ...]
     actions: tuple[str, ...]
-    name: str
-    cut_off: bool
-    conditions: pd.DataFrame | None
+    name: str = "the table"
+    place: Callable[[int], str] | None = None
+    cut_off: bool = False
+    conditions: pd.DataFrame | None = None
     times: Times | None = None
 
+    def __post_init__(self) -> None:
+        for column in CODES:
+            array = getattr(self, column).view()
+            array.setflags(write=False)
+            object.__setattr__(self, column, array)
+
     @property
-    @abstractmethod
     def moves(self) -> Moves:
         """The distinct moves, and how often each was made."""
+        return self._counted[0]
 
     @property
-    @abstractmethod
     def made(self) -> Sparse:
         """How often each expert made each of the moves, `(K,m)`, sparse."""
+        return self._counted[1]
 
-    @property
-    @abstractmethod
+    @cached_property
     def by_episode(self) -> Episodes:
         """Expert, first state and length of each episode."""
+        first = self.first_rows
+        return Episodes(self.expert[first], self.state[first], np.diff(np.append(first, self.state.size)))
 
     @property
-    @abstractmethod
+    def episode_counts(self) -> Ints:
+        """The number of episodes of each expert."""
+        return np.bincount(self.by_episode.expert, minlength=len(self.experts))
+
+    @property
+    def first_states(self) -> Ints:
+        """The number of episodes that begin in each state."""
+        return np.bincount(self.by_episode.first_state, minlength=len(self.states))
+
+    @cached_property
+    def first_rows(self) -> Ints:
+        """The rows that begin an episode."""
+        return np.concatenate([[0], np.flatnonzero(~same_episode(self.expert, self.episode)) + 1]).astype(np.int64)
+
+    @property
     def episode_labels(self) -> list[str]:
         """The label of each episode, in the order of `by_episode`."""
-
-    @abstractmethod
-    def with_conditions(self, conditions: pd.DataFrame | None) -> Demonstrations:
-        """The same decisions under other conditions, one row per episode in the order of `by_episode`."""
+        return [self.episodes[code] for code in self.episode[self.first_rows].tolist()]
 
     @property
-    @abstractmethod
-    def rows(self) -> Rows:
+    def rows(self) -> Demonstrations:
         """The table in memory."""
+        return self
 
-    @property
-    @abstractmethod
-    def episode_counts(self) -> Ints:
-        """Number of episodes of each expert."""
+    def with_conditions(self, conditions: pd.DataFrame | None) -> Demonstrations:
+        """Return these decisions under other conditions, one row per episode in the order of `by_episode`."""
+        return replace(self, conditions=conditions)
 
-    @property
-    @abstractmethod
-    def first_states(self) -> Ints:
-        """Number of episodes that begin in each state."""
-
-    @abstractmethod
     def decisions_of(self, moves: Ints) -> list[Decision]:
-        """The first decision by which each of the given moves was made, for messages."""
+        """Return the first decision by which each of the given moves was made, for messages."""
+        first = np.full(self.moves.count.size, self.state.size)
+        np.minimum.at(first, self.made.indices[self._counted[2]], np.arange(self.state.size))
+        rows = first[moves].tolist()
+        places = ["" if self.place is None else f"{self.name}, {self.place(row)}" for row in rows]
+        return [
+            Decision(code, self.experts[code], self.episodes[self.episode[row]], int(self.step[row]), place)
+            for row, code, place in zip(rows, self.expert[rows].tolist(), places, strict=True)
+        ]
 
-    @abstractmethod
     def count_episodes(self, times: Floats) -> Floats:
-        """How often each of the `cells` was taken, `(M,)`, if episode e counts `times[e]` times."""
+        """Return how often each of the `cells` was taken, `(M,)`, if episode e counts `times[e]` times."""
+        return self.count_rows(np.repeat(times, self.by_episode.length))
 
-    @abstractmethod
+    def count_rows(self, weights: Floats) -> Floats:
+        """Return how often each of the `cells` was taken, `(M,)`, if row i counts `weights[i]` times."""
+        return np.bincount(self._counted[2], weights, minlength=self.made.nnz).astype(np.float64)
+
     def choices_of(self, kept: Bools) -> tuple[Ints, Ints]:
-        """State and action of each decision of the episodes kept, `(E,)`, by episode and step."""
+        """Return state and action of each decision of the episodes kept, `(E,)`, by episode and step."""
+        chosen = np.repeat(kept, self.by_episode.length)
+        return self.state[chosen], self.action[chosen]
 
-    @abstractmethod
     def choices_by(self, mdp: MDP, unit: Ints, size: int) -> Sparse:
-        """The same as `choices` where episode e is one of unit `unit[e]`, and −1 means of none: `(size,A·S)`, sparse."""
+        """Return `choices` where episode e is one of unit `unit[e]`, and −1 means of none: `(size,A·S)`, sparse."""
+        states, actions, left_out = self.require_available(mdp)
+        move, row = self.made.indices[self._counted[2]], np.repeat(unit, self.by_episode.length)
+        kept = (row >= 0) & ~left_out[move]
+        places = row[kept], (actions * mdp.n_states + states)[move[kept]]
+        return _summed(np.ones(int(kept.sum())), *places, (size, mdp.n_actions * mdp.n_states))
+
+    @cached_property
+    def _counted(self) -> tuple[Moves, Sparse, Ints]:
+        """The moves, how often each expert made each, and the cell of each row `(N,)`."""
+        keys = Keys(self)
+        distinct, cell, counts = np.unique(
+            keys.of(self.expert, self.state, self.action, self.next_state), return_inverse=True, return_counts=True
+        )
+        return *keys.count(distinct, counts), cell
 
     @staticmethod
     def from_frame(
@@ -327,7 +282,7 @@ class Demonstrations(HasFrame):
         table = Table(as_frame(frame, "a table of decisions", ": from_csv, from_parquet and from_files read files"))
         if unnamed and ("expert" not in table.frame or table.frame["expert"].replace("", None).isna().all()):
             table = named_by_episode(table)
-        return rows_of(table, from_file=False, cut_off=cut_off, conditions=conditions, clock=_clock(time, time_unit))
+        return _decide(table, cut_off, conditions, Clock.of(time, time_unit))
 
     @staticmethod
     def from_csv(
@@ -341,7 +296,7 @@ class Demonstrations(HasFrame):
     ) -> Demonstrations:
         """Read a CSV file with a header line; see `from_frame`. Messages name the file and the line."""
         return _read(
-            scan_csv(str(path), [existing_file(path, "a CSV table")]), cut_off, conditions, unnamed, _clock(time, time_unit)
+            scan_csv(str(path), [existing_file(path, "a CSV table")]), cut_off, conditions, unnamed, Clock.of(time, time_unit)
         )
 
     @staticmethod
@@ -360,7 +315,7 @@ class Demonstrations(HasFrame):
             cut_off,
             conditions,
             unnamed,
-            _clock(time, time_unit),
+            Clock.of(time, time_unit),
         )
 
     @staticmethod
@@ -374,9 +329,8 @@ class Demonstrations(HasFrame):
         time_unit: str | None = None,
     ) -> Demonstrations:
         """Read a CSV or Parquet file by the ending of its name, or a folder or a list of files of one kind as one table."""
-        return _read(
-            scan_files(joint_name(path), files_of(path, "demonstrations")), cut_off, conditions, unnamed, _clock(time, time_unit)
-        )
+        scan = scan_files(joint_name(path), files_of(path, "demonstrations"))
+        return _read(scan, cut_off, conditions, unnamed, Clock.of(time, time_unit))
 
     @staticmethod
     def simulate(
@@ -421,7 +375,7 @@ class Demonstrations(HasFrame):
         expert = np.repeat(np.arange(len(runs)), [run[0].size for run in runs])
         labels = tuple(str(i) for i in range(episodes))
         codes = expert, episode, step, state, action, next_state
-        table = Rows(*codes, experts, labels, mdp.state_names, mdp.action_names)
+        table = Demonstrations(*codes, experts, labels, mdp.state_names, mdp.action_names)
         if mdp.durations is None:
             return table
         rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(len(policies) + 1)[-1])
@@ -512,8 +466,8 @@ class Demonstrations(HasFrame):
         def action(code: int) -> str:
             return str(self.first(moves.action == code)[1])
 
-        from_file = self.name != Rows.name
-        with refusing(self.name, BESIDE):
+        from_file = self.name != Demonstrations.name
+        with refusing(self.name, beside_transitions=True):
             states = positions(self.states, mdp.state_names, "state", state if from_file else None)
             return states, positions(self.actions, mdp.action_names, "action", action if from_file else None)
 
@@ -619,7 +573,7 @@ class Demonstrations(HasFrame):
         if wrong.any():
             move, decision = self.first(wrong)
             state, action = self.states[self.moves.state[move]], self.actions[self.moves.action[move]]
-            raise TableError(f"{decision}: {reason.format(state, action)}", self.name, BESIDE)
+            raise TableError(f"{decision}: {reason.format(state, action)}", self.name, beside_transitions=True)
 
 
 class Keys:
@@ -654,317 +608,11 @@ class Keys:
         return moves, sp.csr_array((counts, places, rows.astype(size)), shape=(self.experts, found.size))
 
 
-def simulate_policy(
-    mdp: MDP, policy: Floats, episodes: int, max_steps: int | Ints, seed: np.random.SeedSequence, starts: Ints | None = None
-) -> list[Ints]:
-    """Columns episode, step, state, action, next_state of one policy; all episodes advance together.
-
-    `starts` `(episodes,)` are the first states; by default they are drawn. `max_steps` is one number, or one for each episode.
-    """
-    rng = np.random.default_rng(seed)
-    choices = policy.cumsum(axis=1)
-    ends = np.cumsum(mdp.stacked.data)
-    running = np.arange(episodes)
-    state = rng.choice(mdp.n_states, size=episodes, p=mdp.initial) if starts is None else starts
-    rows: list[tuple[Ints, ...]] = []
-    limits = np.broadcast_to(max_steps, episodes)
-    for step in range(int(limits.max())):
-        action = np.minimum(
-            (rng.random((running.size, 1)) * choices[state, -1:] >= choices[state]).sum(axis=1), mdp.n_actions - 1
-        )
-        # The successor is found by bisection in the running sum of all transitions, between the ends of its row.
-        row = action * mdp.n_states + state
-        start, end = mdp.stacked.indptr[row], mdp.stacked.indptr[row + 1]
-        low = np.where(start > 0, ends[start - 1], 0.0)
-        target = low + rng.random(row.size) * (ends[end - 1] - low)
-        entry = np.clip(np.searchsorted(ends, target, side="right"), start, end - 1)
-        arrived: Ints = mdp.stacked.indices[entry].astype(np.int64)
-        rows.append((running, np.full(running.size, step), state, action, arrived))
-        alive = ~mdp.terminal[arrived] & (step + 1 < limits[running])
-        running, state = running[alive], arrived[alive]
-        if not running.size:
-            break
-    columns = [np.concatenate([row[i] for row in rows]) for i in range(5)]
-    order = np.lexsort((columns[1], columns[0]))
-    return [column[order] for column in columns]
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Rows(Demonstrations):
-    """A table in memory. `place` says where in its file a decision stands, and is None for other tables."""
-
-    expert: Ints
-    episode: Ints
-    step: Ints
-    state: Ints
-    action: Ints
-    next_state: Ints
-    experts: tuple[str, ...]
-    episodes: tuple[str, ...]
-    states: tuple[str, ...]
-    actions: tuple[str, ...]
-    name: str = "the table"
-    place: Callable[[int], str] | None = None
-    cut_off: bool = False
-    conditions: pd.DataFrame | None = None
-    times: Times | None = None
-
-    def __post_init__(self) -> None:
-        for column in CODES:
-            array = getattr(self, column).view()
-            array.setflags(write=False)
-            object.__setattr__(self, column, array)
-
-    @property
-    def moves(self) -> Moves:
-        """The distinct moves, and how often each was made."""
-        return self._counted[0]
-
-    @property
-    def made(self) -> Sparse:
-        """How often each expert made each of the moves, `(K,m)`, sparse."""
-        return self._counted[1]
-
-    @cached_property
-    def by_episode(self) -> Episodes:
-        """Expert, first state and length of each episode."""
-        first = self.first_rows
-        return Episodes(self.expert[first], self.state[first], np.diff(np.append(first, self.state.size)))
-
-    @property
-    def episode_counts(self) -> Ints:
-        """The number of episodes of each expert."""
-        return np.bincount(self.by_episode.expert, minlength=len(self.experts))
-
-    @property
-    def first_states(self) -> Ints:
-        """The number of episodes that begin in each state."""
-        return np.bincount(self.by_episode.first_state, minlength=len(self.states))
-
-    @cached_property
-    def first_rows(self) -> Ints:
-        """The rows that begin an episode."""
-        return np.concatenate([[0], np.flatnonzero(~same_episode(self.expert, self.episode)) + 1]).astype(np.int64)
-
-    @property
-    def episode_labels(self) -> list[str]:
-        """The label of each episode, in the order of `by_episode`."""
-        return [self.episodes[code] for code in self.episode[self.first_rows].tolist()]
-
-    def with_conditions(self, conditions: pd.DataFrame | None) -> Rows:
-        """The same decisions under other conditions, one row per episode in the order of `by_episode`."""
-        return replace(self, conditions=conditions)
-
-    @property
-    def rows(self) -> Rows:
-        """The table itself."""
-        return self
-
-    def decisions_of(self, moves: Ints) -> list[Decision]:
-        """The first decision by which each of the given moves was made, for messages."""
-        first = np.full(self.moves.count.size, self.state.size)
-        np.minimum.at(first, self.made.indices[self._counted[2]], np.arange(self.state.size))
-        return [self.decision(row) for row in first[moves].tolist()]
-
-    def count_episodes(self, times: Floats) -> Floats:
-        """How often each of the `cells` was taken, `(M,)`, if episode e counts `times[e]` times."""
-        return self.count_rows(np.repeat(times, self.by_episode.length))
-
-    def choices_of(self, kept: Bools) -> tuple[Ints, Ints]:
-        """State and action of each decision of the episodes kept, `(E,)`, by episode and step."""
-        chosen = np.repeat(kept, self.by_episode.length)
-        return self.state[chosen], self.action[chosen]
-
-    def choices_by(self, mdp: MDP, unit: Ints, size: int) -> Sparse:
-        """The same as `choices` where episode e is one of unit `unit[e]`, and −1 means of none: `(size,A·S)`, sparse."""
-        states, actions, left_out = self.require_available(mdp)
-        move, row = self.made.indices[self._counted[2]], np.repeat(unit, self.by_episode.length)
-        kept = (row >= 0) & ~left_out[move]
-        places = row[kept], (actions * mdp.n_states + states)[move[kept]]
-        found = sp.csr_array((np.ones(int(kept.sum())), places), shape=(size, mdp.n_actions * mdp.n_states))
-        found.sum_duplicates()  # in order, so that sums over them are the same to the last digit
-        return found
-
-    def count_rows(self, weights: Floats) -> Floats:
-        """How often each of the `cells` was taken, `(M,)`, if row i counts `weights[i]` times."""
-        return np.bincount(self._counted[2], weights, minlength=self.made.nnz).astype(np.float64)
-
-    def decision(self, row: int) -> Decision:
-        """A row for messages."""
-        code = int(self.expert[row])
-        place = "" if self.place is None else f"{self.name}, {self.place(row)}"
-        return Decision(code, self.experts[code], self.episodes[self.episode[row]], int(self.step[row]), place)
-
-    @cached_property
-    def _counted(self) -> tuple[Moves, Sparse, Ints]:
-        """The moves, how often each expert made each, and the cell of each row `(N,)`."""
-        keys = Keys(self)
-        own, cell, counts = np.unique(
-            keys.of(self.expert, self.state, self.action, self.next_state), return_inverse=True, return_counts=True
-        )
-        return *keys.count(own, counts), cell
-
-
-@dataclass(frozen=True, eq=False)
-class Order:
-    """Who did what when, `(N,)`, sorted by expert, episode and step; `rows` are the rows of the table in this order."""
-
-    table: Table
-    from_file: bool
-    rows: Ints
-    expert: Ints
-    episode: Ints
-    step: Ints
-    action: Ints
-    experts: tuple[str, ...]
-    episodes: tuple[str, ...]
-    actions: tuple[str, ...]
-
-    @classmethod
-    def of(cls, table: Table, from_file: bool = True) -> Order:
-        """The order of a table's rows; messages say where a row stands if the table is `from_file`."""
-        found = (table.labels(column, remedy=REMEDIES["blank"]) for column in ("expert", "episode", "action"))
-        (expert, experts), (episode, episodes), (action, actions) = found
-        step = table.whole_numbers("step")
-        rows = np.lexsort((step, episode, expert))
-        codes = expert[rows], episode[rows], step[rows], action[rows]
-        return cls(table, from_file, rows, *codes, experts, episodes, actions)
-
-    @cached_property
-    def continues(self) -> Bools:
-        """Whether the next decision belongs to the same episode, `(N−1,)`."""
-        return same_episode(self.expert, self.episode)
-
-    def refuse(self, wrong: Bools, reason: Callable[[int], str]) -> None:
-        """Raise for the first decision that is wrong."""
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            code, place = int(self.expert[row]), self.table.at(int(self.rows[row])) if self.from_file else ""
-            decision = Decision(code, self.experts[code], self.episodes[self.episode[row]], int(self.step[row]), place)
-            raise ValueError(f"{decision}: {reason(row)}")
-
-    def conditions(self, columns: Sequence[str]) -> pd.DataFrame | None:
-        """The value of each of the columns in each episode; raises where one varies within an episode."""
-        if not columns:
-            return None
-        first = np.append(True, ~self.continues)
-        found = {}
-        for column in columns:
-            values = self.table.values(column).iloc[self.rows].reset_index(drop=True)
-            changed = np.append(False, self.continues & (np.diff(pd.factorize(values)[0]) != 0))
-
-            def reason(row: int, column: str = column, values: pd.Series[Any] = values) -> str:
-                return varying(column, values[row], values[row - 1])
-
-            self.refuse(changed, reason)
-            found[column] = values[first].reset_index(drop=True)
-        return pd.DataFrame(found)
-
-    def times(self, clock: Clock) -> Times:
-        """When each decision was made, and when its move was over; raises where time does not go forward."""
-        column, after = clock.column, f"next_{clock.column}"
-        begun = clock.read(self.table, column)[self.rows]
-        over = np.append(np.where(self.continues, begun[1:], np.nan), np.nan)
-        if after in self.table.frame.columns:
-            given = clock.read(self.table, after, optional=True)[self.rows]
-
-            def other(row: int) -> str:
-                return (
-                    f"{after} must be the {column} of the next step, received another: correct one of the two, or leave it blank"
-                )
-
-            # Stamps that were computed differ by rounding.
-            apart = np.abs(given[:-1] - over[:-1]) > 1e-9 * np.abs(over[:-1]) + 1e-6 * np.abs(over[:-1] - begun[:-1])
-            self.refuse(self.continues & apart & ~np.isnan(given[:-1]), other)
-            over = np.where(np.isnan(over), given, over)
-
-        def backwards(row: int) -> str:
-            later = after if row + 1 == begun.size or not self.continues[row] else f"the {column} of the next step"
-            return (
-                f"{later} must be later than the {column} of this one, received a move that takes {over[row] - begun[row]:g}: "
-                "correct the time stamps, or give the steps after it an episode of their own"
-            )
-
-        self.refuse(over <= begun, backwards)
-        return Times(begun, over, column, clock.unit)
-
-    def check_steps(self) -> None:
-        """Raise unless the steps of each episode are consecutive and none occurs twice."""
-        jump, step = np.diff(self.step), self.step
-
-        def both(row: int) -> str:
-            first, again = (self.table.place(place) for place in sorted(self.rows[row : row + 2].tolist()))
-            return f"each step must occur once, received it in {first} and {again}{REMEDIES['twice']}"
-
-        def gap(row: int) -> str:
-            return f"must be followed by step {step[row] + 1}, received step {step[row + 1]}{REMEDIES['gap']}"
-
-        self.refuse(self.continues & (jump == 0), both)
-        self.refuse(self.continues & (jump != 1), gap)
-
-
-#: How many seconds the units have in which time between dates can be counted.
-TIME_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
-
-
-@dataclass(frozen=True)
-class Clock:
-    """The column of time stamps, and the unit in which time between dates is counted, "" for numbers."""
-
-    column: str
-    unit: str
-
-    def read(self, table: Table, column: str, optional: bool = False) -> Floats:
-        """The stamps of a column as numbers; where they are optional, NaN for a blank one."""
-        cells = table.frame[column]
-        cells = cells.mask(cells.astype(str).str.strip().str.lower().isin(MISSING))
-        dates = cells.dtype.kind == "M" or (cells.dtype.kind not in "iuf" and as_numbers(cells).isna().all())
-        if dates and cells.notna().any() and not self.unit:
-            raise ValueError(
-                f"{table.name}: column {column} must be numbers, received {shown(cells.dropna().iloc[0])}: if it holds dates, "
-                f"say in which unit to count with --time-unit (in Python time_unit=): {', '.join(TIME_UNITS)}"
-            )
-        if self.unit and not dates:
-            raise ValueError(f"{table.name}: column {column} must be dates where a unit of time is given, received numbers")
-        if dates:
-            self._require_one_kind(table, column, cells)
-            try:
-                parsed = pd.to_datetime(cells, errors="coerce", utc=True, format=None if cells.dtype.kind == "M" else "ISO8601")
-                parsed = parsed.astype("datetime64[ns, UTC]")
-            except pd.errors.OutOfBoundsDatetime as error:
-                raise ValueError(
-                    f"{table.name}: column {column} must hold dates from 1678 to 2261, received another: {error}"
-                ) from error
-            found = (parsed - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(seconds=TIME_UNITS[self.unit])
-        else:
-            found = as_numbers(cells)
-        numbers: Floats = np.asarray(found.to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
-        wrong = ~np.isfinite(numbers) & ~(cells.isna().to_numpy() & optional)
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            what = "a date such as 2024-05-31T14:30" if dates else "a number"
-            raise ValueError(f"{table.at(row)}: column {column} must be {what}, received {shown(table.frame[column].iloc[row])}")
-        return numbers
-
-    def _require_one_kind(self, table: Table, column: str, cells: pd.Series[Any]) -> None:
-        """Raise where some stamps have a time zone and others have none: nobody knows how far apart these are."""
-        stamps = cells.astype(str).str.strip()
-        zoned = stamps.str.contains(r":\d\d[\d.,]*\s*(?:Z|[+-]\d\d(?::?\d\d)?)$", regex=True)
-        without = stamps.str.contains(r"\d:\d\d", regex=True) & cells.notna() & ~zoned
-        if zoned.any() and without.any():
-            row, other = int(np.argmax(without)), int(np.argmax(zoned))
-            raise ValueError(
-                f"{table.at(row)}: column {column} must have a time zone in all rows or in none, received "
-                f"{shown(cells.iloc[row])} without one, and {shown(cells.iloc[other])} in {table.place(other)}"
-            )
-
-
-def _clock(time: str | None, unit: str | None) -> Clock | None:
-    if unit is not None and time is None:
-        raise ValueError("a unit of time must come with a column of time stamps, received none")
-    if unit is not None and unit not in TIME_UNITS:
-        raise ValueError(f"the unit of time must be one of {', '.join(TIME_UNITS)}, received {unit!r}")
-    return None if time is None else Clock(time, unit or "")
+def _summed(counts: Floats, rows: Ints, places: Ints, shape: tuple[int, int]) -> Sparse:
+    """Return a sparse matrix of these entries, in order, so that sums over them are the same to the last digit."""
+    matrix = sp.csr_array((counts, (rows, places)), shape=shape)
+    matrix.sum_duplicates()
+    return matrix
 
 
 def same_episode(expert: Ints, episode: Ints) -> Bools:
@@ -973,160 +621,72 @@ def same_episode(expert: Ints, episode: Ints) -> Bools:
     return same
 
 
-def varying(column: str, value: Any, before: Any) -> str:
-    """The sentence on a condition that changes within an episode."""
-    return (
-        f"condition {column} must be the same in a whole episode, received {shown(value)} after {shown(before)}: correct it, "
-        "give the steps from here on an episode of their own, or do without this condition"
-    )
-
-
-def require_conditions(name: str, columns: Sequence[str], found: Collection[str]) -> None:
+def require_conditions(name: str, columns: Sequence[str], every: Sequence[str]) -> None:
     """Raise unless a table has these columns, and they may be conditions."""
     if isinstance(columns, str):
         raise ValueError(f"conditions must be a list of columns, received the text {columns!r}")
-    own = next((column for column in columns if column in CODES), None)
-    if own is not None:
-        raise ValueError(f"a condition must be another column than {', '.join(CODES)}, received {own}")
-    missing = next((column for column in columns if column not in found), None)
+    taken = next((column for column in columns if column in CODES), None)
+    if taken is not None:
+        raise ValueError(f"a condition must be another column than {', '.join(CODES)}, received {taken}")
+    missing = next((column for column in columns if column not in every), None)
     if missing is not None:
-        others = first_few([column for column in found if column not in CODES]) or "no other columns than it needs"
+        others = first_few([column for column in every if column not in CODES]) or "no other columns than it needs"
         raise ValueError(f"{name} must have the column {missing} to be a condition, received {others}")
 
 
-def rows_of(
-    table: Table, from_file: bool = True, cut_off: bool = False, conditions: Sequence[str] = (), clock: Clock | None = None
-) -> Rows:
-    """The decisions of a table, checked. Where episodes may be `cut_off`, a table needs no column `next_state` to know moves.
-
-    Raises:
-        TableError: naming the row and what is wrong with it.
-    """
-    table.require(*COLUMNS)
-    require_conditions(table.name, conditions, [str(column) for column in table.columns or table.frame.columns])
-    if clock is not None and clock.column not in table.frame.columns:
-        known = first_few([str(c) for c in table.columns or table.frame.columns])
-        raise ValueError(f"{table.name} must have the column {clock.column} with time stamps, received the columns {known}")
-    has_next = "next_state" in table.frame.columns
-    with refusing(table.name):
-        when = Order.of(table, from_file)
-        state, states = table.labels("state", remedy=REMEDIES["blank"])
-        after: Ints = np.full(state.size, -1, dtype=np.int64)
-        if has_next:
-            after, others = table.labels("next_state", optional=True)
-            own, states = states, in_order({*states, *others})
-            after = np.append(positions(others, states, "state"), -1)[after]
-            state = positions(own, states, "state")[state]
-        state, after = state[when.rows], after[when.rows]
-        when.check_steps()
-        if cut_off or has_next:
-            blank = np.flatnonzero((after[:-1] < 0) & when.continues)
-            after[blank] = state[blank + 1]
-
-        def reason(row: int) -> str:
-            given, true = states[after[row]], states[state[row + 1]]
-            return f"next_state is {given!r}, but the next step is in {true!r}{REMEDIES['next_state']}"
-
-        when.refuse(when.continues & has_next & (after[:-1] != state[1:]), reason)
-    times = None if clock is None else when.times(clock)  # at which `check` does not look
-    place = partial(moved, table.place, when.rows) if from_file else None
-    codes = when.expert, when.episode, when.step, state, when.action, after
-    labels = when.experts, when.episodes, states, when.actions
-    return Rows(*codes, *labels, table.name, place, cut_off, when.conditions(conditions), times)
-
-
-_FLOATS = ("FLOAT", "DOUBLE")
-_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT", "UHUGEINT")
-#: What is true of a step that is no whole number.
-BAD_STEP = f"step IS NULL OR abs(step) > {LARGEST_WHOLE} OR step <> round(step)"
-#: What is true of episode labels that are read as they stand: ASCII that can be seen, not 3.0, no mark of a spreadsheet.
-PLAIN = r"regexp_full_match({0}, '[!-~]([ -~]*[!-~])?') AND NOT regexp_full_match({0}, '-?[0-9]+\.0*|''.*')"
-#: The order of the labels of episodes: whole numbers as numbers, then text as text.
-LABEL_ORDER = "CASE WHEN regexp_full_match(label, '-?[0-9]{1,18}') THEN label::BIGINT END NULLS LAST, label"
-
-
-def spelt(scan: Scan, numbered: bool = False, vector: Sequence[str] = (), conditions: Sequence[str] = ()) -> str:
-    """The rows as they are spelt, in SQL.
-
-    Labels have the type they have in the file, and states and next states one type; `step` is a number, empty where it is none;
-    `odd` says whether a row is longer or shorter than the header; `number`, if asked for, counts rows from 0. Where the
-    state is a vector of columns, it is their cells in one text, and nothing is said of the next one. Conditions are called
-    `condition0`, `condition1`, …
-    """
-    cells = [f"nullif({quoted(column)}::VARCHAR, '')" for column in vector]
-    state, after = (" || ' ' || ".join(cells), "NULL::VARCHAR") if vector else _states(scan.types)
-    kind = scan.types["step"]  # dates and truth values are no numbers
-    number = kind in (*_FLOATS, *_WHOLE, "VARCHAR") or kind.startswith("DECIMAL")
-    step = "TRY_CAST(step AS DOUBLE)" if number else "NULL::DOUBLE"
-    columns = [f"{quoted(column)} AS {column}" for column in ("expert", "episode", "action")]
-    columns += [f"{step} AS step", f"{state} AS state", f"{after} AS next_state"]
-    odd = f"{quoted(EXTRA)} IS NOT NULL OR {quoted(list(scan.types)[-1])} IS NULL" if scan.padded else "false"
-    columns.append(f"({odd}) AS odd")
-    columns += ["row_number() OVER () - 1 AS number"] if numbered else []
-    columns += [f"{_known(scan, column)} AS condition{i}" for i, column in enumerate(conditions)]
-    return f"(SELECT {', '.join(columns)} FROM {scan.relation})"
-
-
-def _known(scan: Scan, column: str) -> str:
-    """A condition in SQL: nothing where the cell says that it is missing."""
-    cell, kind = quoted(column), scan.types[column]
-    if kind in _FLOATS:
-        return f"CASE WHEN NOT isnan({cell}) THEN {cell} END"
-    words = ", ".join(map(text, MISSING))
-    return f"CASE WHEN lower(trim({cell})) NOT IN ({words}) THEN {cell} END" if kind == "VARCHAR" else cell
-
-
-def coded(scan: Scan, filled: bool, numbered: bool = False, conditions: Sequence[str] = ()) -> str:
-    """The rows with codes, in SQL, from the tables `<column>_label` of the database, and episodes with their labels.
-
-    With `filled`, blank next states inside an episode are taken from the next step.
-    """
-    more = "".join([", r.number" if numbered else "", *(f", r.condition{i}" for i in range(len(conditions)))])
-    rows = f"""SELECT e.code AS expert, coalesce(l.label, r.episode::VARCHAR) AS episode, r.step, s.code AS state,
-        a.code AS action, t.code AS next_state{more} FROM {spelt(scan, numbered, conditions=conditions)} r
-        JOIN expert_label e ON e.raw = r.expert::VARCHAR JOIN action_label a ON a.raw = r.action::VARCHAR
-        JOIN state_label s ON s.raw = r.state::VARCHAR LEFT JOIN state_label t ON t.raw = r.next_state::VARCHAR
-        LEFT JOIN episode_label l ON l.raw = r.episode::VARCHAR"""
-    if not filled:
-        return f"({rows})"
-    following = "lead(state) OVER (PARTITION BY expert, episode ORDER BY step)"
-    return f"(SELECT * REPLACE (coalesce(next_state, {following}) AS next_state) FROM ({rows}))"
-
-
-def label_reader(scan: Scan, column: str) -> Callable[[str, str], str]:
-    """How the text that SQL makes of a cell becomes the label that Python makes of it."""
-    if scan.is_csv:
-        return spreadsheet_label
-    kind = "DOUBLE" if column in ("state", "next_state") and "DOUBLE" in _states(scan.types)[0] else scan.types[column]
-    if kind in _FLOATS:
-        return lambda raw, name: label(float(raw), name)
-    return (lambda raw, name: label(raw == "true", name)) if kind == "BOOLEAN" else label
-
-
-def require_labels(scan: Scan, columns: tuple[str, ...]) -> None:
-    """Raise where a column cannot hold labels."""
+def _conditions(log: Log, columns: Sequence[str]) -> pd.DataFrame | None:
+    """Return the value of each of the columns in each episode of a sorted log; raises where one varies within an episode."""
+    goes_on, conditions = np.append(False, log.goes_on[:-1]), {}
     for column in columns:
-        kind = scan.types.get(column, "")
-        if kind == "BLOB" or kind.endswith("]") or kind.startswith(("STRUCT", "MAP", "UNION")):
-            raise no_labels(scan.name, column, kind == "BLOB")
+        values = log.table.values(column).iloc[log.number].reset_index(drop=True)
+        changed = goes_on & (np.diff(pd.factorize(values)[0], prepend=0) != 0)
+        require(log, [_constant(column, values, changed)])
+        conditions[column] = values[~goes_on].reset_index(drop=True)
+    return pd.DataFrame(conditions) if columns else None
 
 
-def _states(types: dict[str, str]) -> tuple[str, str]:
-    """State and next state in SQL, in one type: numbers that differ in theirs as floats, anything else as text."""
-    state, after = types["state"], types.get("next_state")
-    if after is None:
-        return "state", "NULL::VARCHAR"
-    if state == after:
-        return "state", "nullif(next_state, '')" if after == "VARCHAR" else "next_state"
-    one = "DOUBLE" if {state, after} <= {*_FLOATS, *_WHOLE} else "VARCHAR"
-    return f"state::{one}", f"nullif(next_state::{one}, '')" if one == "VARCHAR" else f"next_state::{one}"
+def _constant(column: str, values: pd.Series[Any], changed: Bools) -> Rule:
+    """Return the rule that a condition does not change within an episode."""
+
+    def sentence(log: Log, row: int) -> str:
+        received = f"{shown(values[row])} after {shown(values[row - 1])}"
+        return f"condition {column} must be the same in a whole episode, received {received}"
+
+    remedy = ": correct it, give the steps from here on an episode of their own, or do without this condition"
+    return Rule("condition", lambda log: changed, sentence, remedy)
 
 
-_BLANK = "{0} IS NULL OR {0}::VARCHAR = ''"
+def decisions_in(log: Log, cut_off: bool, conditions: pd.DataFrame | None = None, times: Times | None = None) -> Demonstrations:
+    """Return the rows of a sorted log, all of which have a state and an action, as decisions.
+
+    Where episodes may be `cut_off`, a table needs no column `next_state` to know moves.
+    """
+    after = log.next_state.copy()
+    if cut_off or log.has_next:
+        blank = np.flatnonzero((log.jump == 1) & (after < 0))
+        after[blank] = log.state[blank + 1]
+    place = None if log.table.scan is None else partial(moved, log.table.place, log.number)
+    episode, episodes = log.episode, log.episodes
+    if log.part.any():
+        pairs, episode = np.unique(np.stack([episode, log.part]), axis=1, return_inverse=True)
+        episodes = tuple(f"{episodes[code]} part {part + 1}" for code, part in pairs.T.tolist())
+    codes = log.expert, episode.ravel(), log.step.astype(np.int64), log.state, log.action, after
+    labels = log.experts, episodes, log.states, log.actions
+    return Demonstrations(*codes, *labels, log.table.name, place, cut_off, conditions, times)
 
 
-#: Files of more bytes, or of more rows, are counted: loading takes longer, and some hundred bytes of memory for each row.
-LOADED_BYTES, LOADED_ROWS = 16_000_000, 500_000
+def _decide(table: Table, cut_off: bool, conditions: Sequence[str], clock: Clock | None) -> Demonstrations:
+    """Return the decisions of a table, checked."""
+    table.require(*COLUMNS)
+    require_conditions(table.name, conditions, table.columns)
+    if clock is not None:
+        clock.require(table)
+    with refusing(table.name):
+        log = read_log(table)
+    times = None if clock is None else clock.times(log)
+    return decisions_in(log, cut_off, _conditions(log, conditions), times)
+
+
 #: The rows of larger tables are not loaded: a row takes about a hundred bytes while that is done.
 MOST_ROWS = 50_000_000
 #: Files are read again for so many questions about episodes. With the next one, tables of up to so many rows are loaded.
@@ -1143,28 +703,29 @@ class CountedFiles(Demonstrations):
     """
 
     def __init__(self, scan: Scan, cut_off: bool = False, conditions: Sequence[str] = ()) -> None:
-        header = Table(pd.DataFrame([[None] * len(scan.types)], columns=list(scan.types)), scan.name)
-        header.require(*COLUMNS)
-        require_conditions(scan.name, conditions, scan.types)
+        Table(pd.DataFrame(index=[0]), scan.name, scan=scan).require(*COLUMNS)
+        require_conditions(scan.name, conditions, list(scan.types))
         require_labels(scan, (*LABELS, *conditions))
-        self.scan, self.name, self.cut_off, self.database = scan, scan.name, cut_off, connect()
-        self.has_next, self.columns = "next_state" in scan.types, tuple(conditions)
+        self.scan, self.database, self.has_next, self.columns = scan, connect(), "next_state" in scan.types, tuple(conditions)
         self.filled = self.respelt = False
-        self.conditions = None
         self._rereadings = 0
+        self._set(name=scan.name, cut_off=cut_off, conditions=None)
         try:
             self._count_spelt()
-            self.experts = self._read_labels("expert")
-            self.actions = self._read_labels("action")
-            self.states = self._read_labels("state", "next_state")
+            self._set(experts=self._read_labels("expert"), actions=self._read_labels("action"))
+            self._set(states=self._read_labels("state", "next_state"))
             self._check_episodes()
-            self.conditions = self._read_conditions() if conditions else None
+            self._set(conditions=self._read_conditions() if conditions else None)
             self._moves, self._made = self._count()
             self.database.execute("DROP TABLE spelt")
         except duckdb.OutOfMemoryException as error:
             raise MemoryError(f"{scan.name} has too many episodes and labels to be counted in {MEMORY}") from error
         except duckdb.Error as error:
-            raise ValueError(f"{scan.name} is damaged, or cannot be read: {str(error).splitlines()[0]}") from error
+            raise damaged(scan, error) from error
+
+    def _set(self, **values: object) -> None:
+        """Set what users may not change."""
+        vars(self).update(values)
 
     @property
     def moves(self) -> Moves:
@@ -1213,7 +774,7 @@ class CountedFiles(Demonstrations):
     def with_conditions(self, conditions: pd.DataFrame | None) -> CountedFiles:
         """The same decisions under other conditions, one row per episode in the order of `by_episode`."""
         made = object.__new__(CountedFiles)  # a copy would read the files again
-        made.__dict__ |= {name: value for name, value in vars(self).items() if name != "rows"} | {"conditions": conditions}
+        made._set(**{name: value for name, value in vars(self).items() if name != "rows"} | {"conditions": conditions})
         return made
 
     def _episodes_by(self, column: str, labels: str, size: int) -> Ints:
@@ -1278,9 +839,7 @@ class CountedFiles(Demonstrations):
         self.database.unregister("given")
         self.database.unregister("counted")
         counts, rows, places = (np.concatenate(column) for column in zip(*parts, strict=True))
-        found = sp.csr_array((counts, (rows, places)), shape=(size, mdp.n_actions * mdp.n_states))
-        found.sum_duplicates()  # in order, so that sums over them are the same to the last digit
-        return found
+        return _summed(counts, rows, places, (size, mdp.n_actions * mdp.n_states))
 
     def choices_of(self, kept: Bools) -> tuple[Ints, Ints]:
         """State and action of each decision of the episodes kept, `(E,)`, by episode and step; this reads the files again."""
@@ -1294,7 +853,7 @@ class CountedFiles(Demonstrations):
         return state, action
 
     @cached_property
-    def rows(self) -> Rows:
+    def rows(self) -> Demonstrations:
         """The table in memory.
 
         Raises:
@@ -1317,7 +876,7 @@ class CountedFiles(Demonstrations):
         episode = np.array([code[label] for label in labels], dtype=np.int64)[number]
         codes = self.by_episode.expert[number], episode, step, state, action, next_state
         names = self.experts, episodes, self.states, self.actions
-        return Rows(*codes, *names, self.name, cut_off=self.cut_off, conditions=self.conditions)
+        return Demonstrations(*codes, *names, self.name, cut_off=self.cut_off, conditions=self.conditions)
 
     def coded(self, numbered: bool = False, conditions: Sequence[str] = ()) -> str:
         """The rows with codes, in SQL."""
@@ -1369,41 +928,39 @@ class CountedFiles(Demonstrations):
             self._count_spelt()
 
     def _read_labels(self, *columns: str) -> tuple[str, ...]:
-        """The labels of columns that share theirs; the table `<column>_label` holds the code of each spelling."""
-        own = "of_expert" if columns == ("expert",) else "of_move"
-        found = " UNION ".join(f"SELECT DISTINCT {column}::VARCHAR, '{column}' FROM spelt WHERE {own}" for column in columns)
-        names: dict[str, str] = {}
-        for raw, column in self.run(f"SELECT * FROM ({found}) ORDER BY ALL"):
-            if raw:
-                names[raw] = self._label(column, raw)
-            elif column != "next_state":
-                self._explain(_BLANK.format(column))
-        labels = in_order(set(names.values()))
+        """Return the labels of columns that share theirs; the table `<column>_label` holds the code of each spelling."""
+        of = "of_expert" if columns == ("expert",) else "of_move"
+        union = " UNION ".join(f"SELECT DISTINCT {column}::VARCHAR, '{column}' FROM spelt WHERE {of}" for column in columns)
+        spellings = self.run(f"SELECT * FROM ({union})")
+        names = {raw: self._label(column, raw) for raw, column in spellings if raw or column != "next_state"}
+        labels = in_order({name for name in names.values() if name is not None})
+        if None in names.values():
+            self._explain_cells()
         code = {name: i for i, name in enumerate(labels)}
-        self.keep(f"{columns[0]}_label", raw=list(names), code=[code[name] for name in names.values()])
+        self.keep(f"{columns[0]}_label", raw=list(names), code=[code[name] for name in names.values() if name is not None])
         self.respelt = self.respelt or len(labels) < len(names)
         return labels
 
-    def _label(self, column: str, raw: str) -> str:
+    def _label(self, column: str, raw: str | None) -> str | None:
+        """Return the label that is spelt like this; None where it is none."""
         try:
-            return label_reader(self.scan, column)(raw, f"column {column}")
+            return label_reader(self.scan, column)(raw, column) if raw else None
         except ValueError:
-            self._explain(f"{column}::VARCHAR = ?", [raw])
+            return None
 
     def _check_episodes(self) -> None:
-        """The table `grouped`, or a message about the first episode that is not in order."""
+        """Make the table `grouped`; raises what the rules say of the first episode that is not in order."""
         self._group_episodes(spelt(self.scan, conditions=self.columns))
         self._read_episode_labels()
         if self.run("SELECT count(*) FROM grouped WHERE bad")[0][0]:
-            self._explain(BAD_STEP)
+            self._explain_cells()
         self.filled = self.run("SELECT count(*) FROM grouped WHERE blank")[0][0] > 0 if self.has_next else self.cut_off
         if self.by_code:
             self._group_episodes(self.coded(conditions=self.columns))
         # To say what is wrong, the rows of at most this many wrong episodes are loaded. Most often there are few.
         explained = 1000
         if self.run("SELECT count(*) FROM grouped WHERE wrong")[0][0]:
-            some = f"SELECT expert, label FROM {self.numbered} WHERE wrong ORDER BY number LIMIT {explained}"
-            self._explain(f"(expert, episode) IN ({some})", rows=self.coded(numbered=True), most=None)
+            self._explain_episodes(f"SELECT expert, label FROM {self.numbered} WHERE wrong ORDER BY number LIMIT {explained}")
 
     @property
     def by_code(self) -> bool:
@@ -1437,35 +994,20 @@ class CountedFiles(Demonstrations):
         return [(f"{what}(condition{i})", f"{name}{i}") for i in range(len(self.columns)) for name, what in kept.items()]
 
     def _read_conditions(self) -> pd.DataFrame:
-        """The conditions of each episode; raises where one varies within an episode."""
+        """Return the conditions of each episode; raises where one varies within an episode."""
         kept = ", ".join(column for _, column in self._extremes)
         frame = self.database.execute(f"SELECT n, {kept} FROM {self.numbered} ORDER BY number").df()
-        found = {}
+        conditions = {}
         for i, column in enumerate(self.columns):
             ends = pd.concat([frame[f"low{i}"], frame[f"high{i}"]], ignore_index=True)
             values = numbers_or_missing(ends)
             low, high = np.split(pd.factorize(values)[0], 2)
             varies = np.flatnonzero((low != high) | ((frame[f"known{i}"] > 0) & (frame[f"known{i}"] < frame["n"])))
             if varies.size:
-                self._refuse_varying(int(varies[0]), i, ends)
-            found[column] = values[: len(frame)].reset_index(drop=True)
-        return pd.DataFrame(found)
-
-    def _refuse_varying(self, number: int, place: int, others: pd.Series[Any]) -> NoReturn:
-        """Raise for the first row of an episode whose condition differs from the one before; other values say how it is read."""
-        with in_order_of_file(self.database):
-            rows = self.database.execute(
-                f"""SELECT r.expert, r.episode, r.step, r.number, r.condition{place} AS value
-                FROM {self.coded(numbered=True, conditions=self.columns)} r JOIN {self.numbered} e ON e.expert = r.expert
-                AND e.label = r.episode WHERE e.number = ? ORDER BY r.step""",
-                [number],
-            ).df()
-        values = numbers_or_missing(pd.concat([rows["value"], others], ignore_index=True))
-        row = int(np.argmax(np.diff(pd.factorize(values[: len(rows)])[0]) != 0)) + 1
-        code, step, line = (int(rows[column].iloc[row]) for column in ("expert", "step", "number"))
-        where = f"{self.name}, {self.scan.place(line)}"
-        decision = Decision(code, self.experts[code], str(rows["episode"].iloc[row]), step, where)
-        raise ValueError(f"{decision}: {varying(self.columns[place], values[row], values[row - 1])}")
+                episode = f"SELECT expert, label FROM {self.numbered} WHERE number = {varies[0]}"
+                self._explain_episodes(episode, {column: ends})
+            conditions[column] = values[: len(frame)].reset_index(drop=True)
+        return pd.DataFrame(conditions)
 
     def _group_episodes(self, rows: str) -> None:
         """The table `grouped`: each episode, as it is spelt or by its code and label, and whether it is in order.
@@ -1486,16 +1028,20 @@ class CountedFiles(Demonstrations):
         )
 
     def _read_episode_labels(self) -> None:
-        """The table `episode_label`, for the episodes that may not be called as they are spelt."""
-        plain = PLAIN.format("episode::VARCHAR")
-        query = f"SELECT DISTINCT episode::VARCHAR AS raw FROM grouped WHERE ({plain}) IS NOT TRUE ORDER BY raw"
-        unclear = [raw for (raw,) in self.run(query)]
-        if None in unclear or "" in unclear:
-            self._explain(_BLANK.format("episode"))
-        self.keep("episode_label", raw=unclear, label=[self._label("episode", raw) for raw in unclear])
+        """Make the table `episode_label`, for the episodes that may not be called as they are spelt."""
+        unclear = self._unclear("episode", "grouped")
+        labels = [self._label("episode", raw) for raw in unclear]
+        if None in labels:
+            self._explain_cells()
+        self.keep("episode_label", raw=unclear, label=labels)
         called = "SELECT count(DISTINCT episode), count(DISTINCT coalesce(label, episode::VARCHAR)) FROM grouped LEFT JOIN"
         spellings, names = self.run(f"{called} episode_label ON raw = episode::VARCHAR")[0] if unclear else (0, 0)
         self.respelt = self.respelt or spellings > names
+
+    def _unclear(self, column: str, table: str) -> list[str | None]:
+        """Return the spellings in a column that may be no labels, or other ones."""
+        plain = PLAIN.format(f"{column}::VARCHAR")
+        return [raw for (raw,) in self.run(f"SELECT DISTINCT {column}::VARCHAR FROM {table} WHERE ({plain}) IS NOT TRUE")]
 
     def _count(self) -> tuple[Moves, Sparse]:
         """The moves, and how often each expert made each."""
@@ -1516,26 +1062,47 @@ class CountedFiles(Demonstrations):
         del order
         return codes.count(keys, counts)
 
-    def _explain(self, condition: str, values: Sequence[object] = (), rows: str = "", most: int | None = 1) -> NoReturn:
-        """Raise what the checks of tables in memory say about the first rows that meet a condition."""
+    def _explain_cells(self) -> NoReturn:
+        """Raise what the rules say of the first row with a cell that cannot be read."""
+        rows, first = spelt(self.scan, numbered=True), [f"min(number) FILTER (WHERE {BAD_STEP})"]
+        for column in LABELS if self.has_next else LABELS[:-1]:
+            wrong = [raw for raw in self._unclear(column, rows) if raw and self._label(column, raw) is None]
+            self.keep(f"wrong_{column}", raw=wrong)
+            blank = "" if column == "next_state" else f" OR {column} IS NULL OR {column}::VARCHAR = ''"
+            unread = f"{column}::VARCHAR IN (SELECT raw FROM wrong_{column}){blank}"
+            first.append(f"min(number) FILTER (WHERE {unread})")
         with in_order_of_file(self.database):
-            query = f"SELECT number FROM {rows or spelt(self.scan, numbered=True)} WHERE {condition} ORDER BY number"
-            numbers = [number for (number,) in self.run(query if most is None else f"{query} LIMIT {most}", values)]
-            self.keep("wanted", place=numbers)
-            columns = ", ".join(quoted(column) for column in self.scan.types if column in (*COLUMNS, "next_state"))
-            every = f"(SELECT {columns}, row_number() OVER () - 1 AS place_in_table FROM {self.scan.relation})"
-            found = self.database.execute(
-                f"SELECT {columns} FROM {every} JOIN wanted ON place = place_in_table ORDER BY place"
-            ).df()
-        rows_of(as_table(found, self.scan, LABELS, numbers))
+            numbers = self.run(f"SELECT {', '.join(first)} FROM {rows}")[0]
+        self._explain(sorted({number for number in numbers if number is not None}))
+
+    def _explain_episodes(self, episodes: str, conditions: Mapping[str, pd.Series[Any]] | None = None) -> NoReturn:
+        """Raise what the rules say of these episodes, a query of `expert, label`; see `_explain`."""
+        with in_order_of_file(self.database):
+            rows = f"{self.coded(numbered=True)} WHERE (expert, episode) IN ({episodes}) ORDER BY number"
+            numbers = [number for (number,) in self.run(f"SELECT number FROM {rows}")]
+        self._explain(numbers, conditions)
+
+    def _explain(self, numbers: Sequence[int], conditions: Mapping[str, pd.Series[Any]] | None = None) -> NoReturn:
+        """Raise what the rules say of the rows with these numbers; conditions come with values that say how to read theirs."""
+        conditions = conditions or {}
+        self.keep("wanted", place=numbers)
+        columns = [column for column in self.scan.types if column in (*COLUMNS, "next_state", *conditions)]
+        blank = "nullif({0}, '') AS {0}" if self.scan.is_csv else "{0}"
+        cells = ", ".join(blank.format(quoted(column)) for column in columns)
+        every = f"(SELECT {cells}, row_number() OVER () - 1 AS place_in_table FROM {self.scan.relation})"
+        with in_order_of_file(self.database):
+            query = f"SELECT * EXCLUDE (place, place_in_table) FROM {every} JOIN wanted ON place = place_in_table ORDER BY place"
+            frame = self.database.execute(query).df()
+        for column, others in conditions.items():
+            frame[column] = numbers_or_missing(pd.concat([frame[column], others], ignore_index=True))[: len(frame)]
+        _decide(as_table(frame, self.scan, (*LABELS, *conditions), numbers), self.cut_off, list(conditions), None)
         raise ValueError(f"{self.scan.name} changed while it was read: read it again")
 
 
 def named_by_episode(table: Table) -> Table:
     """The same table where each episode is an expert of its own."""
     table.require("episode")
-    columns = tuple(dict.fromkeys((*table.columns, "expert"))) if table.columns else ()
-    return replace(table, frame=table.frame.assign(expert=table.frame["episode"]), columns=columns)
+    return replace(table, frame=table.frame.assign(expert=table.frame["episode"]))
 
 
 def names_experts(scan: Scan) -> bool:
@@ -1550,10 +1117,10 @@ def _read(scan: Scan, cut_off: bool, conditions: Sequence[str], unnamed: bool, c
     """The decisions of a scan: loaded, or counted where they are too many to be loaded without need."""
     needed = (*COLUMNS, "next_state", *conditions, *(() if clock is None else (clock.column, f"next_{clock.column}")))
     if unnamed and not names_experts(scan):
-        return rows_of(named_by_episode(load(scan, LABELS, needed)), cut_off=cut_off, conditions=conditions, clock=clock)
-    if clock is None and scan.is_larger(LOADED_BYTES, LOADED_ROWS):
+        return _decide(named_by_episode(load(scan, LABELS, needed)), cut_off, conditions, clock)
+    if clock is None and scan.is_larger(LARGE_BYTES, LARGE_ROWS):
         return CountedFiles(scan, cut_off, conditions)
-    return rows_of(load(scan, LABELS, needed), cut_off=cut_off, conditions=conditions, clock=clock)
+    return _decide(load(scan, LABELS, needed), cut_off, conditions, clock)
 
 
 def read_tables(

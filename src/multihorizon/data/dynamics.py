@@ -59,8 +59,10 @@ import scipy.sparse as sp
 from scipy.special import bdtrc, chdtrc
 
 from multihorizon.checks import SMOOTHING, Bools, Floats, Ints, as_floats
-from multihorizon.data.demonstrations import BESIDE, REMEDIES, TIME_UNITS, Decision, Demonstrations, TableError
+from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.data.reading import in_order, positions
+from multihorizon.data.rules import CUT_OFF, Decision, TableError
+from multihorizon.data.times import TIME_UNITS
 from multihorizon.horizon import Horizon
 from multihorizon.mdp import MDP, Durations
 from multihorizon.words import count
@@ -356,8 +358,8 @@ def describe_estimate(mdp: MDP, smoothing: float | None, demonstrations: Demonst
         sentences.append(
             f"Nobody took {_listed(places)}. Where these actions lead is not known, so they were left out: that everybody avoids "
             "them is not counted as evidence, and rewards of places they may lead to can be far too high. If they are possible, "
-            "list where they lead in a CSV with the columns state, action, next_state, probability, and give it with "
-            "--transitions FILE --estimate-rest."
+            "list where they lead in a table with the columns state, action, next_state, probability, give it as transitions, "
+            "and let the rest be estimated."
         )
     if demonstrations is not None and demonstrations.cut_off:
         moves, left_out = demonstrations.moves, demonstrations.left_out(mdp)
@@ -383,7 +385,7 @@ def require_ends(demonstrations: Demonstrations, mdp: MDP) -> None:
     if lost > max(10, episodes / 10):
         raise ValueError(
             f"{demonstrations.name} does not say where {lost:,} of {episodes:,} episodes ended, and an end is often what pays: "
-            "add the column next_state, or give the transitions with --transitions"
+            "add the column next_state, or give the transitions"
         )
 
 
@@ -424,17 +426,17 @@ def require_agreement(demonstrations: Demonstrations, mdp: MDP) -> list[str]:
         ]
         received = f"{len(listed)} impossible move{'s' if len(listed) > 1 else ''}: {_listed(listed)}"
         message = f"the decisions must agree with the transitions, received {received}. {CHOICES}"
-        raise TableError(message, demonstrations.name, BESIDE)
+        raise TableError(message, demonstrations.name, beside_transitions=True)
     moves, (stopping, absorbing) = _unlikely(demonstrations, mdp), endings_that_go_on(demonstrations, mdp)
     if moves is not None and moves.decisive:
-        raise TableError(f"{moves} {CHOICES}", demonstrations.name, BESIDE)
+        raise TableError(f"{moves} {CHOICES}", demonstrations.name, beside_transitions=True)
     if stopping:
         message = (
             f"every episode of the table that comes to {_listed(stopping)} stops there, and in the transitions one goes on. If "
             "episodes end there, leave out the rows of the state, which makes it terminal. If they go on and the record stops, "
             "leave out the column next_state."
         )
-        raise TableError(message, demonstrations.name, BESIDE)
+        raise TableError(message, demonstrations.name, beside_transitions=True)
     remarks = []
     if moves is not None:
         remarks.append(f"T{str(moves)[1:]} The difference is small, so the transitions were used as they were given.")
@@ -461,8 +463,8 @@ def describe_belief(demonstrations: Demonstrations, mdp: MDP) -> list[str]:
 #: What a user can do about transitions that contradict the table.
 CHOICES = (
     "Correct the transitions; or leave them out, and they are estimated from the table; or, if they are right and the record of "
-    "where moves led is wrong, leave out the column next_state; or, if they are what people believe, say so with --believed "
-    "(in Python believed=True)."
+    "where moves led is wrong, leave out the column next_state; or, if they are what people believe, say so with "
+    "believed=True."
 )
 
 
@@ -659,13 +661,13 @@ def _require_next(demonstrations: Demonstrations, needed: Bools) -> None:
     if missing.all() or (missing.any() and no_column):
         raise TableError(
             f"{demonstrations.name} must have a column next_state to estimate transitions from, received none: "
-            "add it, or give the transitions; if all episodes simply stop, say so with --cut-off (in Python cut_off=True)",
+            "add it, or give the transitions; if all episodes simply stop, say so with cut_off=True",
             demonstrations.name,
         )
     if missing.any() and not demonstrations.cut_off:
         decision = demonstrations.first(missing)[1]
         raise TableError(
-            f"{decision} must have a next_state to estimate transitions from, received none{REMEDIES['cut off']}",
+            f"{decision} must have a next_state to estimate transitions from, received none{CUT_OFF}",
             demonstrations.name,
         )
 

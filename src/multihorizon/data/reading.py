@@ -35,7 +35,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cached_property, partial
-from itertools import accumulate, chain, islice
+from itertools import accumulate, islice
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 from uuid import uuid4
@@ -44,7 +44,7 @@ import duckdb
 import numpy as np
 import pandas as pd
 
-from multihorizon.checks import LARGEST_NUMBER, Floats, Ints, label
+from multihorizon.checks import LARGEST_NUMBER, Bools, Floats, Ints, label
 from multihorizon.files import DAMAGED, FORMULA, existing_file, expanded, is_other_trouble
 from multihorizon.frames import LARGEST_WHOLE, as_frame
 
@@ -183,7 +183,7 @@ def scan_parquet(name: str, files: Sequence[Path]) -> Scan:
         with connect() as database:
             described = database.execute(f"DESCRIBE SELECT * FROM {found.relation}").fetchall()
     except duckdb.Error as error:
-        raise ValueError(f"{name} is damaged or no Parquet file: write it again, or save the table as CSV") from error
+        raise damaged(found, error) from error
     return replace(found, types={row[0]: row[1] for row in described})
 
 
@@ -226,7 +226,6 @@ class Scan:
         function, options: the table function that reads them, and its options, in SQL.
         types: the type of each column, in the order of the files.
         kept: what must not be deleted while the scan is used.
-        ends: the number of rows up to the end of each file, if known.
     """
 
     name: str
@@ -236,7 +235,6 @@ class Scan:
     options: str
     types: dict[str, str]
     kept: Any = None
-    ends: tuple[int, ...] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Other processes get no copies of the files to keep."""
@@ -258,6 +256,11 @@ class Scan:
     def padded(self) -> bool:
         """Whether rows may be longer or shorter than the header: then the column `EXTRA` or the last one shows it."""
         return "null_padding" in self.options
+
+    @property
+    def odd(self) -> str:
+        """Whether a row is longer or shorter than the header, in SQL."""
+        return f"({quoted(EXTRA)} IS NOT NULL OR {quoted(list(self.types)[-1])} IS NULL)" if self.padded else "false"
 
     @property
     def relation(self) -> str:
@@ -288,8 +291,6 @@ class Scan:
     @cached_property
     def _ends(self) -> list[int]:
         """The number of rows up to the end of each file."""
-        if self.ends is not None:
-            return list(self.ends)
         with connect() as database:
             counts = [database.execute(f"SELECT count(*) FROM {self._relation([file])}").fetchall()[0][0] for file in self.read]
         return list(accumulate(counts))
@@ -320,40 +321,63 @@ def text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def load(scan: Scan, labels: Sequence[str], needed: Sequence[str] | None = None) -> Table:
-    """The rows of a scan; a CSV file that the database cannot read, or reads with odd rows, is read by Python."""
+#: Files of more bytes, or of more rows, are large: loading them takes long, and some hundred bytes of memory for each row.
+LARGE_BYTES, LARGE_ROWS = 16_000_000, 500_000
+
+
+def load(scan: Scan, labels: Sequence[str], needed: Sequence[str] | None = None, most: int | None = None) -> Table:
+    """Read the rows of a scan; a CSV file that the database cannot read, or reads with odd rows, is written anew first.
+
+    Raises:
+        ValueError: where there are more rows than `most`.
+    """
     names = [name for name in scan.types if needed is None or name in needed]
-    last = list(scan.types)[-1]
-    columns = ", ".join(map(quoted, dict.fromkeys((*names, last, *((EXTRA,) if scan.padded else ())))))
+    cells = [f"nullif({quoted(name)}, '') AS {quoted(name)}" if scan.is_csv else quoted(name) for name in names]
+    selected = f"SELECT {', '.join([*cells, f'{scan.odd} AS {quoted(EXTRA)}'])} FROM {scan.relation}"
     try:
         with connect() as database:
-            frame = as_frame(database.sql(f"SELECT {columns} FROM {scan.relation}"), scan.name)
+            if scan.is_larger(LARGE_BYTES, LARGE_ROWS):
+                selected = _packed(database, selected, scan, [name for name in names if name in labels], most)
+            frame = as_frame(database.sql(selected), scan.name)
     except duckdb.Error as error:
-        if not scan.is_csv:
-            raise ValueError(f"{scan.name} is damaged or no Parquet file: write it again, or save the table as CSV") from error
-        return _load_by_python(scan, labels, names)
-    odd = scan.padded and (frame[EXTRA].notna().any() or frame[last].isna().any())
-    return _load_by_python(scan, labels, names) if odd else as_table(frame[names], scan, labels)
+        if not scan.padded:
+            raise damaged(scan, error) from error
+        return load(rewritten(scan.name, scan.files), labels, needed, most)
+    if frame.pop(EXTRA).any():
+        return load(rewritten(scan.name, scan.files), labels, needed, most)
+    return as_table(frame, scan, labels)
 
 
-def _load_by_python(scan: Scan, labels: Sequence[str], names: Sequence[str]) -> Table:
-    place = {name: i for i, name in enumerate(scan.types)}
-    wanted = [place[name] for name in names]
-    parts = [[[cells[i] for i in wanted] for cells in read_records(file, len(place))] for file in scan.files]
-    frame = pd.DataFrame(list(chain.from_iterable(parts)), columns=list(names), dtype=object)
-    return as_table(frame, replace(scan, ends=tuple(accumulate(len(part) for part in parts))), labels)
+def _packed(database: duckdb.DuckDBPyConnection, selected: str, scan: Scan, labels: Sequence[str], most: int | None) -> str:
+    """Return the query in which each label of a large table is kept once."""
+    database.execute(f"CREATE TEMP TABLE loaded AS {selected}")
+    size = int(database.execute("SELECT count(*) FROM loaded").fetchall()[0][0])
+    if most is not None and size > most:
+        raise ValueError(f"{scan.name} must have at most {most:,} rows to be checked at once, received {size:,}")
+    columns = [quoted(name) for name in labels if scan.types[name] == "VARCHAR"]
+    for i, column in enumerate(columns):
+        kept = f"SELECT DISTINCT {column} FROM loaded WHERE {column} IS NOT NULL ORDER BY 1"
+        database.execute(f"CREATE TYPE text{i} AS ENUM ({kept})")
+    cells = ", ".join(f"{column}::text{i} AS {column}" for i, column in enumerate(columns))
+    return f"SELECT * REPLACE ({cells}) FROM loaded" if columns else "SELECT * FROM loaded"
+
+
+def damaged(scan: Scan, error: duckdb.Error) -> ValueError:
+    """Return what is said of files that the database cannot read."""
+    if scan.is_csv:
+        return ValueError(f"{scan.name} is damaged, or cannot be read: {str(error).splitlines()[0]}")
+    return ValueError(f"{scan.name} is damaged or no Parquet file: write it again, or save the table as CSV")
 
 
 def as_table(frame: pd.DataFrame, scan: Scan, labels: Sequence[str], rows: Sequence[int] | None = None) -> Table:
     """Rows of a scan, all of them or those of the given numbers, as a table that knows their places."""
     place = scan.place if rows is None else partial(moved, scan.place, rows)
     if not scan.is_csv:
-        return Table(frame, scan.name, place, columns=tuple(scan.types))
-    frame = frame.replace("", None)
+        return Table(frame, scan.name, place, scan=scan)
     for column in frame.columns:
         if column not in labels:
             frame[column] = numbers_or_text(frame[column])
-    return Table(frame, scan.name, place, spreadsheet_label, tuple(scan.types))
+    return Table(frame, scan.name, place, spreadsheet_label, scan)
 
 
 def moved(place: Callable[[int], str], rows: Sequence[int] | Ints, row: int) -> str:
@@ -602,16 +626,19 @@ def _row(number: int) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A data frame, its name, how to say where a row stands, and how to read a label from a cell.
-
-    `columns` are all columns of the file, where the frame holds only those that are needed.
-    """
+    """A data frame, its name, how to say where a row is, how to read a label from a cell, and the scan it was loaded from."""
 
     frame: pd.DataFrame
     name: str = "the table"
     place: Callable[[int], str] = _row
     read_label: Callable[[Any, str], str] = label
-    columns: tuple[str, ...] = ()
+    scan: Scan | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """All columns: of a file also those that were not loaded."""
+        loaded = [str(column) for column in self.frame.columns]
+        return loaded if self.scan is None else list(dict.fromkeys((*self.scan.types, *loaded)))
 
     def at(self, row: int) -> str:
         """Where a row stands: the table's name and the line or row."""
@@ -619,7 +646,7 @@ class Table:
 
     def require(self, *columns: str) -> None:
         """Raise unless the table has rows, and these columns once each."""
-        found = [str(c) for c in self.columns or self.frame.columns]
+        found = self.columns
         missing = [c for c in columns if c not in found]
         if missing:
             raise ValueError(_without(self.name, columns, missing, found))
@@ -629,33 +656,67 @@ class Table:
         if not len(self.frame):
             raise ValueError(f"{self.name} must have at least one row, received none")
 
-    def labels(self, column: str, optional: bool = False, remedy: str = "") -> tuple[Ints, tuple[str, ...]]:
-        """Codes `(N,)` of a column and its labels in order; −1 where an optional label is blank.
-
-        `remedy` ends the sentence on a label that is blank and must not be.
-        """
+    def codes(self, column: str) -> tuple[Ints, tuple[str, ...]]:
+        """Return codes `(N,)` of a column and its labels in order; −1 where a cell is blank or holds no label."""
         try:
             codes, values = pd.factorize(self.frame[column])
         except TypeError as error:
             is_bytes = self.frame[column].map(type).isin([bytes, bytearray]).any()
             raise no_labels(self.name, column, bool(is_bytes)) from error
-        if (codes < 0).any() and not optional:
-            raise ValueError(f"{self.at(int(np.argmax(codes < 0)))}: column {column} must not be empty{remedy}")
-        raw = [self._label(column, value, codes, i) for i, value in enumerate(values)]
-        names = in_order(set(raw))
-        rank = {name: i for i, name in enumerate(names)}
-        return np.array([*(rank[name] for name in raw), -1], dtype=np.int64)[codes], names
+        raw = [self._label(column, value)[0] for value in values]
+        names = in_order({name for name in raw if name is not None})
+        rank: dict[str | None, int] = {name: i for i, name in enumerate(names)}
+        return np.array([*(rank.get(name, -1) for name in raw), -1], dtype=np.int64)[codes], names
 
-    def numbers(self, column: str) -> Floats:
-        """A column of finite numbers."""
-        values = self.frame[column]
-        numbers = _as_numbers(values)
-        wrong = ~(np.abs(numbers) <= LARGEST_NUMBER)
+    def labels(self, column: str, optional: bool = False) -> tuple[Ints, tuple[str, ...]]:
+        """Return codes and labels as `codes` does; raises where a cell holds no label, or is blank and not optional."""
+        codes, names = self.codes(column)
+        wrong = (codes < 0) & ~(self.blank(column) & optional)
         if wrong.any():
             row = int(np.argmax(wrong))
-            number = f"a number of at most {LARGEST_NUMBER:g} in size" if np.isfinite(numbers[row]) else "a number"
-            raise ValueError(f"{self.at(row)}: column {column} must be {number}, received {shown(values.iloc[row])}")
+            raise ValueError(f"{self.at(row)}: {self.no_label(column, row)}")
+        return codes, names
+
+    def blank(self, column: str) -> Bools:
+        """Return which cells of a column are blank, `(N,)`."""
+        return self.frame[column].isna().to_numpy(dtype=np.bool_)
+
+    def no_label(self, column: str, row: int) -> str:
+        """Return why a cell holds no label."""
+        value = self.frame[column].iloc[row]
+        return f"column {column} must not be empty" if pd.isna(value) else self._label(column, value)[1]
+
+    def _label(self, column: str, value: Any) -> tuple[str | None, str]:
+        """Return the label in a cell, or why there is none."""
+        try:
+            return self.read_label(value, f"column {column}"), ""
+        except ValueError as error:
+            return None, str(error)
+
+    def finite(self, column: str, whole: bool = False) -> Floats:
+        """Return a column of numbers, NaN where a cell holds none that can be computed with, or none that is whole."""
+        numbers = _as_numbers(self.frame[column])
+        right = np.abs(numbers) <= (LARGEST_WHOLE if whole else LARGEST_NUMBER)
+        return np.where(right & (numbers == np.round(numbers)) if whole else right, numbers, np.nan)
+
+    def no_number(self, column: str, row: int, whole: bool = False) -> str:
+        """Return why a cell holds no number, or no whole number."""
+        most = f"{LARGEST_WHOLE:.0e}" if whole else f"{LARGEST_NUMBER:g}"
+        size = abs(_as_numbers(self.frame[column].iloc[[row]])[0])
+        what = ("a whole number" if whole else "a number") + f" of at most {most} in size" * bool(float(most) < size < np.inf)
+        return f"column {column} must be {what}, received {shown(self.frame[column].iloc[row])}"
+
+    def numbers(self, column: str, whole: bool = False) -> Floats:
+        """Return a column of finite numbers, or of whole ones; raises where a cell holds none."""
+        numbers = self.finite(column, whole)
+        if np.isnan(numbers).any():
+            row = int(np.argmax(np.isnan(numbers)))
+            raise ValueError(f"{self.at(row)}: {self.no_number(column, row, whole)}")
         return numbers
+
+    def whole_numbers(self, column: str) -> Ints:
+        """Return a column of whole numbers."""
+        return self.numbers(column, whole=True).astype(np.int64)
 
     def values(self, column: str) -> pd.Series[Any]:
         """A column of numbers or of text; empty cells, and what R and others write for them, are missing."""
@@ -665,23 +726,6 @@ class Table:
         except TypeError as error:
             raise no_labels(self.name, column, bool(values.map(type).isin([bytes, bytearray]).any())) from error
         return values
-
-    def whole_numbers(self, column: str) -> Ints:
-        """A column of whole numbers."""
-        numbers = _as_numbers(self.frame[column])
-        wrong = ~(np.abs(numbers) <= LARGEST_WHOLE) | (numbers != np.round(numbers))
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            value = shown(self.frame[column].iloc[row])
-            small = f" of at most {LARGEST_WHOLE:.0e} in size" if LARGEST_WHOLE < abs(numbers[row]) < np.inf else ""
-            raise ValueError(f"{self.at(row)}: column {column} must be a whole number{small}, received {value}")
-        return numbers.astype(np.int64)
-
-    def _label(self, column: str, value: Any, codes: Ints, code: int) -> str:
-        try:
-            return self.read_label(value, f"column {column}")
-        except ValueError as error:
-            raise ValueError(f"{self.at(int(np.argmax(codes == code)))}: {error}") from error
 
 
 def _without(name: str, columns: tuple[str, ...], missing: list[str], found: list[str]) -> str:

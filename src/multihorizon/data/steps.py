@@ -19,8 +19,8 @@ import numpy as np
 import pandas as pd
 
 from multihorizon.checks import Bools, Floats, Ints
-from multihorizon.data.demonstrations import Order, refusing, same_episode
-from multihorizon.data.reading import Table, as_numbers, read_table
+from multihorizon.data.reading import Table, read_table
+from multihorizon.data.rules import read_log, refusing
 from multihorizon.files import write_csv
 from multihorizon.frames import Frame, HasFrame, as_frame
 
@@ -83,31 +83,29 @@ class Steps(HasFrame):
     @classmethod
     def _from_table(cls, table: Table, state: Sequence[str]) -> Steps:
         _check_names(table, state)
-        with refusing(table.name, f"--state {','.join(state)}"):
-            when = Order.of(table)
-            if len(when.actions) < 2:
-                raise ValueError(f"{table.name} must hold at least two different actions, received only {when.actions[0]}")
-            columns = [_coordinate(table, name) for name in state]
-            states = np.column_stack([values for values, _, _ in columns])
-            given = np.column_stack([after for _, after, _ in columns])
-            ended = (
-                _truth(table, "terminated") if "terminated" in table.frame.columns else np.zeros(when.step.size, dtype=np.bool_)
-            )
-            states, terminated = states[when.rows], ended[when.rows]
-            when.check_steps()
+        with refusing(table.name, state):
+            log = read_log(table, state)
+            if len(log.actions) < 2:
+                raise ValueError(f"{table.name} must hold at least two different actions, received only {log.actions[0]}")
+            following = np.append(log.coordinates[1:], log.coordinates[:1], axis=0)
+            next_states = np.where(log.goes_on[:, None], following, log.next_coordinates)
+            if not np.isfinite(next_states).any():
+                raise ValueError(
+                    f"{table.name} must hold next states to learn the dynamics from, received only episodes of one step"
+                )
             return cls(
-                expert=when.expert,
-                episode=when.episode,
-                step=when.step,
-                action=when.action,
-                states=states,
-                next_states=_linked(when, states, given[when.rows], terminated),
-                terminated=terminated,
-                experts=when.experts,
-                episodes=when.episodes,
-                actions=when.actions,
-                coordinates=tuple(label for _, _, labels in columns for label in labels),
-                sources=tuple(i for i, (_, _, labels) in enumerate(columns) for _ in labels),
+                expert=log.expert,
+                episode=log.episode,
+                step=log.step.astype(np.int64),
+                action=log.action,
+                states=log.coordinates,
+                next_states=next_states,
+                terminated=log.terminated == 1,
+                experts=log.experts,
+                episodes=log.episodes,
+                actions=log.actions,
+                coordinates=log.coordinate_names,
+                sources=log.sources,
             )
 
     def __len__(self) -> int:
@@ -121,7 +119,7 @@ class Steps(HasFrame):
     @property
     def episode_numbers(self) -> Ints:
         """The number of each row's episode, counted over all experts, `(N,)`."""
-        changed = np.concatenate([[False], ~same_episode(self.expert, self.episode)])
+        changed = (np.diff(self.expert, prepend=self.expert[:1]) != 0) | (np.diff(self.episode, prepend=self.episode[:1]) != 0)
         numbers: Ints = changed.cumsum()
         return numbers
 
@@ -159,33 +157,6 @@ class Steps(HasFrame):
         write_csv(self.to_frame(), path, read_again=True)
 
 
-def _linked(when: Order, states: Floats, given: Floats, terminated: Bools) -> Floats:
-    """The next states, from the following step where there is one; raises where one that was given differs from it."""
-
-    def refuse(wrong: Bools, sentence: str) -> None:
-        when.refuse(wrong, lambda row: sentence)
-
-    refuse(when.continues & terminated[:-1], "the step is marked as terminated, but the episode goes on")
-    linked, follows = given.copy(), np.flatnonzero(when.continues)
-    true, unit = states[follows + 1], np.abs(states).max(axis=0)
-    differs = np.zeros(len(states), dtype=np.bool_)
-    # Two given values of one next state may differ by this share of the column's largest value: logs are rounded.
-    same_state = 1e-6
-    differs[follows] = (np.isfinite(given[follows]) & (np.abs(given[follows] - true) > same_state * unit)).any(axis=1)
-    remedy = "they must agree: correct the one that is wrong, or leave the next_ columns out"
-    refuse(differs, f"the next_ columns differ from the state of the next step; {remedy}")
-    linked[follows] = true
-    known = np.isfinite(linked)
-    whole, some = (np.asarray(all_or_any(known, axis=1), dtype=np.bool_) for all_or_any in (np.all, np.any))
-    refuse(some & ~whole, "the next state must be given in all its columns, received some of them empty")
-    refuse(terminated & ~whole, "a step that ended the episode must have its next state in next_ columns, received none")
-    if not some.any():
-        raise ValueError(
-            f"{when.table.name} must hold next states to learn the dynamics from, received only episodes of one step"
-        )
-    return linked
-
-
 def _check_names(table: Table, state: Sequence[str]) -> None:
     """The state columns are there, once each, and are not the table's other columns."""
     if isinstance(state, str) or not len(state):
@@ -197,52 +168,3 @@ def _check_names(table: Table, state: Sequence[str]) -> None:
     if taken:
         raise ValueError(f"the state must be other columns than {', '.join(COLUMNS)} and terminated, received {taken[0]}")
     table.require(*COLUMNS, *state)
-
-
-def _coordinate(table: Table, name: str) -> tuple[Floats, Floats, list[str]]:
-    """The values `(N,c)` and next values of one state column, and the names of what it becomes; NaN where not given."""
-    after = f"next_{name}"
-    has_next = after in table.frame.columns
-    if not _is_category(table.frame[name]):
-        values = table.numbers(name)[:, None]
-        return values, _optional_numbers(table, after) if has_next else np.full_like(values, np.nan), [name]
-    codes, labels = table.labels(name)
-    after_codes, after_labels = table.labels(after, optional=True) if has_next else (np.full(codes.size, -1), ())
-    every = tuple(sorted({*labels, *after_labels}))
-    values = _indicators(codes, labels, every)
-    return values, _indicators(after_codes, after_labels, every), [f"{name}={label}" for label in every]
-
-
-def _is_category(values: pd.Series[Any]) -> bool:
-    """Whether a column has values, none of which is a number."""
-    filled = values.dropna()
-    if filled.dtype.kind == "b" or not len(filled):
-        return filled.dtype.kind == "b"
-    return bool(as_numbers(filled).isna().all())
-
-
-def _indicators(codes: Ints, labels: Sequence[str], every: Sequence[str]) -> Floats:
-    place = np.array([*(every.index(label) for label in labels), -1])[codes]
-    found: Floats = (place[:, None] == np.arange(len(every))).astype(np.float64)
-    found[codes < 0] = np.nan
-    return found
-
-
-def _optional_numbers(table: Table, column: str) -> Floats:
-    """A column of numbers that may have empty cells, `(N,1)`."""
-    values = table.frame[column]
-    filled = np.flatnonzero(values.notna().to_numpy())
-    numbers = np.full(len(values), np.nan)
-    part = Table(values.iloc[filled].to_frame(), table.name, lambda row: table.place(int(filled[row])))
-    numbers[filled] = part.numbers(column) if filled.size else 0.0
-    return numbers[:, None]
-
-
-def _truth(table: Table, column: str) -> Bools:
-    """A column of 0 and 1, or true and false; empty is false."""
-    texts = ["0" if value is None or value != value else str(value).strip().lower() for value in table.frame[column]]
-    truth = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
-    for row, text in enumerate(texts):
-        if text not in truth:
-            raise ValueError(f"{table.at(row)}: column {column} must be 0 or 1, received {text!r}")
-    return np.array([truth[text] for text in texts], dtype=np.bool_)

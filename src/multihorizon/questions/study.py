@@ -35,8 +35,9 @@ from scipy.special import expit
 from multihorizon.checks import Floats, Ints, as_count, as_floats, as_seed, first_few, label, read_only
 from multihorizon.choice.model import Settings, by_name, check_discounts, with_known_reward
 from multihorizon.choice.tabular import Likelihood, Point
-from multihorizon.data.demonstrations import Demonstrations, simulate_policy
+from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.data.reading import Table, positions, read_table
+from multihorizon.data.simulation import simulate_policy
 from multihorizon.driver import solve
 from multihorizon.files import read_json
 from multihorizon.frames import Frame, as_frame

@@ -1,0 +1,443 @@
+"""Rules for tables of decisions: which rows break a rule, what is said of them, what helps, and what can be fixed.
+
+Every road uses this one list. Reading stops at the first row that breaks a rule, and raises the sentence on it (`read_log`).
+`multihorizon check` lists all rows that break each rule, and writes the table with what can be fixed (`fixed`). Of a table that
+is too large to be loaded, the database finds the rows in question; they are loaded, and the rules say what is wrong with them.
+
+*A log* is a table as it is, faults and all: the codes of its labels, −1 where a cell is blank or cannot be read. Rules about one
+row take the rows in the order of the file. Rules about neighbours take those of which it is known to which step of which episode
+they belong, sorted by expert, episode and step.
+
+*Fixed without guessing* is what the table itself says how to fix. Nothing that somebody did or saw is ever made up.
+
+- A row that says the same as another of the same step is dropped.
+- A blank state is the `next_state` of the step before, where that is given.
+- A row without its expert, episode, step, state or action is left out. Its state, if there is one, stays as `next_state` of the
+  step before.
+- After a gap in the steps, the rest of the episode becomes an episode of its own. A row left out makes such a gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from multihorizon.checks import Bools, Floats, Ints
+from multihorizon.data.reading import Table, as_numbers, in_order, label_order, positions
+
+#: The columns of a table of decisions, and those of them that hold labels.
+COLUMNS = ("expert", "episode", "step", "state", "action")
+LABELS = ("expert", "episode", "state", "action", "next_state")
+#: The arrays of a table, one entry per decision each.
+CODES = ("expert", "episode", "step", "state", "action", "next_state")
+#: How to treat episodes that lack their last next state.
+CUT_OFF = ": write into next_state how the episode ended; if it simply stopped, say so with cut_off=True"
+
+
+class TableError(ValueError):
+    """What is wrong with a table of decisions.
+
+    Attributes:
+        table: the file or folder.
+        kind: the rule that is broken, where it is one of the table alone.
+        state: the columns that are the state, where it is a vector.
+        beside_transitions: whether it is wrong beside given transitions.
+    """
+
+    def __init__(
+        self, message: str, table: str = "", kind: str = "", state: Sequence[str] = (), beside_transitions: bool = False
+    ) -> None:
+        super().__init__(message)
+        self.table, self.kind, self.state, self.beside_transitions = table, kind, tuple(state), beside_transitions
+
+
+@contextmanager
+def refusing(table: str, state: Sequence[str] = (), beside_transitions: bool = False) -> Iterator[None]:
+    """Say of what is refused in this block that it is wrong with the table of this name."""
+    try:
+        yield
+    except TableError:
+        raise
+    except ValueError as error:
+        raise TableError(str(error), table, "", state, beside_transitions) from error
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One row of a table, for messages: who, when, and where it is, if in a file."""
+
+    code: int
+    expert: str
+    episode: str
+    step: int
+    place: str = ""
+
+    @property
+    def order(self) -> tuple[int, tuple[int, int, str], int]:
+        """What tables are sorted by: expert, episode and step."""
+        return self.code, label_order(self.episode), self.step
+
+    def __str__(self) -> str:
+        decision = f"expert {self.expert}, episode {self.episode}, step {self.step}"
+        return f"{self.place} ({decision})" if self.place else decision
+
+
+@dataclass(frozen=True, eq=False)
+class Log:
+    """A table as it is, faults and all.
+
+    `expert`, `episode`, `state`, `action`, `next_state` are `(N,)` codes into the labels, −1 where a cell is blank or cannot be
+    read; `unseen` marks next states that are not blank and cannot be read. `step` is NaN where it is no whole number. `number` is
+    the row of the table, and `part` counts the parts into which an episode was divided.
+
+    Where the state is a `vector` of columns, `coordinates` and `next_coordinates` `(N,d)` hold it, NaN where it cannot be read,
+    `coordinate_names` and `sources` name the d coordinates and say from which column each comes, and `terminated` `(N,)` is 1, 0
+    or NaN. The code of a state is then 0.
+    """
+
+    table: Table
+    vector: tuple[str, ...]
+    number: Ints
+    expert: Ints
+    episode: Ints
+    step: Floats
+    state: Ints
+    action: Ints
+    next_state: Ints
+    unseen: Bools
+    part: Ints
+    coordinates: Floats
+    next_coordinates: Floats
+    terminated: Floats
+    experts: tuple[str, ...]
+    episodes: tuple[str, ...]
+    states: tuple[str, ...]
+    actions: tuple[str, ...]
+    coordinate_names: tuple[str, ...] = ()
+    sources: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, table: Table, vector: Sequence[str] = ()) -> Log:
+        """Return all rows of a table, in its order."""
+        (expert, experts), (episode, episodes), (action, actions) = (table.codes(c) for c in ("expert", "episode", "action"))
+        size = expert.size
+        after, unseen = np.full(size, -1), np.zeros(size, dtype=np.bool_)
+        values = given = np.empty((size, 0))
+        ended = np.zeros(size)
+        names, sources, states = list[str](), list[int](), ("",) * bool(vector)
+        if vector:
+            columns = [_coordinate(table, name) for name in vector]
+            values, given = (np.column_stack([column[i] for column in columns]) for i in range(2))
+            names = [name for column in columns for name in column[2]]
+            sources = [i for i, column in enumerate(columns) for _ in column[2]]
+            unseen = np.any([column[3] for column in columns], axis=0)
+            ended = _truth(table, "terminated") if "terminated" in table.frame.columns else ended
+            state = np.where(np.isnan(values).any(axis=1), -1, 0)
+        else:
+            state, states = table.codes("state")
+            if "next_state" in table.frame.columns:
+                after, others = table.codes("next_state")
+                unseen = (after < 0) & ~table.blank("next_state")
+                here, states = states, in_order({*states, *others})
+                state, after = (np.append(positions(n, states, ""), -1)[c] for n, c in ((here, state), (others, after)))
+        return cls(
+            *(table, tuple(vector), np.arange(size), expert, episode, table.finite("step", whole=True), state, action, after),
+            *(unseen, np.zeros(size, dtype=np.int64), values, given, ended, experts, episodes, states, actions),
+            *(tuple(names), tuple(sources)),
+        )
+
+    @property
+    def has_next(self) -> bool:
+        """Whether there is a column `next_state`."""
+        return "next_state" in self.table.frame.columns and not self.vector
+
+    @property
+    def sorted(self) -> Log:
+        """The rows whose expert, episode and step can be read, in this order."""
+        rows = np.flatnonzero((self.expert >= 0) & (self.episode >= 0) & np.isfinite(self.step))
+        parts = [self.part[rows]] if self.part.any() else []
+        return self.select(rows[np.lexsort((self.step[rows], *parts, self.episode[rows], self.expert[rows]))])
+
+    @cached_property
+    def goes_on(self) -> Bools:
+        """Whether the next row belongs to the same episode, `(N,)`, in sorted rows."""
+        same = np.zeros(self.number.size, dtype=np.bool_)
+        same[:-1] = (np.diff(self.expert) == 0) & (np.diff(self.episode) == 0) & (np.diff(self.part) == 0)
+        return same
+
+    @cached_property
+    def jump(self) -> Floats:
+        """The number of steps to the next row of the same episode, `(N,)`, in sorted rows; −1 after the last one."""
+        return np.where(self.goes_on, _next(self.step) - self.step, -1.0)
+
+    def select(self, rows: Any) -> Log:
+        """Return some rows, given as indices or a mask."""
+        arrays = {name: value[rows] for name, value in vars(self).items() if name in _ARRAYS}
+        return replace(self, **arrays)
+
+    def where(self, row: int, ordered: bool = True) -> str:
+        """Return how messages call a row: as one of the table, or as a decision."""
+        number, code = int(self.number[row]), int(self.expert[row])
+        if not ordered:
+            return self.table.at(number)
+        place = "" if self.table.scan is None else self.table.at(number)
+        return str(Decision(code, self.experts[code], self.episodes[self.episode[row]], int(self.step[row]), place))
+
+
+_ARRAYS = frozenset((*CODES, "number", "unseen", "part", "coordinates", "next_coordinates", "terminated"))
+
+
+def _next(values: Any) -> Any:
+    """Return the value of the next row, in the last row its own."""
+    return np.append(values[1:], values[-1:], axis=0)
+
+
+def _coordinate(table: Table, name: str) -> tuple[Floats, Floats, list[str], Bools]:
+    """Return values `(N,c)` and next values of one state column, the names of what it becomes, and unreadable next cells."""
+    after = f"next_{name}"
+    has_next = after in table.frame.columns
+    filled = ~table.blank(after) if has_next else np.zeros(len(table.frame), dtype=np.bool_)
+    if not _is_category(table.frame[name]):
+        values = table.finite(name)[:, None]
+        given = table.finite(after)[:, None] if has_next else np.full_like(values, np.nan)
+        return values, given, [name], np.isnan(given[:, 0]) & filled
+    read = table.codes(name), table.codes(after) if has_next else (np.full(filled.size, -1), ())
+    every = tuple(sorted({*read[0][1], *read[1][1]}))
+    rows = {label: (label == np.array(every)) * 1.0 for label in every}
+    values, given = (np.array([*(rows[label] for label in names), np.full(len(every), np.nan)])[codes] for codes, names in read)
+    return values, given, [f"{name}={label}" for label in every], filled & (read[1][0] < 0)
+
+
+def _is_category(values: pd.Series[Any]) -> bool:
+    """Return whether a column has values, none of which is a number."""
+    filled = values.dropna()
+    return bool(filled.dtype.kind == "b" or (len(filled) and as_numbers(filled).isna().all()))
+
+
+def _truth(table: Table, column: str) -> Floats:
+    """Return a column of 0 and 1, or true and false, as numbers; empty is 0, and NaN is anything else."""
+    texts = ["0" if value is None or value != value else str(value).strip().lower() for value in table.frame[column]]
+    truth = {"1": 1.0, "1.0": 1.0, "true": 1.0, "0": 0.0, "0.0": 0.0, "false": 0.0}
+    return np.array([truth.get(text, np.nan) for text in texts])
+
+
+Fixed = tuple[Log, list[tuple[int, str]]]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule for tables of decisions.
+
+    Attributes:
+        kind: a short name.
+        query: which rows of a log break it, `(N,)`.
+        sentence: what is said of one of these rows.
+        remedy: what helps, as the end of that sentence.
+        noun, what: the noun for one breach, and what follows it, in a sentence on all of them; a rule without is not checked.
+        fix: the log with what can be fixed without guessing, and how many rows were changed in which way.
+    """
+
+    kind: str
+    query: Callable[[Log], Bools]
+    sentence: Callable[[Log, int], str] | str
+    remedy: str = ""
+    noun: str = ""
+    what: str = ""
+    fix: Callable[[Log], Fixed] | None = None
+
+
+def require(log: Log, rules: Iterable[Rule]) -> None:
+    """Raise what is said of the first row that breaks one of the rules; the first rule comes first."""
+    for rule in rules:
+        wrong = rule.query(log)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            said = rule.sentence if isinstance(rule.sentence, str) else rule.sentence(log, row)
+            message = f"{log.where(row, rule not in CELLS)}: {said}{rule.remedy}"
+            raise TableError(message, log.table.name, rule.kind, log.vector) if rule.noun else ValueError(message)
+
+
+def read_log(table: Table, vector: Sequence[str] = ()) -> Log:
+    """Return the sorted rows of a table that breaks no rule.
+
+    Raises:
+        TableError: naming the first row that breaks one.
+    """
+    log = Log.of(table, vector)
+    require(log, CELLS)
+    log = log.sorted
+    require(log, ORDER)
+    return log
+
+
+def breaches(log: Log) -> Iterator[tuple[Rule, Ints]]:
+    """Yield every rule that is broken, and the rows of the table that break it."""
+    for rows, rules in ((log, CELLS), (log.sorted, ORDER)):
+        for rule in rules:
+            wrong = rows.number[rule.query(rows)]
+            if wrong.size:
+                yield rule, np.sort(wrong)
+
+
+def fixed(log: Log) -> tuple[Log, list[str]]:
+    """Return the log with all that can be fixed without guessing, and what was changed, in sentences."""
+    rows = log
+    changes: list[tuple[int, str]] = []
+    for fix in dict.fromkeys(rule.fix for rule in (*CELLS, *ORDER) if rule.fix is not None):
+        rows, more = fix(rows)
+        changes += more
+    sentences = [f"{number:,} {'row' if number == 1 else 'rows'} {words}." for number, words in changes if number]
+    return (rows.select(np.argsort(rows.number)) if sentences else log), sentences
+
+
+def _unplaced(log: Log) -> Fixed:
+    rows = log.sorted
+    return rows, [(log.number.size - rows.number.size, "left out: no expert, no episode or no step")]
+
+
+def _repeated(log: Log) -> Fixed:
+    cells = np.column_stack([log.state, log.action, log.next_state, log.coordinates, log.next_coordinates])
+    same = (log.jump == 0) & ((_next(cells) == cells) | (np.isnan(_next(cells)) & np.isnan(cells))).all(axis=1)
+    kept = np.append(True, ~same[:-1])[: same.size]
+    return log.select(kept), [(int((~kept).sum()), "left out: the same as another row of the same step")]
+
+
+def _incomplete(log: Log) -> Fixed:
+    rows, changes = _repeated(log)  # before cells are filled, which may make repeated rows differ
+    state, after, follows = rows.state.copy(), rows.next_state.copy(), rows.jump == 1
+    filled = np.flatnonzero(follows & (_next(state) < 0) & (after >= 0))
+    state[filled + 1] = after[filled]
+    kept = (state >= 0) & (rows.action >= 0)
+    led = np.flatnonzero(follows & ~_next(kept) & kept & (_next(state) >= 0) & (after < 0) & rows.has_next)
+    after[led] = state[led + 1]
+    return replace(rows, state=state, next_state=after).select(kept), [
+        *changes,
+        (filled.size, "given a state: the next_state of the step before"),
+        (int((~kept).sum()), "left out: no state or no action"),
+        (led.size, "given a next_state: the state of the row after it, which was left out"),
+    ]
+
+
+def _unseen(log: Log) -> Fixed:
+    if log.vector:
+        return log, []
+    kept = replace(log, unseen=np.zeros_like(log.unseen))
+    return kept, [(int(log.unseen.sum()), "given a blank next_state: what was in it cannot be read")]
+
+
+def _split(log: Log) -> Fixed:
+    begins = np.append(True, ~log.goes_on[:-1])[: log.part.size]
+    gaps = np.cumsum(np.append(False, log.jump[:-1] > 1)[: log.part.size])
+    part = gaps - np.maximum.accumulate(np.where(begins, gaps, 0))
+    return replace(log, part=part), [(int((part > 0).sum()), "after a gap in the steps given an episode of their own")]
+
+
+def _blank(column: str) -> Callable[[Log], Bools]:
+    return lambda log: getattr(log, column) < 0
+
+
+def _unread(column: str) -> Callable[[Log, int], str]:
+    """Return what is said of a cell that cannot be read; of a vector it is in the first of its columns of which that is true."""
+
+    def sentence(log: Log, row: int) -> str:
+        table, number, name = log.table, int(log.number[row]), column
+        if column == "step":
+            return table.no_number(column, number, whole=True)
+        for source in log.vector if column.endswith("state") else ():
+            name, is_label = column.replace("state", source), _is_category(table.frame[source])
+            if name in table.frame.columns and (name == source or not table.blank(name)[number]):
+                if is_label and table.codes(name)[0][number] < 0:
+                    break
+                if not is_label and np.isnan(table.finite(name)[number]):
+                    return table.no_number(name, number)
+        return table.no_label(name, number)
+
+    return sentence
+
+
+def _unmarked(log: Log, row: int) -> str:
+    cell = log.table.frame["terminated"].iloc[log.number[row]]
+    return f"column terminated must be 0 or 1, received {str(cell).strip().lower()!r}"
+
+
+def _twice(log: Log, row: int) -> str:
+    first, again = (log.table.place(place) for place in sorted(log.number[row : row + 2].tolist()))
+    return f"each step must occur once, received it in {first} and {again}"
+
+
+def _elsewhere(log: Log) -> Bools:
+    """Return the rows whose next state is not the state of the next step."""
+    states = (log.next_state >= 0) & (_next(log.state) >= 0) & (log.next_state != _next(log.state)) & (not log.vector)
+    apart = np.abs(log.next_coordinates - _next(log.coordinates))
+    unit = np.abs(log.coordinates).max(axis=0, initial=0.0, where=np.isfinite(log.coordinates))
+    # Two given values of one next state may differ by this share of the column's largest value: logs are rounded.
+    same_state = 1e-6
+    wrong: Bools = (log.jump == 1) & (states | (apart > same_state * unit).any(axis=1))
+    return wrong
+
+
+def _gap(log: Log, row: int) -> str:
+    return f"must be followed by step {log.step[row] + 1:.0f}, received step {log.step[row + 1]:.0f}"
+
+
+def _said_elsewhere(log: Log, row: int) -> str:
+    if log.vector:
+        return "the next_ columns differ from the state of the next step"
+    return f"next_state is {log.states[log.next_state[row]]!r}, but the next step is in {log.states[log.state[row + 1]]!r}"
+
+
+def _partial(log: Log) -> Bools:
+    given = np.isfinite(log.next_coordinates)
+    wrong: Bools = ~log.goes_on & given.any(axis=1) & ~given.all(axis=1)
+    return wrong
+
+
+def _nowhere(log: Log) -> Bools:
+    wrong: Bools = ~log.goes_on & (log.terminated == 1) & ~np.isfinite(log.next_coordinates).all(axis=1)
+    return wrong
+
+
+#: What is said of a row that breaks a rule about ends.
+GOES_ON = "the step is marked as terminated, but the episode goes on"
+PARTIAL = "the next state must be given in all its columns, received some of them empty"
+NOWHERE = "a step that ended the episode must have its next state in next_ columns, received none"
+#: What helps, as the end of the sentence on a row that breaks a rule.
+BLANK = ": fill it in, or leave the row out and give the steps after it an episode of their own"
+NUMBERED = ": number the steps of each episode 0, 1, 2, …"
+SEEN = ": write the state that followed, or leave the cell empty to take it from the next step"
+TWICE = ": if it is one decision, drop the other rows; if not, give them steps or episodes of their own"
+GAP = (
+    ": if the steps between were lost, give the steps after the gap an episode of their own; if none was lost, number the steps "
+    "0, 1, 2, …"
+)
+AGREE = ": correct one of the two, or leave it blank to take it from the next step"
+ENDED = ": correct the mark in the column terminated"
+WHOLE = ": give all of them, or none"
+
+#: The rules about a row alone, in the order in which they are asked.
+CELLS = (
+    *(
+        Rule(f"blank {column}", _blank(column), _unread(column), BLANK, "empty cell", f"in the column {column}", fix)
+        for column, fix in (("expert", _unplaced), ("episode", _unplaced), ("state", _incomplete), ("action", _incomplete))
+    ),
+    Rule("step", lambda log: np.isnan(log.step), _unread("step"), NUMBERED, "row", "whose step is no whole number", _unplaced),
+    Rule(
+        "unseen next_state", lambda log: log.unseen, _unread("next_state"), SEEN, "row", "whose next_state is unreadable", _unseen
+    ),
+    Rule("terminated", lambda log: np.isnan(log.terminated), _unmarked, ENDED, "row", "whose mark of an end is not 0 or 1"),
+)
+#: The rules about sorted rows.
+ORDER = (
+    Rule("duplicate step", lambda log: log.jump == 0, _twice, TWICE, "row", "for a step that another row is for", _repeated),
+    Rule("gap", lambda log: log.jump > 1, _gap, GAP, "gap", "in the steps of an episode", _split),
+    Rule("goes on", lambda log: log.goes_on & (log.terminated == 1), GOES_ON, ENDED, "step", "marked as an end that is none"),
+    Rule("next_state", _elsewhere, _said_elsewhere, AGREE, "row", "whose next_state is not the state of the next step"),
+    Rule("partial next_state", _partial, PARTIAL, WHOLE, "row", "of whose next state some columns are empty"),
+    Rule("ended nowhere", _nowhere, NOWHERE, ENDED, "step", "marked as an end without a next state"),
+)
