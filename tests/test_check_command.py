@@ -142,7 +142,7 @@ def test_what_contradicts_the_transitions_is_listed(walks, tmp_path):
     assert {"unknown state", "unknown action", "terminal state", "unlikely move"} <= kinds.keys()
     assert all(kinds[kind]["stops"] and not kinds[kind]["mended"] for kind in ("unknown state", "unlikely move"))
     assert "'moon'" in kinds["unknown state"]["what"]
-    assert "from 8 by" in kinds["unlikely move"]["what"]
+    assert "in state '8'" in kinds["unlikely move"]["what"]
 
 
 def test_states_that_are_vectors_are_checked_by_their_columns(tmp_path):

@@ -30,7 +30,7 @@ from scipy.special import gammaincc
 
 from multihorizon.checks import Floats, Ints
 from multihorizon.data.demonstrations import KEPT_ROWS, Demonstrations, decisions_in
-from multihorizon.data.dynamics import DECISIVE, endings_that_go_on, impossible_moves, unlikely_moves
+from multihorizon.data.dynamics import capital, contradictions
 from multihorizon.data.reading import (
     closest,
     connect,
@@ -280,7 +280,7 @@ def _at(kind: str, rows: Ints, noun: str, what: str, remedy: str) -> Finding:
 def _sentence(remedy: str) -> str:
     """Return the end of a sentence as one of its own."""
     words = remedy.removeprefix(": ")
-    return words[:1].upper() + words[1:] + "." * bool(words and not words.endswith("…"))
+    return capital(words) + "." * bool(words and not words.endswith("…"))
 
 
 def _ends(rows: Log, mdp: MDP | None) -> Finding:
@@ -421,7 +421,7 @@ def _chance(table: Demonstrations, mdp: MDP | None) -> list[Finding]:
 
 def _against(rows: Log, mdp: MDP, believed: bool) -> list[Finding]:
     """What contradicts given transitions; decisions that are wrong in one way are left out of the next question."""
-    found = []
+    findings = []
     codes: dict[str, Any] = {}
     for what, names, known, columns in (
         ("state", rows.states, mdp.state_names, ("state", "next_state")),
@@ -436,57 +436,22 @@ def _against(rows: Log, mdp: MDP, believed: bool) -> list[Finding]:
         said = f"The transitions do not know {what}s of the table: {listed}."
         remedy = "Names must agree letter by letter. Correct the table or the transitions."
         first = tuple(np.sort(rows.number[wrong])[:PLACES].tolist())
-        found.append(Finding(f"unknown {what}", said, remedy, len(near), True, rows=first))
+        findings.append(Finding(f"unknown {what}", said, remedy, len(near), True, rows=first))
     rows = replace(rows, **codes, states=mdp.state_names, actions=mdp.action_names)
     rows = rows.select((rows.state >= 0) & (rows.action >= 0))
     ended, barred = mdp.terminal[rows.state], ~mdp.live[rows.state, rows.action] & ~mdp.terminal[rows.state]
     ends = _some([mdp.state_names[s] for s in np.unique(rows.state[ended])])
     remedy = "if one can go on from there, say in the transitions where the actions lead; if not, leave these decisions out"
-    found.append(_at("terminal state", rows.number[ended], "decision", f"in a state where episodes end ({ends})", remedy))
+    findings.append(_at("terminal state", rows.number[ended], "decision", f"in a state where episodes end ({ends})", remedy))
     pairs = np.unique(np.stack([rows.state[barred], rows.action[barred]]), axis=1).T
     taken = _some([f"{mdp.action_names[a]} in {mdp.state_names[s]}" for s, a in pairs])
     remedy = "if it can be taken there, say in the transitions where it leads; if not, correct these rows"
-    found.append(
+    findings.append(
         _at("unavailable action", rows.number[barred], "decision", f"by an action that cannot be taken ({taken})", remedy)
     )
-    table = _decisions(rows.select(~ended & ~barred))
-    return found + (_moves_against(table, mdp) if len(table) and not believed else [])
-
-
-def _moves_against(table: Demonstrations, mdp: MDP) -> list[Finding]:
-    """Moves and endings that contradict given transitions."""
-    correct = (
-        "Correct the transitions, or leave them out, and they are estimated; or correct next_state, or leave that column out."
-    )
-    ends = "If episodes end there, leave the rows of these states out of the transitions."
-    none, unlikely = impossible_moves(table, mdp), unlikely_moves(table, mdp)
-    never = [f"from {r.state} by {r.action} to {r.next_state} ({r.count:,} of them)" for r in none.itertuples(index=False)]
-    seldom = [
-        f"from {r.state} by {r.action} to {r.next_state} in {r.observed:.0%} of {r.moves:,} moves, and not {r.given:.0%}"
-        for r in unlikely.itertuples(index=False)
-    ]
-    stopping, absorbing = endings_that_go_on(table, mdp)
-    decisive = bool((unlikely["distance"] >= DECISIVE).any())
-    return [
-        Finding(
-            "impossible move", f"Moves have probability 0 in the transitions: {_some(never, '; ')}.", correct, len(never), True
-        ),
-        Finding("unlikely move", f"Moves contradict the transitions: {_some(seldom, '; ')}.", correct, len(seldom), decisive),
-        Finding(
-            "ending",
-            f"All episodes stop in states that the transitions go on from: {_some(stopping)}.",
-            ends,
-            len(stopping),
-            True,
-        ),
-        Finding(
-            "absorbing ending",
-            f"All episodes stop in states that go on for ever in the transitions, and pay at each step: {_some(absorbing)}.",
-            ends,
-            len(absorbing),
-            False,
-        ),
-    ]
+    decisions = _decisions(rows.select(~ended & ~barred))
+    against = contradictions(decisions, mdp) if len(decisions) and not believed else []
+    return findings + [Finding(one.kind, capital(one.sentence), one.remedy, one.count, one.refused) for one in against]
 
 
 def _some(items: Sequence[str], comma: str = ", ") -> str:

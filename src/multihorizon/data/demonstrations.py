@@ -102,18 +102,10 @@ class Moves:
 
 
 @dataclass(frozen=True, eq=False)
-class Cells:
-    """The distinct decisions, one entry each, `(M,)`, in the order of their codes.
-
-    `expert`, `state`, `action`, `next_state` are codes into the table's labels; `next_state` is −1 where unknown. `count` is how
-    often the decision was taken.
-    """
+class Cells(Moves):
+    """The distinct decisions of each expert, one entry each, `(M,)`, in the order of their codes; otherwise as `Moves`."""
 
     expert: Ints
-    state: Ints
-    action: Ints
-    next_state: Ints
-    count: Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +130,7 @@ class Demonstrations(HasFrame):
 
     Attributes:
         name: the file or folder, or "the table".
-        place: where in its file a decision is; None for other tables.
+        place: where a decision is, with the name of the file; None for other tables.
         cut_off: whether episodes may simply stop.
     """
 
@@ -213,11 +205,11 @@ class Demonstrations(HasFrame):
         """Return the first decision by which each of the given moves was made, for messages."""
         first = np.full(self.moves.count.size, self.state.size)
         np.minimum.at(first, self.made.indices[self._counted[2]], np.arange(self.state.size))
-        rows = first[moves].tolist()
-        places = ["" if self.place is None else f"{self.name}, {self.place(row)}" for row in rows]
+        rows, place = first[moves], self.place
+        columns = (column.tolist() for column in (rows, self.expert[rows], self.episode[rows], self.step[rows]))
         return [
-            Decision(code, self.experts[code], self.episodes[self.episode[row]], int(self.step[row]), place)
-            for row, code, place in zip(rows, self.expert[rows].tolist(), places, strict=True)
+            Decision(code, self.experts[code], self.episodes[episode], step, place and partial(place, row))
+            for row, code, episode, step in zip(*columns, strict=True)
         ]
 
     def count_episodes(self, times: Floats) -> Floats:
@@ -390,7 +382,7 @@ class Demonstrations(HasFrame):
         """How often each distinct decision was taken: the entries of `made` one by one."""
         made, moves = self.made, self.moves
         expert, move = np.repeat(np.arange(made.shape[0]), np.diff(made.indptr)), made.indices
-        return Cells(expert, moves.state[move], moves.action[move], moves.next_state[move], made.data.astype(np.int64))
+        return Cells(moves.state[move], moves.action[move], moves.next_state[move], made.data.astype(np.int64), expert)
 
     def __len__(self) -> int:
         return int(self.moves.count.sum())
@@ -665,7 +657,7 @@ def decisions_in(log: Log, cut_off: bool, conditions: pd.DataFrame | None = None
     if cut_off or log.has_next:
         blank = np.flatnonzero((log.jump == 1) & (after < 0))
         after[blank] = log.state[blank + 1]
-    place = None if log.table.scan is None else partial(moved, log.table.place, log.number)
+    place = None if log.table.scan is None else partial(moved, log.table.at, log.number)
     episode, episodes = log.episode, log.episodes
     if log.part.any():
         pairs, episode = np.unique(np.stack([episode, log.part]), axis=1, return_inverse=True)
@@ -749,12 +741,19 @@ class CountedFiles(Demonstrations):
     @cached_property
     def episode_counts(self) -> Ints:
         """The number of episodes of each expert."""
-        return self._episodes_by("expert", "expert_label", len(self.experts))
+        return self._episodes_by("expert", len(self.experts))
 
     @cached_property
     def first_states(self) -> Ints:
         """The number of episodes that begin in each state."""
-        return self._episodes_by("first_state", "state_label", len(self.states))
+        return self._episodes_by("first_state", len(self.states))
+
+    def _episodes_by(self, column: str, size: int) -> Ints:
+        """Return how many episodes have each of `size` codes in a column of the table `grouped`."""
+        codes, counts = self.arrays(f"SELECT {column} AS code, count(*) AS n FROM grouped GROUP BY code")
+        every: Ints = np.zeros(size, dtype=np.int64)
+        every[codes] = counts
+        return every
 
     @cached_property
     def by_episode(self) -> Episodes:
@@ -777,16 +776,6 @@ class CountedFiles(Demonstrations):
         made._set(**{name: value for name, value in vars(self).items() if name != "rows"} | {"conditions": conditions})
         return made
 
-    def _episodes_by(self, column: str, labels: str, size: int) -> Ints:
-        """How many episodes have each of `size` codes in a column of the table `grouped`, or the labels that have them."""
-        found: Ints = np.zeros(size, dtype=np.int64)
-        counted = f"(SELECT {column} AS code, count(*) AS n FROM grouped GROUP BY {column})"
-        if not self.by_code:
-            counted = f"(SELECT l.code, c.n FROM {counted} c JOIN {labels} l ON l.raw = c.code::VARCHAR)"
-        codes, counts = self.arrays(f"SELECT code, n FROM {counted}")
-        found[codes] = counts
-        return found
-
     def decisions_of(self, moves: Ints) -> list[Decision]:
         """The first decision by which each of the given moves was made, for messages."""
         fields = ("state", "action", "next_state")
@@ -800,7 +789,7 @@ class CountedFiles(Demonstrations):
                 QUALIFY row_number() OVER (PARTITION BY w.move ORDER BY r.expert, {LABEL_ORDER}, r.step) = 1 ORDER BY w.move"""
             )
         return [
-            Decision(expert, self.experts[expert], episode, int(step), f"{self.name}, {self.scan.place(row)}")
+            Decision(expert, self.experts[expert], episode, int(step), partial(self.scan.at, row))
             for _, expert, episode, step, row in found
         ]
 
@@ -813,8 +802,7 @@ class CountedFiles(Demonstrations):
         database.register("given", pd.DataFrame({"number": np.arange(times.size), "times": times}))
         found = database.execute(
             f"""SELECT r.expert, r.state, r.action, coalesce(r.next_state, -1) AS next_state, sum(g.times) AS times
-            FROM {self.coded()} r JOIN {self.numbered} e ON e.expert = r.expert AND e.label = r.episode
-            JOIN given g ON g.number = e.number WHERE g.times <> 0 GROUP BY ALL"""
+            FROM {self.decisions} JOIN given g ON g.number = e.number WHERE g.times <> 0 GROUP BY ALL"""
         ).fetchnumpy()
         database.unregister("given")
         counts, cells, fields = np.zeros(self.made.nnz), self.cells, ("expert", "state", "action", "next_state")
@@ -829,8 +817,7 @@ class CountedFiles(Demonstrations):
         self.database.register("given", pd.DataFrame({"number": np.arange(unit.size), "unit": unit.astype(np.int32)}))
         self.database.register("counted", move.assign(place=columns)[~left_out])
         pieces = self.pieces(
-            f"""SELECT g.unit, m.place, count(*)::DOUBLE AS n FROM {self.coded()} r
-            JOIN {self.numbered} e ON e.expert = r.expert AND e.label = r.episode JOIN given g ON g.number = e.number
+            f"""SELECT g.unit, m.place, count(*)::DOUBLE AS n FROM {self.decisions} JOIN given g ON g.number = e.number
             JOIN counted m ON m.state = r.state AND m.action = r.action AND m.next_state = coalesce(r.next_state, -1)
             WHERE g.unit >= 0 GROUP BY ALL"""
         )
@@ -845,9 +832,7 @@ class CountedFiles(Demonstrations):
         """State and action of each decision of the episodes kept, `(E,)`, by episode and step; this reads the files again."""
         self.database.register("given", pd.DataFrame({"number": np.flatnonzero(kept)}))
         state, action = self.arrays(
-            f"""SELECT r.state, r.action FROM {self.coded()} r
-            JOIN {self.numbered} e ON e.expert = r.expert AND e.label = r.episode JOIN given g ON g.number = e.number
-            ORDER BY e.number, r.step"""
+            f"SELECT r.state, r.action FROM {self.decisions} JOIN given g ON g.number = e.number ORDER BY e.number, r.step"
         )
         self.database.unregister("given")
         return state, action
@@ -870,13 +855,17 @@ class CountedFiles(Demonstrations):
         code = {name: i for i, name in enumerate(episodes)}
         number, step, state, action, next_state = self.arrays(
             f"""SELECT e.number, r.step::BIGINT AS step, r.state, r.action, coalesce(r.next_state, -1) AS next_state
-            FROM {self.coded()} r JOIN {self.numbered} e ON e.expert = r.expert AND e.label = r.episode
-            ORDER BY e.number, r.step"""
+            FROM {self.decisions} ORDER BY e.number, r.step"""
         )
         episode = np.array([code[label] for label in labels], dtype=np.int64)[number]
         codes = self.by_episode.expert[number], episode, step, state, action, next_state
         names = self.experts, episodes, self.states, self.actions
         return Demonstrations(*codes, *names, self.name, cut_off=self.cut_off, conditions=self.conditions)
+
+    @property
+    def decisions(self) -> str:
+        """The rows with codes `r`, each with its episode `e`, in SQL."""
+        return f"{self.coded()} r JOIN {self.numbered} e ON e.expert = r.expert AND e.label = r.episode"
 
     def coded(self, numbered: bool = False, conditions: Sequence[str] = ()) -> str:
         """The rows with codes, in SQL."""
@@ -955,36 +944,24 @@ class CountedFiles(Demonstrations):
         if self.run("SELECT count(*) FROM grouped WHERE bad")[0][0]:
             self._explain_cells()
         self.filled = self.run("SELECT count(*) FROM grouped WHERE blank")[0][0] > 0 if self.has_next else self.cut_off
-        if self.by_code:
+        if self.filled or self.respelt:
             self._group_episodes(self.coded(conditions=self.columns))
+        else:
+            self.database.execute(
+                """CREATE OR REPLACE TEMP TABLE grouped AS SELECT g.* REPLACE (e.code AS expert, s.code AS first_state,
+                coalesce(l.label, g.episode::VARCHAR) AS episode) FROM grouped g JOIN expert_label e ON e.raw = g.expert::VARCHAR
+                JOIN state_label s ON s.raw = g.first_state::VARCHAR LEFT JOIN episode_label l ON l.raw = g.episode::VARCHAR"""
+            )
         # To say what is wrong, the rows of at most this many wrong episodes are loaded. Most often there are few.
         explained = 1000
         if self.run("SELECT count(*) FROM grouped WHERE wrong")[0][0]:
             self._explain_episodes(f"SELECT expert, label FROM {self.numbered} WHERE wrong ORDER BY number LIMIT {explained}")
 
-    @property
-    def by_code(self) -> bool:
-        """Whether the table `grouped` has codes and labels, and not what is spelt."""
-        return self.filled or self.respelt
-
-    @property
-    def _named(self) -> str:
-        """The episodes in SQL, with codes and labels in place of what is spelt."""
-        if self.by_code:
-            return "(SELECT *, episode AS label FROM grouped)"
-        return """(SELECT g.* REPLACE (e.code AS expert, s.code AS first_state), coalesce(l.label, g.episode::VARCHAR) AS label
-            FROM grouped g JOIN expert_label e ON e.raw = g.expert::VARCHAR JOIN state_label s ON s.raw = g.first_state::VARCHAR
-            LEFT JOIN episode_label l ON l.raw = g.episode::VARCHAR)"""
-
     @cached_property
     def numbered(self) -> str:
         """The table of the numbered episodes, in SQL. It is made when it is first asked for: to put all in order takes time."""
         number = f"row_number() OVER (ORDER BY expert, {LABEL_ORDER}) - 1 AS number"
-        columns = "".join(f", {column}" for _, column in self._extremes)
-        self.database.execute(
-            f"""CREATE OR REPLACE TEMP TABLE episode AS SELECT {number}, expert, label, first_state, n, wrong{columns}
-            FROM {self._named}"""
-        )
+        self.database.execute(f"CREATE TEMP TABLE episode AS SELECT {number}, * FROM (SELECT *, episode AS label FROM grouped)")
         return "episode"
 
     @property

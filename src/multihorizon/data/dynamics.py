@@ -72,6 +72,8 @@ from multihorizon.words import count
 CONTRADICTED = 0.001
 #: The share of moves that went elsewhere than given transitions say, from which a contradiction is decisive.
 DECISIVE = 0.1
+#: A sentence lists at most this many items.
+LISTED = 5
 #: So many moves could have led elsewhere, or taken another time, than the first of their kind: if none did, fewer than 5 % do.
 ENOUGH_REPEATED = 60
 
@@ -410,6 +412,46 @@ def impossible_moves(demonstrations: Demonstrations, mdp: MDP) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["state", "action", "next_state", "count", "expert", "episode", "step"])
 
 
+@dataclass(frozen=True)
+class Contradiction:
+    """What contradicts given transitions: in a sentence, what helps, how often, and whether a fit refuses the table for it."""
+
+    kind: str
+    sentence: str
+    remedy: str
+    count: int
+    refused: bool = True
+
+
+def contradictions(demonstrations: Demonstrations, mdp: MDP) -> list[Contradiction]:
+    """Return what contradicts given transitions: moves of probability 0, unlikely moves, and endings in states that go on."""
+    wrong, seldom, moves = _impossible(demonstrations, mdp), _unlikely(demonstrations, mdp), demonstrations.moves
+    stopping, absorbing = endings_that_go_on(demonstrations, mdp)
+    states, actions = demonstrations.states, demonstrations.actions
+    listed = _listed(
+        [
+            f"from {states[moves.state[move]]} by {actions[moves.action[move]]} to {states[moves.next_state[move]]} ({decision})"
+            for move, decision in wrong[:LISTED]
+        ],
+        len(wrong),
+    )
+    never = f"{len(wrong)} impossible move{'s' if len(wrong) > 1 else ''}: {listed}"
+    every = "every episode of the table that comes to {} stops there"
+    terminal = "If episodes end there, leave out the rows of the state, which makes it terminal."
+    record = " If they go on and the record stops, leave out the column next_state."
+    on, ever = ", and in the transitions one goes on", ". In the transitions the state goes on for ever, and pays at each step"
+    found = [
+        Contradiction(
+            "impossible move", f"the decisions must agree with the transitions, received {never}.", CHOICES, len(wrong)
+        ),
+        Contradiction("ending", f"{every.format(_listed(stopping))}{on}.", terminal + record, len(stopping)),
+        Contradiction("absorbing ending", f"{every.format(_listed(absorbing))}{ever}.", terminal, len(absorbing), False),
+    ]
+    if seldom is not None:
+        found.insert(1, Contradiction("unlikely move", str(seldom), CHOICES, len(seldom.rows), seldom.decisive))
+    return [one for one in found if one.count]
+
+
 def require_agreement(demonstrations: Demonstrations, mdp: MDP) -> list[str]:
     """Raise one sentence where the table contradicts the transitions; sentences for a report on lesser differences.
 
@@ -417,34 +459,12 @@ def require_agreement(demonstrations: Demonstrations, mdp: MDP) -> list[str]:
         TableError: for moves of probability 0, for moves that are decisively unlikely, and for states that the transitions go on
             from in which all episodes stop.
     """
-    logged, impossible = demonstrations.moves, _impossible(demonstrations, mdp)
-    if impossible:
-        listed = [
-            f"from {demonstrations.states[logged.state[move]]} by {demonstrations.actions[logged.action[move]]} "
-            f"to {demonstrations.states[logged.next_state[move]]} ({decision})"
-            for move, decision in impossible
-        ]
-        received = f"{len(listed)} impossible move{'s' if len(listed) > 1 else ''}: {_listed(listed)}"
-        message = f"the decisions must agree with the transitions, received {received}. {CHOICES}"
-        raise TableError(message, demonstrations.name, beside_transitions=True)
-    moves, (stopping, absorbing) = _unlikely(demonstrations, mdp), endings_that_go_on(demonstrations, mdp)
-    if moves is not None and moves.decisive:
-        raise TableError(f"{moves} {CHOICES}", demonstrations.name, beside_transitions=True)
-    if stopping:
-        message = (
-            f"every episode of the table that comes to {_listed(stopping)} stops there, and in the transitions one goes on. If "
-            "episodes end there, leave out the rows of the state, which makes it terminal. If they go on and the record stops, "
-            "leave out the column next_state."
-        )
-        raise TableError(message, demonstrations.name, beside_transitions=True)
     remarks = []
-    if moves is not None:
-        remarks.append(f"T{str(moves)[1:]} The difference is small, so the transitions were used as they were given.")
-    if absorbing:
-        remarks.append(
-            f"Every episode of the table that comes to {_listed(absorbing)} stops there. In the transitions the state goes on "
-            "for ever, and pays at each step. If episodes end there, leave out the rows of the state, which makes it terminal."
-        )
+    for one in contradictions(demonstrations, mdp):
+        if one.refused:
+            raise TableError(f"{one.sentence} {one.remedy}", demonstrations.name, one.kind, beside_transitions=True)
+        small = "The difference is small, so the transitions were used as they were given."
+        remarks.append(f"{capital(one.sentence)} {small if one.kind == 'unlikely move' else one.remedy}")
     return remarks
 
 
@@ -624,11 +644,15 @@ def _impossible(demonstrations: Demonstrations, mdp: MDP) -> list[tuple[int, Dec
     return sorted(zip(wrong.tolist(), first, strict=True), key=lambda pair: pair[1].order)
 
 
-def _listed(items: list[str]) -> str:
-    # A sentence lists at most this many items.
-    listed = 5
-    rest = "" if len(items) <= listed else f"; and {len(items) - listed} more"
-    return "; ".join(items[:listed]) + rest
+def _listed(items: list[str], size: int = 0) -> str:
+    """Return the first items in words, and how many more there are of the given number."""
+    more = max(size, len(items)) - LISTED
+    return "; ".join(items[:LISTED]) + (f"; and {more} more" if more > 0 else "")
+
+
+def capital(text: str) -> str:
+    """Return a text that begins a sentence."""
+    return text[:1].upper() + text[1:]
 
 
 def _given_rows(known: MDP | None, states: tuple[str, ...], actions: tuple[str, ...]) -> tuple[Any, Bools]:

@@ -267,6 +267,10 @@ class Scan:
         """The table in SQL."""
         return self._relation(self.read)
 
+    def at(self, row: int) -> str:
+        """Where a row of data is, with the name of the table."""
+        return f"{self.name}, {self.place(row)}"
+
     def place(self, row: int) -> str:
         """Where a row of data stands: the line of a CSV file, the row of another; and the file, where there are several."""
         return self.places([row])[row]

@@ -21,8 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -70,13 +70,13 @@ def refusing(table: str, state: Sequence[str] = (), beside_transitions: bool = F
 
 @dataclass(frozen=True)
 class Decision:
-    """One row of a table, for messages: who, when, and where it is, if in a file."""
+    """One row of a table, for messages: who, when, and where it is, if in a file; to say that, the file is read again."""
 
     code: int
     expert: str
     episode: str
     step: int
-    place: str = ""
+    place: Callable[[], str] | None = field(default=None, compare=False)
 
     @property
     def order(self) -> tuple[int, tuple[int, int, str], int]:
@@ -85,7 +85,7 @@ class Decision:
 
     def __str__(self) -> str:
         decision = f"expert {self.expert}, episode {self.episode}, step {self.step}"
-        return f"{self.place} ({decision})" if self.place else decision
+        return f"{self.place()} ({decision})" if self.place else decision
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +186,7 @@ class Log:
         number, code = int(self.number[row]), int(self.expert[row])
         if not ordered:
             return self.table.at(number)
-        place = "" if self.table.scan is None else self.table.at(number)
+        place = None if self.table.scan is None else partial(self.table.at, number)
         return str(Decision(code, self.experts[code], self.episodes[self.episode[row]], int(self.step[row]), place))
 
 
