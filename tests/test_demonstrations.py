@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 import multihorizon as mh
-from multihorizon.data.demonstrations import in_order_of_file
+from multihorizon.data.counting import in_order_of_file
 
 DOMAIN = mh.domains.cliff()
 POLICIES = DOMAIN.mce_experts()

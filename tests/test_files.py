@@ -294,7 +294,10 @@ def test_the_same_table_twice_is_refused(tmp_path):
     ("rows", "said"),
     [
         ("home,walk,road,0.5\nhome,walk,town,0.4", "line 2: the probabilities of all moves from home by walk must sum to 1"),
-        ("home,walk,road,1\nhome,walk,road,0", "line 3: the move from home by walk to road .* also in line 2"),
+        (
+            "home,walk,road,1\nhome,walk,road,0",
+            "line 3: .* one row for the move from home by walk to road, received another in line 2",
+        ),
         ("home,walk,road,1.5\nhome,walk,town,-0.5", "line 2: column probability must be from 0 to 1, received 1.5"),
         ("home,walk,road,nan", "line 2: column probability must be a number"),
         ("home,walk,road,", "line 2: column probability must be a number, received an empty cell"),

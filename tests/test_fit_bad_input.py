@@ -107,7 +107,7 @@ def test_other_bad_inputs(grid_folder, grid_walks, tmp_path):
         ("state,action,next_state\n0,right,1\n", "none named probability"),
         ("state,action,next_state,probability\n0,right,1,0.5\n", "must sum to 1"),
         ("state,action,next_state,probability\n0,right,1,much\n", "column probability must be a number"),
-        ("state,action,next_state,probability\n0,right,1,1\n0,right,1,1\n", "must be listed once"),
+        ("state,action,next_state,probability\n0,right,1,1\n0,right,1,1\n", "must be one row for the move from 0 by right to 1"),
         ("state,action,next_state,probability\n0,right,,1\n", "column next_state must not be empty"),
     ],
 )

@@ -18,8 +18,8 @@ import multihorizon as mh
 from multihorizon.analysis import build_problem
 from multihorizon.choice.model import with_known_reward
 from multihorizon.cli import app
-from multihorizon.data import demonstrations as counted
-from multihorizon.data.demonstrations import CountedFiles
+from multihorizon.data import counting, demonstrations
+from multihorizon.data.counting import CountedFiles
 from multihorizon.data.dynamics import unlikely_moves
 
 COLUMNS = ["expert", "episode", "step", "state", "action", "next_state"]
@@ -28,8 +28,8 @@ DOMAIN = mh.domains.cliff()
 
 def count(path: Path, patch: pytest.MonkeyPatch, cut_off: bool = False, conditions: tuple[str, ...] = ()) -> mh.Demonstrations:
     with patch.context() as lowered:
-        lowered.setattr(counted, "LARGE_BYTES", 0)
-        lowered.setattr(counted, "LARGE_ROWS", 0)
+        lowered.setattr(demonstrations, "LARGE_BYTES", 0)
+        lowered.setattr(demonstrations, "LARGE_ROWS", 0)
         table = mh.Demonstrations.from_files(path, cut_off, conditions)
     assert isinstance(table, CountedFiles)
     return table
@@ -87,7 +87,7 @@ def test_a_counted_table_holds_what_a_loaded_one_does(case, ending, tmp_path, mo
     table = count(path, monkeypatch)
     require_equal(table, loaded)
     times = np.random.default_rng(1).integers(0, 3, loaded.by_episode.expert.size)
-    for _ in range(counted.REREADINGS + 1):
+    for _ in range(counting.REREADINGS + 1):
         np.testing.assert_array_equal(table.count_episodes(times), loaded.count_episodes(times))
     wanted = np.arange(0, loaded.moves.count.size, 3)
     assert table.decisions_of(wanted) == loaded.decisions_of(wanted)
@@ -223,7 +223,7 @@ def test_folders_that_are_no_table(tmp_path):
 def test_rows_of_a_table_that_is_too_large_are_not_loaded(tmp_path, monkeypatch):
     walks().to_csv(tmp_path / "d.csv", index=False)
     table = count(tmp_path / "d.csv", monkeypatch)
-    monkeypatch.setattr(counted, "MOST_ROWS", 10)
+    monkeypatch.setattr(counting, "MOST_ROWS", 10)
     with pytest.raises(ValueError, match=r"must have at most 10 decisions to be loaded one by one, received"):
         _ = table.state
     assert table.counts(DOMAIN.mdp).sum() == len(table)
@@ -243,8 +243,8 @@ def test_tables_of_files_survive_pickling(large, tmp_path, monkeypatch):
 def test_a_fit_does_not_depend_on_whether_the_table_was_loaded(tmp_path, monkeypatch):
     mh.Demonstrations.simulate(DOMAIN.mdp, DOMAIN.mce_experts(), 60, names=["x", "y", "z"]).to_csv(tmp_path / "d.csv")
     answers = []
-    for size in (counted.LARGE_BYTES, 0):
-        monkeypatch.setattr(counted, "LARGE_BYTES", size)
+    for size in (demonstrations.LARGE_BYTES, 0):
+        monkeypatch.setattr(demonstrations, "LARGE_BYTES", size)
         result = CliRunner().invoke(app, ["fit", str(tmp_path / "d.csv"), "--out", str(tmp_path / str(size))])
         assert result.exit_code == 0, result.output
         answer = json.loads((tmp_path / str(size) / "result.json").read_text())

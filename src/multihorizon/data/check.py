@@ -29,7 +29,8 @@ import pandas as pd
 from scipy.special import gammaincc
 
 from multihorizon.checks import Floats, Ints
-from multihorizon.data.demonstrations import KEPT_ROWS, Demonstrations, decisions_in
+from multihorizon.data.counting import KEPT_ROWS
+from multihorizon.data.demonstrations import Demonstrations, decisions_in
 from multihorizon.data.dynamics import capital, contradictions
 from multihorizon.data.reading import (
     closest,

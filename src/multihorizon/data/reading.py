@@ -267,10 +267,6 @@ class Scan:
         """The table in SQL."""
         return self._relation(self.read)
 
-    def at(self, row: int) -> str:
-        """Where a row of data is, with the name of the table."""
-        return f"{self.name}, {self.place(row)}"
-
     def place(self, row: int) -> str:
         """Where a row of data stands: the line of a CSV file, the row of another; and the file, where there are several."""
         return self.places([row])[row]
@@ -450,37 +446,29 @@ def _require_text(path: Path, beginning: bytes) -> None:
     if not beginning.strip():
         raise ValueError(f"{path} must be a CSV table with a header, received an empty file")
     as_csv = "in the spreadsheet program save it as CSV UTF-8 (comma delimited)"
+    excel, export = "save it as UTF-8; in a spreadsheet program choose CSV UTF-8", "export the table as CSV"
     # How other kinds of files begin, what they are, and what helps.
-    kinds = (
-        (b"PK\x03\x04", "an Excel workbook or a zip archive", as_csv),
-        (b"\xd0\xcf\x11\xe0", "an old Excel workbook", as_csv),
-        (b"PAR1", "a Parquet file", "let its name end in .parquet"),
-        (
-            b"\x1f\x8b",
-            "compressed by gzip",
-            "let its name end in .csv.gz; if it does, it is compressed twice: unpack it once",
-        ),
-        (b"BZh", "compressed by bzip2", "let its name end in .csv.bz2"),
-        (b"\xfd7zXZ", "compressed by xz", "let its name end in .csv.xz"),
-        (b"%PDF", "a PDF document", "export the table as CSV"),
-        (b"\x89HDF", "an HDF5 file", "export the table as CSV"),
-        (b"SQLite format 3", "a database", "export the table as CSV"),
-        (b"\xff\xfe", "saved as UTF-16 or UTF-32", "save it as UTF-8; in a spreadsheet program choose CSV UTF-8"),
-        (b"\xfe\xff", "saved as UTF-16", "save it as UTF-8; in a spreadsheet program choose CSV UTF-8"),
-    )
-    for mark, kind, help_ in kinds:
-        if beginning.startswith(mark):
-            raise ValueError(f"{path} must be a CSV table, received a file that is {kind}: {help_}")
+    kinds = {
+        b"PK\x03\x04": ("a file that is an Excel workbook or a zip archive", as_csv),
+        b"\xd0\xcf\x11\xe0": ("a file that is an old Excel workbook", as_csv),
+        b"PAR1": ("a file that is a Parquet file", "let its name end in .parquet"),
+        b"\x1f\x8b": ("a file that is compressed by gzip", "let its name end in .csv.gz; if it does, unpack it once"),
+        b"BZh": ("a file that is compressed by bzip2", "let its name end in .csv.bz2"),
+        b"\xfd7zXZ": ("a file that is compressed by xz", "let its name end in .csv.xz"),
+        b"%PDF": ("a file that is a PDF document", export),
+        b"\x89HDF": ("a file that is an HDF5 file", export),
+        b"SQLite format 3": ("a file that is a database", export),
+        b"\xff\xfe": ("a file that is saved as UTF-16 or UTF-32", excel),
+        b"\xfe\xff": ("a file that is saved as UTF-16", excel),
+        b"<!doctype": ("a web page", "download the table itself as CSV"),
+        b"<html": ("a web page", "download the table itself as CSV"),
+        b"<?xml": ("an XML document", export),
+        b"{": ("a JSON document", export),
+        b"[": ("a JSON document", export),
+    }
     text = beginning.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
-    text_kinds = (
-        (b"<!doctype", "a web page", "download the table itself as CSV"),
-        (b"<html", "a web page", "download the table itself as CSV"),
-        (b"<?xml", "an XML document", "export the table as CSV"),
-        (b"{", "a JSON document", "export the table as CSV"),
-        (b"[", "a JSON document", "export the table as CSV"),
-    )
-    for mark, kind, help_ in text_kinds:
-        if text.startswith(mark):
+    for mark, (kind, help_) in kinds.items():
+        if beginning.startswith(mark) or text.startswith(mark):
             raise ValueError(f"{path} must be a CSV table, received {kind}: {help_}")
     if beginning[257:262] == b"ustar":
         raise ValueError(f"{path} must be a CSV table, received a tar archive: unpack it and give the table in it")
@@ -721,6 +709,16 @@ class Table:
     def whole_numbers(self, column: str) -> Ints:
         """Return a column of whole numbers."""
         return self.numbers(column, whole=True).astype(np.int64)
+
+    def require_once(self, keys: Ints, name: Callable[[int], str]) -> None:
+        """Raise where two rows have one key; `name` says what a row is about, and rows with the key −1 are left out."""
+        again = pd.Series(keys).duplicated().to_numpy() & (keys >= 0)
+        if again.any():
+            row = int(np.argmax(again))
+            first = self.place(int(np.argmax(keys == keys[row])))
+            raise ValueError(
+                f"{self.at(row)}: there must be one row for {name(row)}, received another in {first}: keep the one that is right"
+            )
 
     def values(self, column: str) -> pd.Series[Any]:
         """A column of numbers or of text; empty cells, and what R and others write for them, are missing."""

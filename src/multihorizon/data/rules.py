@@ -88,6 +88,11 @@ class Decision:
         return f"{self.place()} ({decision})" if self.place else decision
 
 
+def located(name: str, place: Callable[[int], str], row: int) -> str:
+    """Return the place of a row with the name of its table."""
+    return f"{name}, {place(row)}"
+
+
 @dataclass(frozen=True, eq=False)
 class Log:
     """A table as it is, faults and all.

@@ -24,7 +24,6 @@ episodes begin (`state, probability`), and restrictions on the reward (`smaller,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -71,38 +70,39 @@ def _read(path: str | Path, what: str, mdp: MDP, most: float = np.inf) -> tuple[
                 f"received {size:.3g}: use another unit"
             )
     by_action = "action" in table.frame.columns
-    rows = _known(table, "state", mdp.state_names, mdp)
+    seen_only = mdp.sample_sizes is not None  # an estimate knows only what was seen: other rows are left out
+    rows = _index(table, "state", mdp.state_names, unknown=seen_only)
     if by_action:
-        actions = _known(table, "action", mdp.action_names, mdp)
+        actions = _index(table, "action", mdp.action_names, unknown=seen_only)
         rows = np.where((rows >= 0) & (actions >= 0), rows + mdp.n_states * actions, -1)
-    _require_once(table, rows, mdp, by_action)
+    _require_all(table, rows, mdp, by_action)
     dense = np.zeros(((mdp.n_actions if by_action else 1) * mdp.n_states, len(names)))
     dense[rows[rows >= 0]] = values[rows >= 0]
     return dense, names, by_action
 
 
-def _known(table: Table, column: str, names: tuple[str, ...], mdp: MDP) -> Ints:
-    """The index of each row's label; −1 of one that an estimate, which knows only what was seen, does not know."""
-    codes, labels = table.labels(column)
-    if mdp.sample_sizes is not None:
+def _index(
+    table: Table, column: str, names: Sequence[str], what: str = "", optional: bool = False, unknown: bool = False
+) -> Ints:
+    """Return the index of each row's label among the names, −1 where it may be blank (`optional`) or another one (`unknown`)."""
+    codes, labels = table.labels(column, optional)
+    if unknown:
         index = {name: i for i, name in enumerate(names)}
-        return np.array([index.get(label, -1) for label in labels], dtype=np.int64)[codes]
-    return positions(labels, names, column, lambda i: table.at(int(np.argmax(codes == i))))[codes]
+        return np.array([*(index.get(label, -1) for label in labels), -1], dtype=np.int64)[codes]
+    place = positions(labels, names, what or column, lambda label: table.at(int(np.argmax(codes == label))))
+    return np.append(place, -1)[codes]
 
 
-def _require_once(table: Table, rows: Ints, mdp: MDP, by_action: bool) -> None:
-    """Every state, or every available action of every state that is not terminal, has exactly one row."""
-    needed: Bools = mdp.live.T.ravel() if by_action else np.ones(mdp.n_states, dtype=np.bool_)
-    seen = np.bincount(rows[rows >= 0], minlength=needed.size)
+def _require_all(table: Table, rows: Ints, mdp: MDP, by_action: bool) -> None:
+    """Raise unless every state, or every available action of every state that is not terminal, has exactly one row."""
 
     def place(row: int) -> str:
         action, state = divmod(row, mdp.n_states)
         return f"state {mdp.state_names[state]}" + (f", action {mdp.action_names[action]}" if by_action else "")
 
-    if (seen > 1).any():
-        again = int(np.argmax(pd.Series(rows).duplicated() & (rows >= 0)))
-        raise ValueError(f"{table.at(again)}: there must be one row for {place(int(rows[again]))}, received another")
-    missing = np.flatnonzero(needed & (seen == 0))
+    table.require_once(rows, lambda row: place(int(rows[row])))
+    needed: Bools = mdp.live.T.ravel() if by_action else np.ones(mdp.n_states, dtype=np.bool_)
+    missing = np.flatnonzero(needed & (np.bincount(rows[rows >= 0], minlength=needed.size) == 0))
     if missing.size:
         name = mdp.state_names[missing[0] % mdp.n_states]
         close = closest(name, [label for label in table.labels("state")[1] if label not in mdp.state_names])
@@ -114,14 +114,9 @@ def read_groups(path: str | Path) -> dict[str, str]:
     """The group of each expert, from CSV or Parquet; an expert without a row is in no group."""
     table = read_table(path, "groups", ("expert", "group"))
     table.require("expert", "group")
-    experts, names = table.labels("expert")
-    codes, groups = table.labels("group")
-    found: dict[str, str] = {}
-    for row, (expert, group) in enumerate(zip(experts, codes, strict=True)):
-        if names[expert] in found:
-            raise ValueError(f"{table.at(row)}: there must be one row for expert {names[expert]}, received another")
-        found[names[expert]] = groups[group]
-    return found
+    (expert, experts), (group, groups) = table.labels("expert"), table.labels("group")
+    table.require_once(expert, lambda row: f"expert {experts[expert[row]]}")
+    return {experts[code]: groups[of] for code, of in zip(expert.tolist(), group.tolist(), strict=True)}
 
 
 def read_persons(path: str | Path) -> pd.DataFrame:
@@ -165,24 +160,12 @@ def read_first_states(path: str | Path, mdp: MDP) -> dict[str, float]:
 
 def _places(table: Table, columns: Sequence[str], mdp: MDP) -> list[tuple[str, ...]]:
     """The states, or the pairs of state and action, of all rows; each must be of the task, and there once."""
-    found = []
-    for column in columns:
-        codes, labels = table.labels(column)
-        names = mdp.state_names if column == "state" else mdp.action_names
-        index = positions(labels, names, column, partial(_first, table, codes))
-        found.append([names[i] for i in index[codes]])
-    rows = list(zip(*found, strict=True))
-    again = pd.Series(rows).duplicated().to_numpy()
-    if again.any():
-        row = int(np.argmax(again))
-        place = ", ".join(f"{column} {name}" for column, name in zip(columns, rows[row], strict=True))
-        raise ValueError(f"{table.at(row)}: there must be one row for {place}, received another")
+    names = {"state": mdp.state_names, "action": mdp.action_names}
+    index = {column: _index(table, column, names[column]) for column in columns}
+    rows = [tuple(names[column][i] for column, i in zip(columns, row, strict=True)) for row in zip(*index.values(), strict=True)]
+    keys = pd.factorize(pd.Series(rows))[0].astype(np.int64)
+    table.require_once(keys, lambda row: ", ".join(f"{column} {name}" for column, name in zip(columns, rows[row], strict=True)))
     return rows
-
-
-def _first(table: Table, codes: Ints, label: int) -> str:
-    """Where a label of a column with these codes stands first."""
-    return table.at(int(np.argmax(codes == label)))
 
 
 def read_restricted(path: str | Path, names: Sequence[str]) -> pd.DataFrame:
@@ -195,10 +178,8 @@ def read_restricted(path: str | Path, names: Sequence[str]) -> pd.DataFrame:
         if column not in labels:
             columns[column] = numbers_or_missing(table.frame[column])
             continue
-        codes, found = table.labels(column, optional=True)
-        what = "feature" if column == "feature" else "state"
-        positions(found, names, what, partial(_first, table, codes))
-        columns[column] = pd.Series([found[code] if code >= 0 else None for code in codes], dtype=object)
+        index = _index(table, column, names, "feature" if column == "feature" else "state", optional=True)
+        columns[column] = pd.Series([names[i] if i >= 0 else None for i in index], dtype=object)
     return pd.DataFrame(columns)
 
 
@@ -258,14 +239,8 @@ def _probabilities(table: Table, rows: Ints, cells: Ints) -> Floats:
     if outside.any():
         row = int(np.argmax(outside))
         raise ValueError(f"{table.at(row)}: column probability must be from 0 to 1, received {chances[row]:g}")
-    twice = pd.Series(cells).duplicated().to_numpy()
-    if twice.any():
-        row = int(np.argmax(twice))
-        state, action, after = (table.frame[column].iloc[row] for column in ("state", "action", "next_state"))
-        first = table.place(int(np.argmax(cells == cells[row])))
-        raise ValueError(
-            f"{table.at(row)}: the move from {state} by {action} to {after} must be listed once, it is also in {first}"
-        )
+    moves = [table.frame[column] for column in ("state", "action", "next_state")]
+    table.require_once(cells, lambda row: "the move from {} by {} to {}".format(*(column.iloc[row] for column in moves)))
     sums = np.bincount(rows, chances)[rows]
     off = np.abs(sums - 1) > ROW_TOLERANCE
     if off.any():
