@@ -12,9 +12,9 @@ from test_large_tables import COLUMNS, DOMAIN, count
 
 import multihorizon as mh
 from multihorizon.data.check import check_table, write_mended
-from multihorizon.data.rules import CELLS, ORDER, TableError
+from multihorizon.data.rules import CELLS, ENDS, ORDER, TableError
 
-RULES = {rule.kind: rule for rule in (*CELLS, *ORDER)}
+RULES = {rule.kind: rule for rule in (*CELLS, *ORDER, *ENDS)}
 
 
 def refusal(read) -> TableError | None:

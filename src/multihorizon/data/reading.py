@@ -328,6 +328,8 @@ LARGE_BYTES, LARGE_ROWS = 16_000_000, 500_000
 def load(scan: Scan, labels: Sequence[str], needed: Sequence[str] | None = None, most: int | None = None) -> Table:
     """Read the rows of a scan; a CSV file that the database cannot read, or reads with odd rows, is written anew first.
 
+    With `most`, a large table is read in little memory.
+
     Raises:
         ValueError: where there are more rows than `most`.
     """
@@ -336,7 +338,7 @@ def load(scan: Scan, labels: Sequence[str], needed: Sequence[str] | None = None,
     selected = f"SELECT {', '.join([*cells, f'{scan.odd} AS {quoted(EXTRA)}'])} FROM {scan.relation}"
     try:
         with connect() as database:
-            if scan.is_larger(LARGE_BYTES, LARGE_ROWS):
+            if most is not None and scan.is_larger(LARGE_BYTES, LARGE_ROWS):
                 selected = _packed(database, selected, scan, [name for name in names if name in labels], most)
             frame = as_frame(database.sql(selected), scan.name)
     except duckdb.Error as error:
@@ -348,11 +350,11 @@ def load(scan: Scan, labels: Sequence[str], needed: Sequence[str] | None = None,
     return as_table(frame, scan, labels)
 
 
-def _packed(database: duckdb.DuckDBPyConnection, selected: str, scan: Scan, labels: Sequence[str], most: int | None) -> str:
+def _packed(database: duckdb.DuckDBPyConnection, selected: str, scan: Scan, labels: Sequence[str], most: int) -> str:
     """Return the query in which each label of a large table is kept once."""
     database.execute(f"CREATE TEMP TABLE loaded AS {selected}")
     size = int(database.execute("SELECT count(*) FROM loaded").fetchall()[0][0])
-    if most is not None and size > most:
+    if size > most:
         raise ValueError(f"{scan.name} must have at most {most:,} rows to be checked at once, received {size:,}")
     columns = [quoted(name) for name in labels if scan.types[name] == "VARCHAR"]
     for i, column in enumerate(columns):

@@ -148,7 +148,7 @@ class Log:
             state, states = table.codes("state")
             if "next_state" in table.frame.columns:
                 after, others = table.codes("next_state")
-                unseen = (after < 0) & ~table.blank("next_state")
+                unseen = (after < 0) & ~table.blank("next_state") if (after < 0).any() else unseen
                 here, states = states, in_order({*states, *others})
                 state, after = (np.append(positions(n, states, ""), -1)[c] for n, c in ((here, state), (others, after)))
         return cls(
@@ -278,12 +278,13 @@ def read_log(table: Table, vector: Sequence[str] = ()) -> Log:
     require(log, CELLS)
     log = log.sorted
     require(log, ORDER)
+    require(log, ENDS if vector else ())
     return log
 
 
 def breaches(log: Log) -> Iterator[tuple[Rule, Ints]]:
     """Yield every rule that is broken, and the rows of the table that break it."""
-    for rows, rules in ((log, CELLS), (log.sorted, ORDER)):
+    for rows, rules in ((log, CELLS), (log.sorted, (*ORDER, *ENDS) if log.vector else ORDER)):
         for rule in rules:
             wrong = rows.number[rule.query(rows)]
             if wrong.size:
@@ -378,12 +379,14 @@ def _twice(log: Log, row: int) -> str:
 
 def _elsewhere(log: Log) -> Bools:
     """Return the rows whose next state is not the state of the next step."""
-    states = (log.next_state >= 0) & (_next(log.state) >= 0) & (log.next_state != _next(log.state)) & (not log.vector)
-    apart = np.abs(log.next_coordinates - _next(log.coordinates))
-    unit = np.abs(log.coordinates).max(axis=0, initial=0.0, where=np.isfinite(log.coordinates))
-    # Two given values of one next state may differ by this share of the column's largest value: logs are rounded.
-    same_state = 1e-6
-    wrong: Bools = (log.jump == 1) & (states | (apart > same_state * unit).any(axis=1))
+    follows, after = log.jump == 1, _next(log.state)
+    wrong: Bools = follows & (log.next_state >= 0) & (after >= 0) & (log.next_state != after)
+    if log.vector:
+        apart = np.abs(log.next_coordinates - _next(log.coordinates))
+        unit = np.abs(log.coordinates).max(axis=0, initial=0.0, where=np.isfinite(log.coordinates))
+        # Two given values of one next state may differ by this share of the column's largest value: logs are rounded.
+        same_state = 1e-6
+        wrong = follows & (apart > same_state * unit).any(axis=1)
     return wrong
 
 
@@ -441,8 +444,11 @@ CELLS = (
 ORDER = (
     Rule("duplicate step", lambda log: log.jump == 0, _twice, TWICE, "row", "for a step that another row is for", _repeated),
     Rule("gap", lambda log: log.jump > 1, _gap, GAP, "gap", "in the steps of an episode", _split),
-    Rule("goes on", lambda log: log.goes_on & (log.terminated == 1), GOES_ON, ENDED, "step", "marked as an end that is none"),
     Rule("next_state", _elsewhere, _said_elsewhere, AGREE, "row", "whose next_state is not the state of the next step"),
+)
+#: The rules about sorted rows of vectors alone.
+ENDS = (
+    Rule("goes on", lambda log: log.goes_on & (log.terminated == 1), GOES_ON, ENDED, "step", "marked as an end that is none"),
     Rule("partial next_state", _partial, PARTIAL, WHOLE, "row", "of whose next state some columns are empty"),
     Rule("ended nowhere", _nowhere, NOWHERE, ENDED, "step", "marked as an end without a next state"),
 )
