@@ -116,7 +116,7 @@ class TableCheck(Result):
     _shown: ClassVar[tuple[str, ...]] = ("kind", "count", "stops", "mended", "what")
 
     def sentences(self) -> str:
-        """Whether the table can be fitted, and what must be mended how."""
+        """Return whether the table can be fitted, and what must be mended how."""
         wrong = [finding for finding in self.findings if finding.refused]
         if not any(finding.stops for finding in self.findings):
             return "Nothing stops a fit." if self.findings else "Nothing is wrong with this table."
@@ -298,11 +298,11 @@ def _ends(rows: Log, mdp: MDP | None) -> Finding:
 
 def _alike(log: Log) -> list[Finding]:
     """Labels that may be one label, spelt in two ways."""
-    found = []
+    findings = []
     for what, names in {"expert": log.experts, "state": log.states, "action": log.actions}.items():
         said, _, remedy = (look_alikes(names, what) or "").partition(". ")
-        found.append(Finding(f"look-alike {what}s", f"{said}.", remedy, int(bool(said)), False))
-    return found
+        findings.append(Finding(f"look-alike {what}s", f"{said}.", remedy, int(bool(said)), False))
+    return findings
 
 
 def _by_file(log: Log) -> dict[str, dict[str, set[str]]]:
@@ -320,14 +320,14 @@ def _by_file(log: Log) -> dict[str, dict[str, set[str]]]:
 
 def nothing_shared(files: Mapping[str, Mapping[str, set[str]]]) -> list[Finding]:
     """Files of which some share no action, or no state, with any other: the same things may have other names there."""
-    found = []
+    findings = []
     for what in ("action", "state"):
         alone = []
-        for name, own in files.items():
+        for name, names in files.items():
             others = set().union(*(other[what] for key, other in files.items() if key != name))
-            if own[what] and others and not own[what] & others:
-                alone.append(f"{name} ({_some(in_order(own[what]))})")
-        found.append(
+            if names[what] and others and not names[what] & others:
+                alone.append(f"{name} ({_some(in_order(names[what]))})")
+        findings.append(
             Finding(
                 f"no {what}s in common",
                 f"These files share no {what} with any other: {_some(alone, '; ')}.",
@@ -336,18 +336,18 @@ def nothing_shared(files: Mapping[str, Mapping[str, set[str]]]) -> list[Finding]
                 False,
             )
         )
-    return [finding for finding in found if finding.count]
+    return [finding for finding in findings if finding.count]
 
 
 def _counts(table: Demonstrations) -> pd.DataFrame:
-    """How often each expert took each action in each state: `expert, state, action, count`."""
+    """Return how often each expert took each action in each state: `expert, state, action, count`."""
     cells = table.cells
     frame = pd.DataFrame({name: getattr(cells, name) for name in ("expert", "state", "action", "count")})
     return frame.groupby(["expert", "state", "action"], as_index=False)[["count"]].sum()
 
 
 def _choices(table: Demonstrations, mdp: MDP | None) -> Ints:
-    """How many actions each of the table's states has, `(S,)`: those that somebody took, or those of the transitions."""
+    """Return how many actions each of the table's states has, `(S,)`: those that somebody took, or those of the transitions."""
     taken = _counts(table).drop_duplicates(["state", "action"])["state"].to_numpy()
     number: Ints = np.bincount(taken, minlength=len(table.states))
     if mdp is not None:
@@ -373,12 +373,12 @@ def _single(table: Demonstrations, mdp: MDP | None) -> Finding:
 
 
 def chance_p_values(table: Demonstrations, mdp: MDP | None) -> Floats:
-    """The p-value of each expert's decisions if all actions are equally likely, `(K,)`; NaN where there are too few to say."""
+    """Return the p-value of each expert's decisions if all actions are equally likely, `(K,)`; NaN where they are too few."""
     return _p_values(_counts(table), _choices(table, mdp), len(table.experts))
 
 
 def _p_values(counts: pd.DataFrame, choices: Ints, size: int) -> Floats:
-    """The p-values of so many experts with these counts, `expert, state, action, count`."""
+    """Return the p-values of so many experts with these counts, `expert, state, action, count`."""
     by_state = counts.assign(square=counts["count"] ** 2).groupby(["expert", "state"], as_index=False)[["count", "square"]].sum()
     owner, n, squares, a = (by_state[name].to_numpy() for name in ("expert", "count", "square", "state"))
     a = choices[a]
@@ -421,7 +421,7 @@ def _chance(table: Demonstrations, mdp: MDP | None) -> list[Finding]:
 
 
 def _against(rows: Log, mdp: MDP, believed: bool) -> list[Finding]:
-    """What contradicts given transitions; decisions that are wrong in one way are left out of the next question."""
+    """Return what contradicts given transitions; decisions that are wrong in one way are left out of the next question."""
     findings = []
     codes: dict[str, Any] = {}
     for what, names, known, columns in (
@@ -456,14 +456,16 @@ def _against(rows: Log, mdp: MDP, believed: bool) -> list[Finding]:
 
 
 def _some(items: Sequence[str], comma: str = ", ") -> str:
-    """The first of some things, and how many more there are."""
+    """Return the first of some things, and how many more there are."""
     return comma.join(items[:PLACES]) + (f"{comma}and {len(items) - PLACES:,} more" if len(items) > PLACES else "")
 
 
 def _experts(table: Demonstrations, mdp: MDP | None, vector: bool) -> pd.DataFrame:
     """One row per expert: how much there is of them, and how likely their decisions are by chance."""
-    own, size = table.by_episode, len(table.experts)
-    lengths = pd.Series(own.length).groupby(own.expert).agg(["count", "sum", "min", "max"]).reindex(range(size), fill_value=0)
+    episodes, size = table.by_episode, len(table.experts)
+    lengths = (
+        pd.Series(episodes.length).groupby(episodes.expert).agg(["count", "sum", "min", "max"]).reindex(range(size), fill_value=0)
+    )
     counts = _counts(table)
     of = {c: counts.drop_duplicates(["expert", c])["expert"].to_numpy() for c in ("state", "action")}
     frame = pd.DataFrame(
@@ -485,7 +487,7 @@ def _experts(table: Demonstrations, mdp: MDP | None, vector: bool) -> pd.DataFra
 def _states(table: Demonstrations) -> pd.DataFrame:
     """One row per state, the most frequent first: how often somebody began there, came there, decided there, and what."""
     moves, size = table.moves, len(table.states)
-    known = moves.next_state >= 0
+    led = moves.next_state >= 0
     counts = _counts(table).groupby(["state", "action"], as_index=False)[["count"]].sum()
     counts = counts.sort_values(["count", "action"], ascending=[False, True])
     words = [f"{table.actions[a]} {n:,}" for a, n in zip(counts["action"], counts["count"], strict=True)]
@@ -494,7 +496,7 @@ def _states(table: Demonstrations) -> pd.DataFrame:
         {
             "state": table.states,
             "begins": table.first_states,
-            "arrivals": np.bincount(moves.next_state[known], moves.count[known], minlength=size).astype(np.int64),
+            "arrivals": np.bincount(moves.next_state[led], moves.count[led], minlength=size).astype(np.int64),
             "decisions": np.bincount(moves.state, moves.count, minlength=size).astype(np.int64),
             "taken": taken,
         }

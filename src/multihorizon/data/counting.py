@@ -194,7 +194,7 @@ class CountedFiles(Demonstrations):
         return CountedFiles, (self.scan, self.cut_off, self.columns), {"conditions": self.conditions}
 
     def __getattr__(self, name: str) -> Any:
-        """What only the rows hold."""
+        """Return what only the rows hold."""
         if name not in (*CODES, "episodes", "first_rows"):
             raise AttributeError(f"{type(self).__name__} has no attribute {name}")
         return getattr(self.rows, name)
@@ -232,18 +232,18 @@ class CountedFiles(Demonstrations):
         return [name for (name,) in self.run(f"SELECT label FROM {self.numbered} ORDER BY number")]
 
     def with_conditions(self, conditions: pd.DataFrame | None) -> CountedFiles:
-        """The same decisions under other conditions, one row per episode in the order of `by_episode`."""
+        """Return the same decisions under other conditions, one row per episode in the order of `by_episode`."""
         made = object.__new__(CountedFiles)  # a copy would read the files again
         made._set(**{name: value for name, value in vars(self).items() if name != "rows"} | {"conditions": conditions})
         return made
 
     def decisions_of(self, moves: Ints) -> list[Decision]:
-        """The first decision by which each of the given moves was made, for messages."""
+        """Return the first decision by which each of the given moves was made, for messages."""
         fields = ("state", "action", "next_state")
         codes = (getattr(self.moves, name)[moves].tolist() for name in fields)
         self.keep("wanted", move=moves.tolist(), **dict(zip(fields, codes, strict=True)))
         with in_order_of_file(self.database):
-            found = self.run(
+            first = self.run(
                 f"""SELECT w.move, r.expert, r.label, r.step, r.number FROM wanted w
                 JOIN (SELECT *, episode AS label FROM {self.coded(numbered=True)}) r
                 ON r.state = w.state AND r.action = w.action AND coalesce(r.next_state, -1) = w.next_state
@@ -251,28 +251,28 @@ class CountedFiles(Demonstrations):
             )
         return [
             Decision(expert, self.experts[expert], episode, int(step), partial(located, self.name, self.scan.place, row))
-            for _, expert, episode, step, row in found
+            for _, expert, episode, step, row in first
         ]
 
     def count_episodes(self, times: Floats) -> Floats:
-        """How often each of the `cells` was taken, `(M,)`, if episode e counts `times[e]` times; this reads the files again."""
+        """Return how often each of the `cells` was taken, if episode e counts `times[e]` times; this reads the files again."""
         self._rereadings += 1
         if self._rereadings > REREADINGS and len(self) <= KEPT_ROWS:
             return self.rows.count_episodes(times)
         database = self.database
         database.register("given", pd.DataFrame({"number": np.arange(times.size), "times": times}))
-        found = database.execute(
+        answer = database.execute(
             f"""SELECT r.expert, r.state, r.action, coalesce(r.next_state, -1) AS next_state, sum(g.times) AS times
             FROM {self.decisions} JOIN given g ON g.number = e.number WHERE g.times <> 0 GROUP BY ALL"""
         ).fetchnumpy()
         database.unregister("given")
         counts, cells, fields = np.zeros(self.made.nnz), self.cells, ("expert", "state", "action", "next_state")
-        here = Keys(self).of(*(np.asarray(found[name], dtype=np.int64) for name in fields))
-        counts[np.searchsorted(Keys(self).of(*(getattr(cells, name) for name in fields)), here)] = found["times"]
+        here = Keys(self).of(*(np.asarray(answer[name], dtype=np.int64) for name in fields))
+        counts[np.searchsorted(Keys(self).of(*(getattr(cells, name) for name in fields)), here)] = answer["times"]
         return counts
 
     def choices_by(self, mdp: MDP, unit: Ints, size: int) -> Sparse:
-        """The same as `choices` where episode e is one of unit `unit[e]`, and −1 means of none; this reads the files again."""
+        """Return `choices` where episode e is one of unit `unit[e]`, and −1 means of none; this reads the files again."""
         states, actions, left_out = self.require_available(mdp)
         move, columns = pd.DataFrame(vars(self.moves)).drop(columns="count"), (actions * mdp.n_states + states).astype(np.int32)
         self.database.register("given", pd.DataFrame({"number": np.arange(unit.size), "unit": unit.astype(np.int32)}))
@@ -329,19 +329,19 @@ class CountedFiles(Demonstrations):
         return f"{self.coded()} r JOIN {self.numbered} e ON e.expert = r.expert AND e.label = r.episode"
 
     def coded(self, numbered: bool = False, conditions: Sequence[str] = ()) -> str:
-        """The rows with codes, in SQL."""
+        """Return the rows with codes, in SQL."""
         return coded(self.scan, self.filled, numbered, conditions)
 
     def run(self, query: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """The answer to a query."""
+        """Return the answer to a query."""
         return self.database.execute(query, list(values)).fetchall()
 
     def arrays(self, query: str) -> list[Ints]:
-        """The columns of the answer to a query, all of whole numbers."""
+        """Return the columns of the answer to a query, all of whole numbers."""
         return [np.asarray(column, dtype=np.int64) for column in self.database.execute(query).fetchnumpy().values()]
 
     def pieces(self, query: str) -> Iterator[dict[str, Ints]]:
-        """The same in pieces: all at once, the database's answer would take as much memory again."""
+        """Return the same in pieces: all at once, the database's answer would take as much memory again."""
         answer = self.database.execute(query)
         while len(piece := answer.fetch_df_chunk(64)):  # vectors of 2048 entries
             yield {str(name): piece[name].to_numpy() for name in piece}
@@ -357,7 +357,7 @@ class CountedFiles(Demonstrations):
             self.database.unregister("given")
 
     def _count_spelt(self) -> None:
-        """The table `spelt`; a CSV file that the database cannot read, or reads with odd rows, is written anew first.
+        """Make the table `spelt`; a CSV file that the database cannot read, or reads with odd rows, is written anew first.
 
         It has every expert and every move as they are spelt: of text, which takes long to read again, both together, and of other
         files each alone, because a million experts and their moves together are about as many as the rows.
@@ -448,7 +448,7 @@ class CountedFiles(Demonstrations):
         return pd.DataFrame(conditions)
 
     def _group_episodes(self, rows: str) -> None:
-        """The table `grouped`: each episode, as it is spelt or by its code and label, and whether it is in order.
+        """Make the table `grouped`: each episode, as it is spelt or by its code and label, and whether it is in order.
 
         It is `bad` where a step is no number, `blank` where next states inside it are, and `wrong` where it is not in order.
         """
@@ -482,7 +482,7 @@ class CountedFiles(Demonstrations):
         return [raw for (raw,) in self.run(f"SELECT DISTINCT {column}::VARCHAR FROM {table} WHERE ({plain}) IS NOT TRUE")]
 
     def _count(self) -> tuple[Moves, Sparse]:
-        """The moves, and how often each expert made each."""
+        """Return the moves, and how often each expert made each."""
         codes = Keys(self)
         key = f"expert * {codes.width} + (state * {codes.actions} + action) * {codes.states + 1} + coalesce(next_state + 1, 0)"
         number = "INTEGER" if self.run("SELECT sum(n) FROM spelt WHERE of_move")[0][0] < 2**31 else "BIGINT"

@@ -358,7 +358,7 @@ class Demonstrations(HasFrame):
         return f"Demonstrations({len(self)} decisions of {first_few(self.experts)})"
 
     def counts(self, mdp: MDP, weights: Floats | None = None) -> Floats:
-        """How often each expert took each action in each state, `(K,S,A)`, in the order of the MDP's states and actions.
+        """Return how often each expert took each action in each state, `(K,S,A)`, in the order of the MDP's states and actions.
 
         With `weights` `(N,)` each row counts that often.
 
@@ -368,7 +368,7 @@ class Demonstrations(HasFrame):
         return self._dense(mdp, None if weights is None else self.rows.count_rows(weights))
 
     def counts_of_episodes(self, mdp: MDP, times: ArrayLike) -> Floats:
-        """The same, where episode e of `by_episode` counts `times[e]` times, `(E,)`."""
+        """Return the same, where episode e of `by_episode` counts `times[e]` times, `(E,)`."""
         return self._dense(mdp, self.count_episodes(np.asarray(times, dtype=np.float64)))
 
     def _dense(self, mdp: MDP, counts: Floats | None) -> Floats:
@@ -380,7 +380,7 @@ class Demonstrations(HasFrame):
         return dense
 
     def choices(self, mdp: MDP, counts: Floats | None = None) -> Sparse:
-        """The same as `counts`, sparse: how often expert k took action a in state s, at `[k, a·S + s]`, `(K,A·S)`.
+        """Return the same as `counts`, sparse: how often expert k took action a in state s, at `[k, a·S + s]`, `(K,A·S)`.
 
         With `counts` `(M,)` the `cells` count that often.
         """
@@ -391,12 +391,12 @@ class Demonstrations(HasFrame):
         kept = np.flatnonzero(~left_out).astype(np.int32)  # narrow indices: of many persons there are as many as decisions
         columns = (actions * mdp.n_states + states)[kept].astype(np.int32)
         shape = (states.size, mdp.n_actions * mdp.n_states)
-        found = sp.csr_array(made @ sp.csr_array((np.ones(kept.size), (kept, columns)), shape=shape))
-        found.sort_indices()
-        return found
+        chosen = sp.csr_array(made @ sp.csr_array((np.ones(kept.size), (kept, columns)), shape=shape))
+        chosen.sort_indices()
+        return chosen
 
     def require_available(self, mdp: MDP) -> tuple[Ints, Ints, Bools]:
-        """The MDP's index of the state and of the action of each of the moves `(m,)`, and which of them do not count.
+        """Return the MDP's index of the state and of the action of each of the moves `(m,)`, and which of them do not count.
 
         Raises:
             ValueError: for a label the MDP does not know, a decision in a terminal state, or an unavailable action.
@@ -416,7 +416,7 @@ class Demonstrations(HasFrame):
         return states, actions, left_out
 
     def match(self, mdp: MDP) -> tuple[Ints, Ints]:
-        """The MDP's index of each of the table's states, and of each of its actions; raises for a label it does not know."""
+        """Return the MDP's index of each state of the table, and of each action; raises for a label it does not know."""
         moves = self.moves
 
         def state(code: int) -> str:
@@ -431,7 +431,7 @@ class Demonstrations(HasFrame):
             return states, positions(self.actions, mdp.action_names, "action", action if from_file else None)
 
     def under(self, frame: Frame) -> Demonstrations:
-        """The same decisions under the conditions of a table with the columns `expert`, `episode` and one for each condition.
+        """Return these decisions under the conditions of a table with the columns `expert`, `episode` and one per condition.
 
         Rows about other episodes are left out, and where an episode has no row, its conditions are missing.
 
@@ -449,12 +449,12 @@ class Demonstrations(HasFrame):
         return put_under([self], conditions_of(Table(as_frame(frame, name), name)), name)[0][0]
 
     def first(self, wanted: Bools) -> tuple[int, Decision]:
-        """The first decision of those of the `moves` that are wanted, `(m,)`: its move, and what to call it in messages."""
+        """Return the first decision of those of the `moves` that are wanted, `(m,)`: its move, and the decision itself."""
         moves = np.flatnonzero(wanted)
         return min(zip(moves.tolist(), self.decisions_of(moves), strict=True), key=lambda pair: pair[1].order)
 
     def unnamed(self) -> Demonstrations:
-        """The same decisions where each episode is an expert of its own, as if nobody knew whose it was.
+        """Return the same decisions where each episode is an expert of its own, as if nobody knew whose it was.
 
         Names are the labels of the episodes, and say whose they are where labels occur twice.
 
@@ -472,27 +472,27 @@ class Demonstrations(HasFrame):
         return replace(table, expert=expert, experts=tuple(names))
 
     def select(self, rows: Any) -> Demonstrations:
-        """The decisions of some rows, given as indices or a mask, under the same labels."""
+        """Return the decisions of some rows, given as indices or a mask, under the same labels."""
         table = self.rows
         chosen = np.arange(len(self))[rows]
         place = None if table.place is None else partial(moved, table.place, chosen)
         times = None if table.times is None else table.times[rows]
         codes = {column: getattr(table, column)[rows] for column in CODES}
-        found = replace(table, **codes, place=place, conditions=None, times=times)
+        selected = replace(table, **codes, place=place, conditions=None, times=times)
         if table.conditions is None:
-            return found
+            return selected
         episode = np.repeat(np.arange(len(table.conditions)), table.by_episode.length)[chosen]
-        return replace(found, conditions=table.conditions.iloc[episode[found.first_rows]].reset_index(drop=True))
+        return replace(selected, conditions=table.conditions.iloc[episode[selected.first_rows]].reset_index(drop=True))
 
     def same_decisions(self, other: Demonstrations) -> bool:
-        """Whether two tables hold the same decisions under the same labels."""
+        """Return whether two tables hold the same decisions under the same labels."""
         labels = all(getattr(self, c) == getattr(other, c) for c in ("experts", "states", "actions"))
         if not labels or not np.array_equal(self.made.data, other.made.data):
             return False
         return self.episodes == other.episodes and all(np.array_equal(getattr(self, c), getattr(other, c)) for c in CODES)
 
     def to_frame(self) -> pd.DataFrame:
-        """The table with the user's labels and conditions; `next_state` is left out where none is known."""
+        """Return the table with the user's labels and conditions; `next_state` is left out where none is known."""
         columns: dict[str, Any] = {
             "expert": np.array(self.experts, dtype=object)[self.expert],
             "episode": np.array(self.episodes, dtype=object)[self.episode],
@@ -501,8 +501,8 @@ class Demonstrations(HasFrame):
             "action": np.array(self.actions, dtype=object)[self.action],
         }
         if (self.next_state >= 0).any():
-            known = np.array((*self.states, None), dtype=object)
-            columns["next_state"] = known[self.next_state]
+            labels = np.array((*self.states, None), dtype=object)
+            columns["next_state"] = labels[self.next_state]
         if self.conditions is not None:
             episode = np.repeat(np.arange(len(self.conditions)), self.by_episode.length)
             columns |= {str(name): values.to_numpy()[episode] for name, values in self.conditions.items()}
@@ -519,7 +519,7 @@ class Demonstrations(HasFrame):
         self.to_frame().to_parquet(path, index=False)
 
     def left_out(self, mdp: MDP) -> Bools:
-        """The moves that do not count, `(m,)`: last decisions of cut-off episodes that the estimate knows nothing of."""
+        """Return the moves that do not count, `(m,)`: last decisions of cut-off episodes that the estimate knows nothing of."""
         moves = self.moves
         if not self.cut_off or mdp.sample_sizes is None:
             return np.zeros(moves.count.size, dtype=np.bool_)
@@ -548,23 +548,23 @@ class Keys:
             )
 
     def of(self, expert: Any, state: Any, action: Any, next_state: Any) -> Any:
-        """The keys of codes; the codes may also be names of columns in SQL that stand for themselves."""
+        """Return the keys of codes; the codes may also be names of columns in SQL that stand for themselves."""
         return expert * self.width + (state * self.actions + action) * (self.states + 1) + next_state + 1
 
     def count(self, keys: Ints, counts: Ints) -> tuple[Moves, Sparse]:
-        """The moves, and how often each expert made each, of distinct keys in their order `(M,)`; this writes over the keys."""
+        """Return the moves, and how often each expert made each, of ordered distinct keys `(M,)`; this writes over the keys."""
         rows = np.searchsorted(keys, np.arange(self.experts + 1) * self.width)
         np.remainder(keys, self.width, out=keys)
-        found = np.unique(keys)
-        total, places = np.zeros(found.size, dtype=np.int64), np.empty(keys.size, dtype=np.int32)
+        distinct = np.unique(keys)
+        total, places = np.zeros(distinct.size, dtype=np.int64), np.empty(keys.size, dtype=np.int32)
         for start in range(0, keys.size, 1 << 22):  # in blocks: of many persons there are as many keys as decisions
             block = slice(start, start + (1 << 22))
-            places[block] = np.searchsorted(found, keys[block])
-            total += np.bincount(places[block], counts[block], minlength=found.size).astype(np.int64)
-        (moved, next_state) = np.divmod(found, self.states + 1)
+            places[block] = np.searchsorted(distinct, keys[block])
+            total += np.bincount(places[block], counts[block], minlength=distinct.size).astype(np.int64)
+        (moved, next_state) = np.divmod(distinct, self.states + 1)
         moves = Moves(*np.divmod(moved, self.actions), next_state - 1, total)
         size = np.int32 if keys.size < 2**31 else np.int64
-        return moves, sp.csr_array((counts, places, rows.astype(size)), shape=(self.experts, found.size))
+        return moves, sp.csr_array((counts, places, rows.astype(size)), shape=(self.experts, distinct.size))
 
 
 def summed(counts: Floats, rows: Ints, places: Ints, shape: tuple[int, int]) -> Sparse:
@@ -575,7 +575,7 @@ def summed(counts: Floats, rows: Ints, places: Ints, shape: tuple[int, int]) -> 
 
 
 def same_episode(expert: Ints, episode: Ints) -> Bools:
-    """Whether the next of sorted rows belongs to the same episode, `(N−1,)`."""
+    """Return whether the next of sorted rows belongs to the same episode, `(N−1,)`."""
     same: Bools = (np.diff(expert) == 0) & (np.diff(episode) == 0)
     return same
 
@@ -647,13 +647,13 @@ def decide(table: Table, cut_off: bool, conditions: Sequence[str], clock: Clock 
 
 
 def named_by_episode(table: Table) -> Table:
-    """The same table where each episode is an expert of its own."""
+    """Return the same table where each episode is an expert of its own."""
     table.require("episode")
     return replace(table, frame=table.frame.assign(expert=table.frame["episode"]))
 
 
 def names_experts(scan: Scan) -> bool:
-    """Whether a scan has a column `expert` that is not blank throughout."""
+    """Return whether a scan has a column `expert` that is not blank throughout."""
     if "expert" not in scan.types:
         return False
     with connect() as database:
@@ -661,7 +661,7 @@ def names_experts(scan: Scan) -> bool:
 
 
 def _read(scan: Scan, cut_off: bool, conditions: Sequence[str], unnamed: bool, clock: Clock | None) -> Demonstrations:
-    """The decisions of a scan: loaded, or counted where they are too many to be loaded without need."""
+    """Return the decisions of a scan: loaded, or counted where they are too many to be loaded without need."""
     needed = (*COLUMNS, "next_state", *conditions, *(() if clock is None else (clock.column, f"next_{clock.column}")))
     if unnamed and not names_experts(scan):
         return decide(named_by_episode(load(scan, LABELS, needed)), cut_off, conditions, clock)
@@ -692,7 +692,7 @@ def read_tables(
 
 
 def conditions_of(table: Table) -> pd.DataFrame:
-    """A table with one row per episode, checked: `expert` and `episode` as labels, and one column for each condition.
+    """Return a table with one row per episode, checked: `expert` and `episode` as labels, and one column for each condition.
 
     Raises:
         ValueError: where a column is missing, or an episode has two rows.
@@ -710,19 +710,19 @@ def conditions_of(table: Table) -> pd.DataFrame:
 
 
 def put_under(tables: Sequence[Demonstrations], frame: pd.DataFrame, name: str) -> tuple[list[Demonstrations], int]:
-    """The tables under the conditions of a table of this name, checked, and how many of its rows are about none of them."""
-    index, used, found = pd.MultiIndex.from_frame(frame[["expert", "episode"]]), np.zeros(len(frame), dtype=np.bool_), []
+    """Return tables under the conditions of a table of this name, checked, and how many of its rows are about none of them."""
+    index, used, under = pd.MultiIndex.from_frame(frame[["expert", "episode"]]), np.zeros(len(frame), dtype=np.bool_), []
     for table in tables:
         experts = np.array(table.experts, dtype=object)[table.by_episode.expert]
         place = index.get_indexer(pd.MultiIndex.from_arrays([experts, table.episode_labels]))
         used[place[place >= 0]] = True
-        own = frame.drop(columns=["expert", "episode"]).reindex(place).reset_index(drop=True)  # at -1 there is no row
+        values = frame.drop(columns=["expert", "episode"]).reindex(place).reset_index(drop=True)  # at -1 there is no row
         if table.conditions is not None:
-            twice = next((column for column in own if column in table.conditions), None)
+            twice = next((column for column in values if column in table.conditions), None)
             if twice is not None:
                 raise ValueError(f"condition {twice} must be in {table.name} or in {name}, received it in both: drop one of them")
-            own = pd.concat([table.conditions, own], axis=1)
-        found.append(table.with_conditions(own))
+            values = pd.concat([table.conditions, values], axis=1)
+        under.append(table.with_conditions(values))
     if not used.any():
         expert, episode = frame.loc[0, ["expert", "episode"]]
         some = f"episode {tables[0].episode_labels[0]} of expert {tables[0].experts[0]}"
@@ -730,4 +730,4 @@ def put_under(tables: Sequence[Demonstrations], frame: pd.DataFrame, name: str) 
             f"{name} must be about episodes of {tables[0].name}, received none that is there: it has episode {episode} of expert "
             f"{expert}, and the decisions have {some}; names must agree letter by letter"
         )
-    return found, int((~used).sum())
+    return under, int((~used).sum())

@@ -79,7 +79,7 @@ ENOUGH_REPEATED = 60
 
 
 def estimate_mdp(demonstrations: Demonstrations, smoothing: float | None = None, known: MDP | None = None) -> MDP:
-    """The MDP of a table with `next_state`, under the table's names for states and actions.
+    """Return the MDP of a table with `next_state`, under the table's names for states and actions.
 
     Args:
         demonstrations: decisions with their next states; where episodes may be cut off, last decisions may lack theirs.
@@ -126,7 +126,7 @@ def estimate_mdp(demonstrations: Demonstrations, smoothing: float | None = None,
     begun = np.bincount(place[: len(demonstrations.states)], demonstrations.first_states, minlength=n)
     if (available.any(axis=1) & (begun > 0)).any():  # where nobody knows what any action leads to, decisions are left out
         begun = np.where(available.any(axis=1), begun, 0)
-    found = MDP(
+    mdp = MDP(
         [stacked[a * n : (a + 1) * n] for a in range(len(actions))],
         initial=begun / begun.sum(),
         terminal=~available.any(axis=1),
@@ -135,11 +135,11 @@ def estimate_mdp(demonstrations: Demonstrations, smoothing: float | None = None,
         action_names=actions,
         sample_sizes=np.where(estimated, (taken + alpha) ** 2 / np.maximum(taken, 1.0), np.inf),
     )
-    return found if demonstrations.times is None else found.lasting(observed_durations(demonstrations, found, smoothing))
+    return mdp if demonstrations.times is None else mdp.lasting(observed_durations(demonstrations, mdp, smoothing))
 
 
 def observed_durations(demonstrations: Demonstrations, mdp: MDP, smoothing: float | None = None) -> Durations | None:
-    """How long the moves of a task took in a table with time stamps; None for a table without.
+    """Return how long the moves of a task took in a table with time stamps; None for a table without.
 
     Each move, from a state by an action to a next state, takes as long as it took in the table, each of its times with the same
     probability; moves whose times are alike share them. A move whose time nobody saw takes as long as others from the same state
@@ -176,7 +176,7 @@ def observed_durations(demonstrations: Demonstrations, mdp: MDP, smoothing: floa
         parts = np.split(lasted[order], starts[1:])
         groups.append({int(key): _distinct(part) for key, part in zip(keys[order][starts], parts, strict=True)})
     alpha = 0.0 if level else _smoothing_of_durations(groups[0]) if smoothing is None else smoothing
-    found, kinds = [], dict[tuple[int, int], int]()
+    durations, kinds = [], dict[tuple[int, int], int]()
     for place in zip(*(wanted.tolist() for _, wanted in levels[level:]), strict=True):
         kind = next((i, key) for i, key in enumerate(place) if key in groups[i])
         lasts, counts = groups[kind[0]][kind[1]]
@@ -186,16 +186,16 @@ def observed_durations(demonstrations: Demonstrations, mdp: MDP, smoothing: floa
             lasts, where = np.unique(np.concatenate([lasts, others]), return_inverse=True)
             counts = np.bincount(where, np.concatenate([counts, alpha * shares / shares.sum()])) / 1.0
         total = counts.sum()
-        found.append((lasts, counts / total, np.full(counts.size, total**2 / observed), np.full(counts.size, number)))
-    pieces = [each[0].size for each in found]
-    lasts, shares, sizes, kind_of = (np.concatenate([each[i] for each in found]) for i in range(4))
+        durations.append((lasts, counts / total, np.full(counts.size, total**2 / observed), np.full(counts.size, number)))
+    pieces = [each[0].size for each in durations]
+    lasts, shares, sizes, kind_of = (np.concatenate([each[i] for each in durations]) for i in range(4))
     return Durations(
         np.repeat(origin, pieces), np.repeat(column, pieces), lasts, shares, unit=times.unit, sizes=sizes, kinds=kind_of
     )
 
 
 def _level_of_durations(lasted: Floats, levels: Sequence[Ints]) -> int:
-    """The coarsest of these groupings, from fine to coarse, up to which times do not depend on anything finer."""
+    """Return the coarsest of these groupings, from fine to coarse, up to which times do not depend on anything finer."""
     if _repeated(lasted, levels[0]) < ENOUGH_REPEATED:
         return 0
     for level in range(1, len(levels)):
@@ -205,12 +205,12 @@ def _level_of_durations(lasted: Floats, levels: Sequence[Ints]) -> int:
 
 
 def _repeated(lasted: Floats, groups: Ints) -> int:
-    """How many times could have shown another time than the first of their group."""
+    """Return how many times could have shown another time than the first of their group."""
     return int(lasted.size - np.unique(groups).size)
 
 
 def _p_unlike(lasted: Floats, fine: Ints, coarse: Ints) -> float:
-    """The p-value of times that are alike in the fine groups of each coarse one."""
+    """Return the p-value of times that are alike in the fine groups of each coarse one."""
     order = np.lexsort((lasted, coarse))
     lasted, fine, whole = lasted[order], fine[order], np.unique(coarse[order], return_inverse=True)[1]
     part = np.unique(fine, return_inverse=True)[1]
@@ -240,7 +240,7 @@ def _smoothing_of_durations(moves: dict[int, tuple[Floats, Floats]]) -> float:
 
 
 def _distinct(lasted: Floats) -> tuple[Floats, Floats]:
-    """The distinct times of sorted ones, at most a hundred, and their counts."""
+    """Return the distinct times of sorted ones, at most a hundred, and their counts."""
     most = 100
     times, counts = np.unique(lasted, return_counts=True)
     if times.size > most:
@@ -251,17 +251,17 @@ def _distinct(lasted: Floats) -> tuple[Floats, Floats]:
 
 
 def _without_rounding(lasted: Floats) -> Floats:
-    """The same times, of which those that differ by rounding alone are equal."""
+    """Return the same times, of which those that differ by rounding alone are equal."""
     order = np.argsort(lasted, kind="stable")
     ordered = lasted[order]
     begins = np.append(True, np.diff(ordered) > 1e-9 * ordered[-1])
-    found = np.empty_like(lasted)
-    found[order] = ordered[begins][np.cumsum(begins) - 1]
-    return found
+    rounded = np.empty_like(lasted)
+    rounded[order] = ordered[begins][np.cumsum(begins) - 1]
+    return rounded
 
 
 def in_one_unit(tables: Sequence[Demonstrations]) -> list[Demonstrations]:
-    """The same tables with time between dates counted in one unit, the one nearest to a typical move of all of them.
+    """Return the same tables with time between dates counted in one unit, the one nearest to a typical move of all of them.
 
     The unit matters to a fit: what is paid on arrival counts in full after one unit, and discounts per second or per week crowd
     at 1 or at 0. So it follows from the moves, and no answer depends on the unit that was asked for.
@@ -294,7 +294,7 @@ def counted_in_one_unit(
 
 
 def describe_durations(demonstrations: Demonstrations, mdp: MDP) -> list[str]:
-    """What was assumed of how long moves take, in sentences for a report."""
+    """Return what was assumed of how long moves take, in sentences for a report."""
     if demonstrations.times is None or mdp.durations is None:
         return []
     times, ahead = demonstrations.times, Horizon(unit=mdp.durations.unit)
@@ -344,7 +344,7 @@ def untaken_actions(mdp: MDP) -> dict[str, tuple[str, ...]]:
 
 
 def describe_estimate(mdp: MDP, smoothing: float | None, demonstrations: Demonstrations | None = None) -> list[str]:
-    """What was assumed where transitions were estimated from a table, in sentences for a report."""
+    """Return what was assumed where transitions were estimated from a table, in sentences for a report."""
     ends = [name for name, end in zip(mdp.state_names, mdp.terminal, strict=True) if end]
     if mdp.sample_sizes is None or np.isinf(mdp.sample_sizes).all():
         made = "No transitions were estimated: those that were given say where every action leads that somebody took."
@@ -392,11 +392,11 @@ def require_ends(demonstrations: Demonstrations, mdp: MDP) -> None:
 
 
 def impossible_moves(demonstrations: Demonstrations, mdp: MDP) -> pd.DataFrame:
-    """The logged moves that the MDP gives probability 0, one row each: `state, action, next_state`, how often, and where first.
+    """Return logged moves that the MDP gives probability 0, one row each: `state, action, next_state`, count, and where first.
 
     Decisions without a next state are not looked at.
     """
-    moves, found = demonstrations.moves, _impossible(demonstrations, mdp)
+    moves, wrong = demonstrations.moves, _impossible(demonstrations, mdp)
     rows = [
         (
             demonstrations.states[moves.state[move]],
@@ -407,7 +407,7 @@ def impossible_moves(demonstrations: Demonstrations, mdp: MDP) -> pd.DataFrame:
             decision.episode,
             decision.step,
         )
-        for move, decision in found
+        for move, decision in wrong
     ]
     return pd.DataFrame(rows, columns=["state", "action", "next_state", "count", "expert", "episode", "step"])
 
@@ -440,7 +440,7 @@ def contradictions(demonstrations: Demonstrations, mdp: MDP) -> list[Contradicti
     terminal = "If episodes end there, leave out the rows of the state, which makes it terminal."
     record = " If they go on and the record stops, leave out the column next_state."
     on, ever = ", and in the transitions one goes on", ". In the transitions the state goes on for ever, and pays at each step"
-    found = [
+    against = [
         Contradiction(
             "impossible move", f"the decisions must agree with the transitions, received {never}.", CHOICES, len(wrong)
         ),
@@ -448,8 +448,8 @@ def contradictions(demonstrations: Demonstrations, mdp: MDP) -> list[Contradicti
         Contradiction("absorbing ending", f"{every.format(_listed(absorbing))}{ever}.", terminal, len(absorbing), False),
     ]
     if seldom is not None:
-        found.insert(1, Contradiction("unlikely move", str(seldom), CHOICES, len(seldom.rows), seldom.decisive))
-    return [one for one in found if one.count]
+        against.insert(1, Contradiction("unlikely move", str(seldom), CHOICES, len(seldom.rows), seldom.decisive))
+    return [one for one in against if one.count]
 
 
 def require_agreement(demonstrations: Demonstrations, mdp: MDP) -> list[str]:
@@ -469,7 +469,7 @@ def require_agreement(demonstrations: Demonstrations, mdp: MDP) -> list[str]:
 
 
 def describe_belief(demonstrations: Demonstrations, mdp: MDP) -> list[str]:
-    """A sentence for a report on transitions that people believe in: how far the record of the table contradicts them."""
+    """Return a sentence for a report on transitions that people believe in: how far the record of the table contradicts them."""
     demonstrations.require_available(mdp)
     moves, impossible = demonstrations.moves, _impossible(demonstrations, mdp)
     never = int(sum(moves.count[move] for move, _ in impossible))
@@ -489,7 +489,7 @@ CHOICES = (
 
 
 def unlikely_moves(demonstrations: Demonstrations, mdp: MDP) -> pd.DataFrame:
-    """The rows of given transitions, by state and action, that the logged moves contradict, the worst first.
+    """Return the rows of given transitions, by state and action, that the logged moves contradict, the worst first.
 
     Returns:
         One row each, with `state, action`; `moves`, how many there are; `next_state`, where more of them led than should; its
@@ -503,8 +503,8 @@ def unlikely_moves(demonstrations: Demonstrations, mdp: MDP) -> pd.DataFrame:
         >>> unlikely_moves(table, d.mdp).empty
         True
     """
-    found = _unlikely(demonstrations, mdp)
-    return _tested(demonstrations, mdp).iloc[:0] if found is None else found.rows
+    unlikely = _unlikely(demonstrations, mdp)
+    return _tested(demonstrations, mdp).iloc[:0] if unlikely is None else unlikely.rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -529,7 +529,7 @@ class _Unlikely:
 
 
 def _unlikely(demonstrations: Demonstrations, mdp: MDP) -> _Unlikely | None:
-    """What the moves contradict; None where nothing."""
+    """Return what the moves contradict; None where nothing."""
     rows = _tested(demonstrations, mdp)
     x, d = rows["relative_entropy"].sum(), rows["freedom"].sum()
     together = np.exp(d - x + d * np.log(x / d)) if x > d > 0 else 1.0
@@ -547,7 +547,7 @@ def _unlikely(demonstrations: Demonstrations, mdp: MDP) -> _Unlikely | None:
 
 
 def _tested(demonstrations: Demonstrations, mdp: MDP) -> pd.DataFrame:
-    """The tests of all rows that were given and have moves, by p-value; p-values are corrected for their number."""
+    """Return the tests of all rows that were given and have moves, by p-value; p-values are corrected for their number."""
     row, after, counts = _given_moves(demonstrations, mdp)
     chances = _values(mdp.stacked, row, after)
     rows, place = np.unique(row, return_inverse=True)
@@ -559,7 +559,7 @@ def _tested(demonstrations: Demonstrations, mdp: MDP) -> pd.DataFrame:
     order = np.lexsort((after, -(share - chances), p_values, place))  # the worst next state of each row comes first
     worst = order[np.unique(place[order], return_index=True)[1]]
     entropy = np.bincount(place, counts * np.log(share / chances), minlength=rows.size)
-    found = pd.DataFrame(
+    tests = pd.DataFrame(
         {
             "state": np.array(mdp.state_names, dtype=object)[rows % mdp.n_states],
             "action": np.array(mdp.action_names, dtype=object)[rows // mdp.n_states],
@@ -574,11 +574,11 @@ def _tested(demonstrations: Demonstrations, mdp: MDP) -> pd.DataFrame:
             "row": rows,
         }
     )
-    return found.sort_values(["p_value", "row"], ignore_index=True)
+    return tests.sort_values(["p_value", "row"], ignore_index=True)
 
 
 def _given_moves(demonstrations: Demonstrations, mdp: MDP) -> tuple[Ints, Ints, Ints]:
-    """The row a·S + s, the next state and the number of the logged moves that have a chance in rows that were given."""
+    """Return the row a·S + s, the next state and the number of the logged moves that have a chance in rows that were given."""
     moves, (states, actions) = demonstrations.moves, demonstrations.match(mdp)
     row = actions[moves.action] * mdp.n_states + states[moves.state]
     given = np.ones(mdp.stacked.shape[0], np.bool_) if mdp.sample_sizes is None else np.isinf(mdp.sample_sizes)
@@ -591,14 +591,14 @@ def _given_moves(demonstrations: Demonstrations, mdp: MDP) -> tuple[Ints, Ints, 
 
 
 def _unknown_moves(demonstrations: Demonstrations, mdp: MDP) -> Ints:
-    """How many moves of each row a·S + s have no next state, `(A·S,)`."""
+    """Return how many moves of each row a·S + s have no next state, `(A·S,)`."""
     moves, (states, actions) = demonstrations.moves, demonstrations.match(mdp)
     row, blank = actions[moves.action] * mdp.n_states + states[moves.state], moves.next_state < 0
     return np.bincount(row[blank], moves.count[blank], minlength=mdp.stacked.shape[0]).astype(np.int64)
 
 
 def _confused(demonstrations: Demonstrations, mdp: MDP, row: int) -> str:
-    """A question, where the moves of a contradicted row are those of another action in the same state."""
+    """Return a question, where the moves of a contradicted row are those of another action in the same state."""
     every, after, counts = _given_moves(demonstrations, mdp)
     here, n = every == row, mdp.n_states
     rivals = []
@@ -607,8 +607,8 @@ def _confused(demonstrations: Demonstrations, mdp: MDP, row: int) -> str:
         with np.errstate(divide="ignore"):
             rivals.append((float(counts[here] @ np.log(chances)), action))
     best, action = max(rivals)
-    own = next(value for value, a in rivals if a == row // n)
-    if best - own < np.log(1 / CONTRADICTED):
+    taken = next(value for value, a in rivals if a == row // n)
+    if best - taken < np.log(1 / CONTRADICTED):
         return ""
     return f" They agree better with its moves by {mdp.action_names[action]!r}: are two actions confused?"
 
@@ -633,7 +633,7 @@ def endings_that_go_on(demonstrations: Demonstrations, mdp: MDP) -> tuple[list[s
 
 
 def _impossible(demonstrations: Demonstrations, mdp: MDP) -> list[tuple[int, Decision]]:
-    """The moves of probability 0, in the order in which they first occur, each with its first decision."""
+    """Return the moves of probability 0, in the order in which they first occur, each with its first decision."""
     demonstrations.require_available(mdp)
     moves, (states, actions) = demonstrations.moves, demonstrations.match(mdp)
     rows = actions[moves.action] * mdp.n_states + states[moves.state]
@@ -656,7 +656,7 @@ def capital(text: str) -> str:
 
 
 def _given_rows(known: MDP | None, states: tuple[str, ...], actions: tuple[str, ...]) -> tuple[Any, Bools]:
-    """The known rows at their places among the given names, `(A·S,S)`, and which they are, `(A·S,)`."""
+    """Return the known rows at their places among the given names, `(A·S,S)`, and which they are, `(A·S,)`."""
     shape = (len(actions) * len(states), len(states))
     if known is None:
         return sp.csr_array(shape), np.zeros(shape[0], dtype=np.bool_)
@@ -697,17 +697,17 @@ def _require_next(demonstrations: Demonstrations, needed: Bools) -> None:
 
 
 def _counts(rows: Ints, columns: Ints, counts: Ints, shape: tuple[int, int]) -> Any:
-    """How often each row moved to each column, as a CSR matrix."""
+    """Return how often each row moved to each column, as a CSR matrix."""
     cells, place = np.unique(rows * shape[1] + columns, return_inverse=True)
     return sp.csr_array((np.bincount(place, counts, minlength=cells.size), np.divmod(cells, shape[1])), shape=shape)
 
 
 def _values(matrix: Any, rows: Ints, columns: Ints) -> Floats:
-    """The entries of the matrix at the given places."""
+    """Return the entries of the matrix at the given places."""
     width = matrix.shape[1]
     cells = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)) * width + matrix.indices
     order = np.argsort(cells)
     wanted = rows * width + columns
     place = order[np.minimum(np.searchsorted(cells, wanted, sorter=order), cells.size - 1)]
-    found: Floats = np.where(cells[place] == wanted, matrix.data[place], 0.0)
-    return found
+    values: Floats = np.where(cells[place] == wanted, matrix.data[place], 0.0)
+    return values

@@ -80,12 +80,12 @@ JOINT = " + "
 
 
 def joint_name(path: str | Path | Sequence[str | Path]) -> str:
-    """The name of a table in messages: that of its file or folder, or those of several."""
+    """Return the name of a table in messages: that of its file or folder, or those of several."""
     return str(path) if isinstance(path, str | Path) else JOINT.join(map(str, path))
 
 
 def files_of(path: str | Path | Sequence[str | Path], what: str) -> list[Path]:
-    """The file, the tables of a folder in the order of their names, or those of several files and folders.
+    """Return the file, the tables of a folder in the order of their names, or those of several files and folders.
 
     Raises:
         ValueError: where a folder has no tables, or CSV and Parquet files side by side.
@@ -112,7 +112,7 @@ def files_of(path: str | Path | Sequence[str | Path], what: str) -> list[Path]:
 
 
 def columns_of(path: str | Path, what: str) -> tuple[str, ...]:
-    """The columns of a table, a file or a folder of files, of which no more than the header is read."""
+    """Return the columns of a table, a file or a folder of files, of which no more than the header is read."""
     files = files_of(path, what)
     if file_kind(files[0]) == "Parquet":
         return tuple(scan_parquet(str(path), files).types)
@@ -122,7 +122,7 @@ def columns_of(path: str | Path, what: str) -> tuple[str, ...]:
 
 
 def _one_file(path: str | Path, what: str) -> Path:
-    """The path, if it is a file whose name ends as that of a table."""
+    """Return the path, if it is a file whose name ends as that of a table."""
     file = existing_file(path, what)
     if not file_kind(file):
         hint = OTHER_ENDINGS.get(file.suffix.lower(), "let its name end in what it is")
@@ -139,12 +139,12 @@ def file_kind(file: Path) -> str:
 
 
 def scan_files(name: str, files: Sequence[Path]) -> Scan:
-    """The scan of one file or of several of one kind, by the ending of their names."""
+    """Return the scan of one file or of several of one kind, by the ending of their names."""
     return scan_parquet(name, files) if file_kind(files[0]) == "Parquet" else scan_csv(name, files)
 
 
 def scan_csv(name: str, files: Sequence[Path]) -> Scan:
-    """The scan of CSV files with one header; files that the database cannot unpack are written anew first."""
+    """Return the scan of CSV files with one header; files that the database cannot unpack are written anew first."""
     unpacked_by_python = (".bz2", ".xz", ".zip")
     if any(file.suffix.lower() in unpacked_by_python for file in files):
         return rewritten(name, files)
@@ -163,7 +163,7 @@ def _csv_options(names: Sequence[str], lines: int) -> str:
 
 
 def _common_header(files: Sequence[Path]) -> tuple[tuple[str, ...], int]:
-    """The header that all files have, and its number of lines."""
+    """Return the header that all files have, and its number of lines."""
     for file in files:
         require_csv(file)
     headers = [read_header(file) for file in files]
@@ -177,18 +177,18 @@ def _common_header(files: Sequence[Path]) -> tuple[tuple[str, ...], int]:
 
 
 def scan_parquet(name: str, files: Sequence[Path]) -> Scan:
-    """The scan of Parquet files; a column that some of them lack is empty there."""
-    found = Scan(name, tuple(files), tuple(files), "read_parquet", "union_by_name=true", {})
+    """Return the scan of Parquet files; a column that some of them lack is empty there."""
+    scan = Scan(name, tuple(files), tuple(files), "read_parquet", "union_by_name=true", {})
     try:
         with connect() as database:
-            described = database.execute(f"DESCRIBE SELECT * FROM {found.relation}").fetchall()
+            described = database.execute(f"DESCRIBE SELECT * FROM {scan.relation}").fetchall()
     except duckdb.Error as error:
-        raise damaged(found, error) from error
-    return replace(found, types={row[0]: row[1] for row in described})
+        raise damaged(scan, error) from error
+    return replace(scan, types={row[0]: row[1] for row in described})
 
 
 def rewritten(name: str, files: Sequence[Path]) -> Scan:
-    """The scan of CSV files that Python's reader writes anew in a temporary folder, row by row.
+    """Return the scan of CSV files that Python's reader writes anew in a temporary folder, row by row.
 
     Raises:
         ValueError: where the files are no tables, naming the line.
@@ -246,7 +246,7 @@ class Scan:
         return self.function == "read_csv"
 
     def is_larger(self, text: int, rows: int) -> bool:
-        """Whether there are more than so many bytes of text or, in files that know their number, more than so many rows."""
+        """Return whether there are more bytes of text or, in files that know their number, more rows than these."""
         if self.is_csv:  # a byte of a compressed file stands for about eight
             return sum(file.stat().st_size * (1 if file.suffix == ".csv" else 8) for file in self.read) > text
         with connect() as database:
@@ -268,22 +268,22 @@ class Scan:
         return self._relation(self.read)
 
     def place(self, row: int) -> str:
-        """Where a row of data stands: the line of a CSV file, the row of another; and the file, where there are several."""
+        """Return where a row of data is: the line of a CSV file, the row of another; and the file, where there are several."""
         return self.places([row])[row]
 
     def places(self, rows: Collection[int]) -> dict[int, str]:
-        """The same of many rows; each file is read once."""
-        found: dict[int, str] = {}
+        """Return the same of many rows; each file is read once."""
+        words_of: dict[int, str] = {}
         ends = self._ends if len(self.files) > 1 else [max(rows, default=-1) + 1]
         for file, start, end in zip(self.files, [0, *ends], ends, strict=False):
-            own = [row - start for row in rows if start <= row < end]
-            lines = lines_of(file, own) if own and self.is_csv else {row: _row(row) for row in own}
+            inside = [row - start for row in rows if start <= row < end]
+            lines = lines_of(file, inside) if inside and self.is_csv else {row: _row(row) for row in inside}
             before = f"{file.name}, " if len(self.files) > 1 else ""
-            found |= {row + start: f"{before}{words}" for row, words in lines.items()}
-        return found
+            words_of |= {row + start: f"{before}{words}" for row, words in lines.items()}
+        return words_of
 
     def file_of(self, rows: Ints) -> Ints:
-        """Which of the files each row of data is in, `(N,)`."""
+        """Return which of the files each row of data is in, `(N,)`."""
         if len(self.files) == 1:
             return np.zeros(len(rows), dtype=np.int64)
         return np.searchsorted(self._ends, rows, side="right").astype(np.int64)
@@ -303,7 +303,7 @@ class Scan:
 
 
 def connect() -> duckdb.DuckDBPyConnection:
-    """A database in memory that spills to a temporary folder of its own and never reaches for the network."""
+    """Return a database in memory that spills to a temporary folder of its own and never reaches for the network."""
     folder = Path(tempfile.gettempdir(), f"multihorizon-{uuid4()}")  # made when needed, deleted on closing
     options: dict[str, Any] = {"memory_limit": MEMORY, "temp_directory": str(folder), "autoinstall_known_extensions": "false"}
     database = duckdb.connect(config=options)
@@ -312,12 +312,12 @@ def connect() -> duckdb.DuckDBPyConnection:
 
 
 def quoted(name: str) -> str:
-    """A name of a column in SQL."""
+    """Return a name of a column in SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def text(value: str) -> str:
-    """A text in SQL."""
+    """Return a text in SQL."""
     return "'" + value.replace("'", "''") + "'"
 
 
@@ -383,12 +383,12 @@ def as_table(frame: pd.DataFrame, scan: Scan, labels: Sequence[str], rows: Seque
 
 
 def moved(place: Callable[[int], str], rows: Sequence[int] | Ints, row: int) -> str:
-    """The place of a row that was row `rows[row]` before."""
+    """Return the place of a row that was row `rows[row]` before."""
     return place(int(rows[row]))
 
 
 def numbers_or_text(cells: pd.Series[Any]) -> pd.Series[Any]:
-    """The cells as numbers or truth values, if all that are not blank are, and as text otherwise."""
+    """Return the cells as numbers or truth values, if all that are not blank are, and as text otherwise."""
     given = cells.dropna()
     if len(given) and given.str.lower().isin(["true", "false"]).all():
         return cells.str.lower().map({"true": True, "false": False})
@@ -399,7 +399,7 @@ def numbers_or_text(cells: pd.Series[Any]) -> pd.Series[Any]:
 
 
 def as_numbers(cells: pd.Series[Any], errors: Literal["raise", "coerce"] = "coerce") -> pd.Series[Any]:
-    """The same as `pd.to_numeric`, which breaks at whole numbers of more than 308 digits: these are infinite."""
+    """Return the same as `pd.to_numeric`, which breaks at whole numbers of more than 308 digits: these are infinite."""
     try:
         return pd.to_numeric(cells, errors=errors)
     except OverflowError:
@@ -413,14 +413,14 @@ MISSING = ("", "na", "n/a", "nan", "null")
 
 
 def numbers_or_missing(cells: pd.Series[Any]) -> pd.Series[Any]:
-    """The cells as numbers or truth values, if all are that do not say that a value is missing, and as text otherwise."""
+    """Return the cells as numbers or truth values, if all are that do not say that a value is missing, and as text otherwise."""
     if pd.api.types.infer_dtype(cells) == "string":
         cells = numbers_or_text(cells.mask(cells.str.strip().str.lower().isin(MISSING)))
     return cells.infer_objects() if cells.notna().any() else pd.Series(np.nan, cells.index, name=cells.name)
 
 
 def spreadsheet_label(value: Any, name: str) -> str:
-    """The label in a cell of a CSV file, without the mark that keeps a spreadsheet from running it as a formula."""
+    """Return the label in a cell of a CSV file, without the mark that keeps a spreadsheet from running it as a formula."""
     written = str(value)
     return label(written[1:] if written.startswith("'") and FORMULA.match(written) else written, name)
 
@@ -480,7 +480,7 @@ def _require_text(path: Path, beginning: bytes) -> None:
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[IO[bytes]]:
-    """The file's content, unpacked by the ending of its name; damage becomes one sentence."""
+    """Return the file's content, unpacked by the ending of its name; damage becomes one sentence."""
     ending = path.suffix.lower()
     try:
         with _unpacked(path, ending) as file:
@@ -508,7 +508,7 @@ def _unpacked(path: Path, ending: str) -> IO[bytes]:
 
 @contextmanager
 def open_csv(path: Path) -> Iterator[IO[str]]:
-    """The text of a CSV file, without a byte order mark and with its line breaks as they are."""
+    """Return the text of a CSV file, without a byte order mark and with its line breaks as they are."""
     with open_bytes(path) as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
         try:
             yield text
@@ -522,7 +522,7 @@ def open_csv(path: Path) -> Iterator[IO[str]]:
 
 
 def _first_foreign_line(path: Path) -> tuple[int, int]:
-    """The first line that is not UTF-8, and its first foreign byte."""
+    """Return the first line that is not UTF-8, and its first foreign byte."""
     with open_bytes(path) as file:
         for number, line in enumerate(file, start=1):
             try:
@@ -533,7 +533,7 @@ def _first_foreign_line(path: Path) -> tuple[int, int]:
 
 
 def read_header(file: Path) -> tuple[tuple[str, ...], int]:
-    """The names of the columns, of which all get one, and the number of lines up to the end of the header."""
+    """Return the names of the columns, of which all get one, and the number of lines up to the end of the header."""
     records = _records(file)
     try:
         line, last, header = next(records, (1, 1, []))
@@ -561,7 +561,7 @@ def read_header(file: Path) -> tuple[tuple[str, ...], int]:
 
 
 def read_records(file: Path, columns: int) -> Iterator[list[str | None]]:
-    """The rows of data, each with `columns` cells. A blank cell, or one that a short row lacks, is None.
+    """Return the rows of data, each with `columns` cells. A blank cell, or one that a short row lacks, is None.
 
     Raises:
         ValueError: for a row with too many cells, and for a quotation mark that is never closed.
@@ -586,7 +586,7 @@ def _too_long(file: Path, line: int, cells: int, columns: int) -> str:
 
 
 def _is_open(file: Path, line: int) -> bool:
-    """Whether a quotation mark is still open at the end of the file, after the last record, which begins on `line`."""
+    """Return whether a quotation mark is still open at the end of the file, after the last record, which begins on `line`."""
     with open_csv(file) as text:
         reader = csv.reader(islice(text, line - 1, None), strict=True)
         try:
@@ -597,14 +597,14 @@ def _is_open(file: Path, line: int) -> bool:
 
 
 def lines_of(file: Path, rows: Collection[int]) -> dict[int, str]:
-    """The lines on which rows of data begin, in one reading of the file."""
+    """Return the lines on which rows of data begin, in one reading of the file."""
     wanted = set(rows)
     records = islice(_records(file), 1, max(wanted) + 2)
     return {row: f"line {line}" for row, (line, _, _) in enumerate(records) if row in wanted}
 
 
 def _records(file: Path) -> Iterator[tuple[int, int, list[str]]]:
-    """Each record that is not blank, with the lines on which it begins and ends."""
+    """Return each record that is not blank, with the lines on which it begins and ends."""
     with open_csv(file) as text:
         reader = csv.reader(text)
         line = 1
@@ -635,16 +635,16 @@ class Table:
         return loaded if self.scan is None else list(dict.fromkeys((*self.scan.types, *loaded)))
 
     def at(self, row: int) -> str:
-        """Where a row stands: the table's name and the line or row."""
+        """Return where a row stands: the table's name and the line or row."""
         return f"{self.name}, {self.place(row)}"
 
     def require(self, *columns: str) -> None:
         """Raise unless the table has rows, and these columns once each."""
-        found = self.columns
-        missing = [c for c in columns if c not in found]
+        columns_there = self.columns
+        missing = [c for c in columns if c not in columns_there]
         if missing:
-            raise ValueError(_without(self.name, columns, missing, found))
-        twice = next((c for c, times in Counter(found).items() if times > 1), None)
+            raise ValueError(_without(self.name, columns, missing, columns_there))
+        twice = next((c for c, times in Counter(columns_there).items() if times > 1), None)
         if twice is not None:
             raise ValueError(f"{self.name} must have each column once, received {twice} twice")
         if not len(self.frame):
@@ -723,7 +723,7 @@ class Table:
             )
 
     def values(self, column: str) -> pd.Series[Any]:
-        """A column of numbers or of text; empty cells, and what R and others write for them, are missing."""
+        """Return a column of numbers or of text; empty cells, and what R and others write for them, are missing."""
         values = numbers_or_missing(self.frame[column])
         try:
             pd.factorize(values)
@@ -733,7 +733,7 @@ class Table:
 
 
 def _without(name: str, columns: tuple[str, ...], missing: list[str], found: list[str]) -> str:
-    """The sentence that columns are missing, with the fix: small letters, other names, or a first line with names."""
+    """Return the sentence that columns are missing, with the fix: small letters, other names, or a first line with names."""
     message = f"{name} must have the columns {', '.join(columns)}, received none named {', '.join(missing)}"
     message += f" but {', '.join(found[:10]) or 'no columns'}"
     if {c.lower() for c in missing} <= {c.strip().lower() for c in found}:
@@ -753,14 +753,14 @@ def _without(name: str, columns: tuple[str, ...], missing: list[str], found: lis
 
 
 def no_labels(table: str, column: str, is_bytes: bool) -> ValueError:
-    """The error on a column that holds bytes or nested values."""
+    """Return the error on a column that holds bytes or nested values."""
     as_text = "bytes: write it as text, in pandas with .str.decode('utf-8')"
     received = as_text if is_bytes else "lists or other nested values: write one value per cell"
     return ValueError(f"{table}: column {column} must hold text or numbers, received {received}")
 
 
 def _as_numbers(values: pd.Series[Any]) -> Floats:
-    """The values as floats, NaN where one is no number. Dates and truth values are no numbers."""
+    """Return the values as floats, NaN where one is no number. Dates and truth values are no numbers."""
     if values.dtype.kind in "bmMc":
         return np.full(len(values), np.nan)
     try:
@@ -770,7 +770,7 @@ def _as_numbers(values: pd.Series[Any]) -> Floats:
 
 
 def shown(value: Any) -> str:
-    """A cell in a message."""
+    """Return a cell in a message."""
     if value is None or (isinstance(value, float | np.floating) and np.isnan(value)) or value is pd.NA:
         return "an empty cell"
     return repr(value.item() if isinstance(value, np.generic) else value)[:80]
@@ -782,7 +782,7 @@ def in_order(names: Collection[str]) -> tuple[str, ...]:
 
 
 def label_order(name: str) -> tuple[int, int, str]:
-    """What labels are sorted by: whole numbers as numbers, then text as text."""
+    """Return what labels are sorted by: whole numbers as numbers, then text as text."""
     # Longer numbers sort as text: Python turns no text of thousands of digits into a number.
     longest_number = 300
     whole = name.removeprefix("-").isdecimal() and len(name) <= longest_number
@@ -790,7 +790,7 @@ def label_order(name: str) -> tuple[int, int, str]:
 
 
 def positions(labels: Sequence[str], names: Sequence[str], what: str, place: Callable[[int], str] | None = None) -> Ints:
-    """The index of each label among `names`.
+    """Return the index of each label among `names`.
 
     Raises:
         ValueError: for the first label that is no name, with the name that comes closest. It calls the label `what`, "state" or
@@ -815,7 +815,7 @@ def positions(labels: Sequence[str], names: Sequence[str], what: str, place: Cal
 
 
 def closest(label: str, names: Sequence[str]) -> str | None:
-    """The one name that differs from the label only in case, blanks or the text before its number; else one spelt alike."""
+    """Return the one name that differs from the label in case, blanks or the text before its number; else one spelt alike."""
     for form in (_without_case, _number_in):
         wanted = form(label)
         same = [name for name in names if wanted and form(name) == wanted]
@@ -828,7 +828,7 @@ def closest(label: str, names: Sequence[str]) -> str | None:
 
 
 def look_alikes(names: Sequence[str], what: str) -> str | None:
-    """A sentence on names that differ only in capitals or blanks; None where there are none.
+    """Return a sentence on names that differ only in capitals or blanks; None where there are none.
 
     Example:
         >>> look_alikes(["Drug", "drug", "wait"], "action")[:88]

@@ -39,7 +39,7 @@ from multihorizon.mdp import MDP, Durations
 
 
 def read_features(path: str | Path, mdp: MDP) -> tuple[Sparse, tuple[str, ...]]:
-    """The features and their names, from CSV or Parquet: `(A·S,d)` of decisions, or `(S,d)` earned on arrival without `action`.
+    """Read features and their names from CSV or Parquet: `(A·S,d)` of decisions, or `(S,d)` earned on arrival without `action`.
 
     What is earned on arrival stays with the states: it follows the transitions wherever these give way, take time or change.
     """
@@ -48,7 +48,7 @@ def read_features(path: str | Path, mdp: MDP) -> tuple[Sparse, tuple[str, ...]]:
 
 
 def read_known_reward(path: str | Path, mdp: MDP) -> Floats:
-    """The known reward of a table with one column of numbers: `(S,)` paid on arrival, or `(A·S,)` where it has actions."""
+    """Return the known reward of a table with one column of numbers: `(S,)` paid on arrival, or `(A·S,)` where it has actions."""
     reward: Floats = _read(path, "the known reward", mdp, most=1)[0][:, 0]
     return reward
 
@@ -111,7 +111,7 @@ def _require_all(table: Table, rows: Ints, mdp: MDP, by_action: bool) -> None:
 
 
 def read_groups(path: str | Path) -> dict[str, str]:
-    """The group of each expert, from CSV or Parquet; an expert without a row is in no group."""
+    """Return the group of each expert, from CSV or Parquet; an expert without a row is in no group."""
     table = read_table(path, "groups", ("expert", "group"))
     table.require("expert", "group")
     (expert, experts), (group, groups) = table.labels("expert"), table.labels("group")
@@ -120,7 +120,7 @@ def read_groups(path: str | Path) -> dict[str, str]:
 
 
 def read_persons(path: str | Path) -> pd.DataFrame:
-    """The table, from CSV or Parquet, with the names of the experts as they are in tables of decisions."""
+    """Return the table, from CSV or Parquet, with the names of the experts as they are in tables of decisions."""
     table = read_table(path, "persons", ("expert",))
     table.require("expert")
     codes, names = table.labels("expert")
@@ -129,12 +129,12 @@ def read_persons(path: str | Path) -> pd.DataFrame:
 
 
 def read_episodes(path: str | Path, needed: Sequence[str]) -> pd.DataFrame:
-    """The needed columns of a table of episodes, from CSV or Parquet, with names as they are in tables of decisions."""
+    """Return the needed columns of a table of episodes, from CSV or Parquet, with names as they are in tables of decisions."""
     return conditions_of(read_table(path, "episodes", ("expert", "episode"), ("expert", "episode", *needed)))
 
 
 def read_pay(path: str | Path, mdp: MDP) -> dict[str | tuple[str, str], float]:
-    """What is paid besides, by state on arrival there, or by state and action where the table has actions."""
+    """Return what is paid besides, by state on arrival there, or by state and action where the table has actions."""
     table = read_table(path, "pay", ("state", "action"))
     columns = ("state", "action") if "action" in table.frame.columns else ("state",)
     table.require(*columns, "amount")
@@ -144,14 +144,14 @@ def read_pay(path: str | Path, mdp: MDP) -> dict[str | tuple[str, str], float]:
 
 
 def read_forbidden(path: str | Path, mdp: MDP) -> list[tuple[str, str]]:
-    """The pairs of state and action that can no longer be taken."""
+    """Return the pairs of state and action that can no longer be taken."""
     table = read_table(path, "forbidden actions", ("state", "action"))
     table.require("state", "action")
     return [(state, action) for state, action in _places(table, ("state", "action"), mdp)]
 
 
 def read_first_states(path: str | Path, mdp: MDP) -> dict[str, float]:
-    """The probabilities of the first state, by state; those without a row have none."""
+    """Return the probabilities of the first state, by state; those without a row have none."""
     table = read_table(path, "first states", ("state",))
     table.require("state", "probability")
     places = _places(table, ("state",), mdp)
@@ -159,7 +159,7 @@ def read_first_states(path: str | Path, mdp: MDP) -> dict[str, float]:
 
 
 def _places(table: Table, columns: Sequence[str], mdp: MDP) -> list[tuple[str, ...]]:
-    """The states, or the pairs of state and action, of all rows; each must be of the task, and there once."""
+    """Return the states, or the pairs of state and action, of all rows; each must be of the task, and there once."""
     names = {"state": mdp.state_names, "action": mdp.action_names}
     index = {column: _index(table, column, names[column]) for column in columns}
     rows = [tuple(names[column][i] for column, i in zip(columns, row, strict=True)) for row in zip(*index.values(), strict=True)]
@@ -169,7 +169,7 @@ def _places(table: Table, columns: Sequence[str], mdp: MDP) -> list[tuple[str, .
 
 
 def read_restricted(path: str | Path, names: Sequence[str]) -> pd.DataFrame:
-    """A table of restrictions on reward parameters of these names; what is blank is missing."""
+    """Return a table of restrictions on reward parameters of these names; what is blank is missing."""
     labels = ("state", "feature", "smaller", "larger")
     table = read_table(path, "restrictions", labels)
     table.require()
@@ -191,7 +191,7 @@ def read_transitions(path: str | Path) -> MDP:
 
 
 def transitions_from_frame(frame: Frame) -> MDP:
-    """An MDP from rows `state, action, next_state, probability`, a data frame of pandas, polars, pyarrow or DuckDB.
+    """Return an MDP from rows `state, action, next_state, probability`, a data frame of pandas, polars, pyarrow or DuckDB.
 
     Example:
         >>> rows = pd.DataFrame({"state": ["a"], "action": ["go"], "next_state": ["b"], "probability": [1.0]})
@@ -204,9 +204,9 @@ def transitions_from_frame(frame: Frame) -> MDP:
 
 def _from_table(table: Table) -> MDP:
     table.require("state", "action", "next_state", "probability")
-    (state, own), (action, actions), (after, others) = (table.labels(c) for c in ("state", "action", "next_state"))
-    states = in_order({*own, *others})
-    state, after = positions(own, states, "state")[state], positions(others, states, "state")[after]
+    (state, before), (action, actions), (after, others) = (table.labels(c) for c in ("state", "action", "next_state"))
+    states = in_order({*before, *others})
+    state, after = positions(before, states, "state")[state], positions(others, states, "state")[after]
     n = len(states)
     rows = action * n + state
     chances = _probabilities(table, rows, rows * n + after)
@@ -214,7 +214,7 @@ def _from_table(table: Table) -> MDP:
     available = np.zeros(stacked.shape[0], dtype=np.bool_)
     available[rows] = True
     mask: Bools = available.reshape(len(actions), n).T
-    found = MDP(
+    mdp = MDP(
         [stacked[a * n : (a + 1) * n] for a in range(len(actions))],
         terminal=~mask.any(axis=1),
         available=mask,
@@ -222,18 +222,16 @@ def _from_table(table: Table) -> MDP:
         action_names=actions,
     )
     if "duration" not in table.frame.columns:
-        return found
+        return mdp
     lasting = table.numbers("duration")
     if not (lasting > 0).all():
         row = int(np.argmax(~(lasting > 0)))
         raise ValueError(f"{table.at(row)}: column duration must be positive, received {lasting[row]:g}")
-    return found.lasting(
-        Durations(rows[chances > 0], after[chances > 0], lasting[chances > 0], np.ones(int((chances > 0).sum())))
-    )
+    return mdp.lasting(Durations(rows[chances > 0], after[chances > 0], lasting[chances > 0], np.ones(int((chances > 0).sum()))))
 
 
 def _probabilities(table: Table, rows: Ints, cells: Ints) -> Floats:
-    """The column `probability`: from 0 to 1, each move once, and those of a state and action sum to 1."""
+    """Return the column `probability`: from 0 to 1, each move once, and those of a state and action sum to 1."""
     chances = table.numbers("probability")
     outside = (chances < 0) | (chances > 1 + ROW_TOLERANCE)
     if outside.any():

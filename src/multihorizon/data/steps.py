@@ -124,11 +124,11 @@ class Steps(HasFrame):
         return numbers
 
     def select(self, rows: Any) -> Steps:
-        """The decisions of some rows, given as indices or a mask, under the same labels."""
+        """Return the decisions of some rows, given as indices or a mask, under the same labels."""
         return replace(self, **{name: getattr(self, name)[rows] for name in ARRAYS})
 
     def keeping(self, coordinates: Sequence[int]) -> Steps:
-        """The same decisions with only some of the coordinates."""
+        """Return the same decisions with only some of the coordinates."""
         chosen = list(coordinates)
         return replace(
             self,
@@ -139,7 +139,7 @@ class Steps(HasFrame):
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """The table with the user's labels, next states in columns `next_…`."""
+        """Return the table with the user's labels, next states in columns `next_…`."""
         columns: dict[str, Any] = {
             "expert": np.array(self.experts, dtype=object)[self.expert],
             "episode": np.array(self.episodes, dtype=object)[self.episode],

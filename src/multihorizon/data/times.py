@@ -36,7 +36,7 @@ class Times:
         return replace(self, begun=self.begun[rows], over=self.over[rows])
 
     def counted(self, unit: str) -> Times:
-        """The same times between dates in another unit."""
+        """Return the same times between dates in another unit."""
         factor = TIME_UNITS[self.unit] / TIME_UNITS[unit]
         return replace(self, begun=factor * self.begun, over=factor * self.over, unit=unit)
 
@@ -85,7 +85,7 @@ class Clock:
         return Times(begun, over, column, self.unit)
 
     def read(self, table: Table, column: str, optional: bool = False) -> Floats:
-        """The stamps of a column as numbers; where they are optional, NaN for a blank one."""
+        """Return the stamps of a column as numbers; where they are optional, NaN for a blank one."""
         cells = table.frame[column]
         cells = cells.mask(cells.astype(str).str.strip().str.lower().isin(MISSING))
         dates = cells.dtype.kind == "M" or (cells.dtype.kind not in "iuf" and as_numbers(cells).isna().all())
@@ -105,10 +105,10 @@ class Clock:
                 raise ValueError(
                     f"{table.name}: column {column} must hold dates from 1678 to 2261, received another: {error}"
                 ) from error
-            found = (parsed - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(seconds=TIME_UNITS[self.unit])
+            counted = (parsed - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(seconds=TIME_UNITS[self.unit])
         else:
-            found = as_numbers(cells)
-        numbers: Floats = np.asarray(found.to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
+            counted = as_numbers(cells)
+        numbers: Floats = np.asarray(counted.to_numpy(dtype=np.float64, na_value=np.nan), dtype=np.float64)
         wrong = ~np.isfinite(numbers) & ~(cells.isna().to_numpy() & optional)
         if wrong.any():
             row = int(np.argmax(wrong))
