@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import typer
-from rich.table import Table
+from rich.table import Table as RichTable
 
 from multihorizon.cli.console import checked, err, out, progress_bar
 from multihorizon.cli.options import ReproduceOptions
@@ -16,6 +17,7 @@ from multihorizon.paper.own_domain import load_domain, study_domain, write_domai
 from multihorizon.paper.report import draw_figures, write_figures, write_page, write_report
 from multihorizon.paper.run import PARTS, read_timings, run_part
 from multihorizon.paper.settings import StudySettings
+from multihorizon.tables import Table
 
 PAGES = ("report.html", "paper.md")
 
@@ -76,10 +78,6 @@ def _write_up(directory: Path, data: dict[str, Any], settings: StudySettings) ->
     return claims
 
 
-def _table(claims: list[Claim]) -> Table:
-    table = Table(title="The paper and us")
-    for header in ("claim", "ours", "verdict"):
-        table.add_column(header)
-    for claim in claims:
-        table.add_row(claim.topic, claim.ours, claim.verdict)
-    return table
+def _table(claims: list[Claim]) -> RichTable:
+    frame = pd.DataFrame([(claim.topic, claim.ours, claim.verdict) for claim in claims], columns=["claim", "ours", "verdict"])
+    return Table(frame, "The paper and us").rich()

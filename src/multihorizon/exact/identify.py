@@ -75,7 +75,7 @@ from multihorizon.numerics.chance import chi2_ppf, halton
 from multihorizon.planning.plan import SoftPlan, soft_plan
 from multihorizon.problem import Problem, require_finite
 from multihorizon.result import Result
-from multihorizon.tables import ShownTable
+from multihorizon.tables import Table
 from multihorizon.words import FORM_ALONE
 
 Temperature = float | Literal["per_expert"]
@@ -846,13 +846,13 @@ class Identification(Result):
             "open directions of reward": self.reward_dimension,
         }
 
-    def _tables(self, compute: bool) -> list[ShownTable]:
-        tables = [ShownTable(self.to_frame(), "discounts", self._drawn[1:])]
+    def _tables(self, compute: bool) -> list[Table]:
+        tables = [Table(self.to_frame(), "discounts", self._drawn[1:])]
         if self.problem is None:
             return tables
         reward = np.where(self.reward_identified, self.reward, np.nan)
         frame = pd.DataFrame({"parameter": self.problem.parameter_names, "reward": reward})
-        return [*tables, ShownTable(frame, "reward", ("reward",))]
+        return [*tables, Table(frame, "reward", ("reward",))]
 
     def sentences(self) -> str:
         """The finding in plain words, with what to do next."""

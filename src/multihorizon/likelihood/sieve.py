@@ -77,7 +77,7 @@ from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import SampledProblem
 from multihorizon.result import COLOURS, Result, literal, pictured, plain
 from multihorizon.solution import SieveEvidence, Solution, Status, dynamics_unknown, unpredicted
-from multihorizon.tables import ShownTable
+from multihorizon.tables import Table
 
 
 @dataclass(frozen=True, eq=False)
@@ -536,8 +536,8 @@ class RewardFunctions(Result):
         names = [literal(self.coordinates[place]) for place in places]
         ax.set(xlabel=names[0], ylabel="reward" if len(places) == 1 else names[1])
 
-    def _tables(self, compute: bool) -> list[ShownTable]:
-        return [ShownTable(self.to_frame(), drawn=("reward",), labels=self.coordinates)]
+    def _tables(self, compute: bool) -> list[Table]:
+        return [Table(self.to_frame(), drawn=("reward",), labels=self.coordinates)]
 
     def _surface(self, arrived: Floats, pair: list[int]) -> tuple[Floats, Floats, Floats]:
         """Axes of a pair of coordinates, and the reward over them: NaN where nobody arrived within a sixteenth of the range."""
