@@ -213,6 +213,12 @@ class Table:
         """Of an interval that the frame does not have, nothing is drawn."""
         object.__setattr__(self, "drawn", tuple(name for name in self.drawn if name in self.frame))
 
+    @classmethod
+    def of(cls, headers: Sequence[str], rows: Sequence[Sequence[Any]], caption: str = "", **how: Any) -> Table:
+        """Make a table of rows under headers, which are shown as they are."""
+        frame = pd.DataFrame([*rows], columns=[*headers], dtype=None if rows else object)
+        return cls(frame, caption, labels=[*headers], **how)
+
     def select(self, *names: str) -> Table:
         """The table with those of these columns that it has."""
         return replace(self, frame=self.frame[[name for name in names if name in self.frame]])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import typer
 from rich.table import Table as RichTable
 
@@ -28,7 +27,7 @@ def reproduce(options: ReproduceOptions) -> None:
         kind = StudySettings.quickly if options.quick else StudySettings
         settings, directory = kind(seed=options.seed, jobs=options.jobs), options.out_dir
         if options.domain is not None:
-            out.print(_table(_own_domain(options.domain, directory, settings)))
+            out.print(_claims(_own_domain(options.domain, directory, settings)))
             out.print(f"Written to {directory}: report.html, paper.md")
             return
         try:
@@ -38,7 +37,7 @@ def reproduce(options: ReproduceOptions) -> None:
             raise typer.Exit(130) from None
         if options.quick:
             out.print("A quick run: fewer tasks, evaluations and grid points than the paper's.")
-        out.print(_table(claims))
+        out.print(_claims(claims))
         out.print(f"Written to {directory}: report.html, paper.md, figures/, data/")
 
 
@@ -78,6 +77,6 @@ def _write_up(directory: Path, data: dict[str, Any], settings: StudySettings) ->
     return claims
 
 
-def _table(claims: list[Claim]) -> RichTable:
-    frame = pd.DataFrame([(claim.topic, claim.ours, claim.verdict) for claim in claims], columns=["claim", "ours", "verdict"])
-    return Table(frame, "The paper and us").rich()
+def _claims(claims: list[Claim]) -> RichTable:
+    rows = [(claim.topic, claim.ours, claim.verdict) for claim in claims]
+    return Table.of(("claim", "ours", "verdict"), rows, "The paper and us").rich()

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -271,11 +270,6 @@ def _printed(table: Mapping[str, Any], domain: str, algorithm: str) -> Any:
     return table.get(PAPER_NAMES.get(algorithm, ""), {}).get(domain, ())
 
 
-def _table(headers: Sequence[str], rows: Sequence[Sequence[Any]], caption: str) -> Table:
-    """A table of texts, with headers and a caption."""
-    return Table(pd.DataFrame([*rows], columns=[*headers]), caption, labels=headers)
-
-
 def generalization_tables(data: Data) -> Table:
     """Mean ± standard deviation of the generalization error; signed as in Eq. 27, absolute, the median, and the paper's."""
     headers = ("domain", "algorithm", "signed ratio", "absolute ratio", "median", "paper")
@@ -285,7 +279,7 @@ def generalization_tables(data: Data) -> Table:
             ours = [plus_minus(row[f"{kind}mean"], row[f"{kind}std"], 3) for kind in ("", "absolute ")]
             theirs = " ± ".join(decimals(value, 3) for value in _printed(PRINTED.generalization, domain, name))
             rows.append((domain, name, *ours, decimals(row["median"], 3), theirs))
-    return _table(headers, rows, "Generalization error")
+    return Table.of(headers, rows, "Generalization error")
 
 
 def discounts_tables(data: Data) -> Table:
@@ -296,7 +290,7 @@ def discounts_tables(data: Data) -> Table:
         for name, row in found.items():
             true = intervals if "LP" in name else numbers(row["true"])
             rows.append((domain, name, true, numbers(row["discounts"], 4), numbers(_printed(PRINTED.discounts, domain, name))))
-    return _table(("domain", "algorithm", "true", "ours", "paper"), rows, "Learned discounts")
+    return Table.of(("domain", "algorithm", "true", "ours", "paper"), rows, "Learned discounts")
 
 
 def thresholds_tables(data: Data) -> Table:
@@ -315,7 +309,7 @@ def thresholds_tables(data: Data) -> Table:
         for row in found
     ]
     headers = ("domain", "threshold", "discounts", "true order", "distance to the paper", "generalization error", "status")
-    return _table(headers, rows, "MPMCE within a threshold")
+    return Table.of(headers, rows, "MPMCE within a threshold")
 
 
 def theory(data: Data) -> list[Table]:
@@ -333,9 +327,9 @@ def theory(data: Data) -> list[Table]:
     ]
     slope = ("domain", "γ", "discounted likelihood", "plain likelihood")
     return [
-        _table(("domain", "G*", "H*", "−L*"), chain, "Theorem 2: the dual, the entropy, the likelihood"),
-        _table(slope, slopes, "Proposition 1: slope in logit γ at the experts"),
-        _table(("domain", "Γ", "summed gap", "mismatch of each expert"), gaps, "The duality gap at the dual's optimum"),
+        Table.of(("domain", "G*", "H*", "−L*"), chain, "Theorem 2: the dual, the entropy, the likelihood"),
+        Table.of(slope, slopes, "Proposition 1: slope in logit γ at the experts"),
+        Table.of(("domain", "Γ", "summed gap", "mismatch of each expert"), gaps, "The duality gap at the dual's optimum"),
     ]
 
 
@@ -349,7 +343,7 @@ def choices(data: Data) -> list[Table]:
         return significant(value, 4) if isinstance(value, float) else str(value)
 
     return [
-        _table(tuple(rows[0]), [[cell(value) for value in row.values()] for row in rows], f"Sensitivity: {name}")
+        Table.of(tuple(rows[0]), [[cell(value) for value in row.values()] for row in rows], f"Sensitivity: {name}")
         for name, rows in data["choices"].items()
     ]
 
@@ -378,7 +372,7 @@ def used(settings: StudySettings) -> Table:
         ("value in Eq. 27", "from the initial distribution", "the domain's own"),
         ("seed, tasks", f"{settings.seed}, {settings.tasks}", "100 tasks in the full run, as in the paper"),
     )
-    return _table(("choice", "value", "evidence"), rows, "Choices the paper does not state")
+    return Table.of(("choice", "value", "evidence"), rows, "Choices the paper does not state")
 
 
 #: What stands at the top of a quick run.
@@ -441,7 +435,7 @@ def write_report(
     counts = {verdict: verdicts.count(verdict) for verdict in (REPRODUCED, IN_PART, NOT, NOT_TESTED)}
     told: list[str | Block] = ["; ".join(f"{verdict}: {count}" for verdict, count in counts.items() if count) + "."]
     kinds = {REPRODUCED: "good", NOT: "bad"}
-    told.append(PageTable(("claim", "verdict"), [(claim.topic, claim.verdict) for claim in claims], "Verdicts"))
+    told.append(TableBlock(verdicts_table(claims)))
     # Then one block per claim: a table with these long cells could not be read on a telephone.
     for claim in claims:
         told.append(Badge(f"{claim.topic}: {claim.verdict}", kinds.get(claim.verdict, "")))
@@ -485,6 +479,11 @@ def write_page(directory: Path, data: Data, claims: list[Claim], settings: Study
         *(_markdown(t) for t in (used(settings), *choices(data))),
     ]
     (directory / "paper.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+def verdicts_table(claims: Sequence[Claim]) -> Table:
+    """The verdict on each claim."""
+    return Table.of(("claim", "verdict"), [(claim.topic, claim.verdict) for claim in claims], "Verdicts")
 
 
 def _markdown(table: Table) -> str:
