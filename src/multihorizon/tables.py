@@ -5,6 +5,7 @@ A `Table` is a frame, and each of its columns has a role that decides how its nu
 - `discount`, `chance`: three decimals; `count`: none; `share`: per cent; `p`: three decimals, never 0 and never 1;
 - `horizon`: one decimal, as everywhere;
 - `number`: as many decimals as give a number in the middle of the column four digits, but from two to four;
+- `amount`: as many as give it three digits, from none to four;
 - `label`: text as it is, with numbers among it as in a column of numbers.
 
 The ends of an interval have the digits of their estimate. A terminal and a page show both ends in one column; a cell that is a
@@ -37,7 +38,7 @@ from multihorizon.words import UNKNOWN, decimals, horizon_text, interval_text, p
 SHOWN = 20
 
 #: What a column holds.
-Role = Literal["label", "number", "discount", "chance", "p", "share", "horizon", "count"]
+Role = Literal["label", "number", "amount", "discount", "chance", "p", "share", "horizon", "count"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
 _IN_LATEX = {
@@ -109,18 +110,18 @@ def written(values: Sequence[Any], role: Role = "number", like: Sequence[Any] | 
 
 def _writer(role: Role, column: Sequence[Any]) -> Callable[[float], str]:
     """How numbers with this role are written, in a column with these numbers; what is not known is a dash."""
-    write = _WRITERS.get(role) or _in_column(column)
+    write = _WRITERS.get(role) or (_in_column(column, 3, 0) if role == "amount" else _in_column(column, 4, 2))
     infinite = write if role in ("p", "horizon") else lambda value: "∞" if value > 0 else "-∞"
     return lambda value: UNKNOWN if isnan(value) else infinite(value) if isinf(value) else write(value)
 
 
-def _in_column(column: Sequence[Any]) -> Callable[[float], str]:
-    """How a number is written whose digits are those of its column."""
+def _in_column(column: Sequence[Any], digits: int, least: int) -> Callable[[float], str]:
+    """How a number is written if one in the middle of its column has so many digits, and each at least so many decimals."""
     numbers = np.array([v for v in column if _is_number(v)], dtype=np.float64)
     numbers = numbers[np.isfinite(numbers)]
     sizes = np.sort(np.abs(numbers[numbers != 0]))
     middle = float(sizes[(sizes.size - 1) // 2]) if sizes.size else 1.0
-    places = 0 if (numbers == np.round(numbers)).all() else min(max(3 - floor(log10(middle)), 2), 4)
+    places = 0 if (numbers == np.round(numbers)).all() else min(max(digits - 1 - floor(log10(middle)), least), 4)
 
     def write(value: float) -> str:
         return significant(value, 3) if middle < 1e-3 or (places and abs(value) >= 1e6) else decimals(value, places)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -28,17 +28,17 @@ class Answer:
 UNKNOWN = "–"
 
 
-def decimals(value: float, digits: int, unknown: str = UNKNOWN) -> str:
+def decimals(value: float | np.floating[Any], digits: int, unknown: str = UNKNOWN) -> str:
     """A number with so many decimals and thousands separators, without a sign before zero."""
     return unknown if np.isnan(value) else f"{round(value, digits) + 0.0:,.{digits}f}"
 
 
-def significant(value: float, digits: int = 3) -> str:
+def significant(value: float | np.floating[Any], digits: int = 3) -> str:
     """A number with at most so many significant digits."""
     return f"{value:.{digits}g}"
 
 
-def power_of_ten(value: float) -> str:
+def power_of_ten(value: float | np.floating[Any]) -> str:
     """A size that only its power of ten matters of, with two digits."""
     return f"{value:.1e}"
 

@@ -78,6 +78,7 @@ from multihorizon.problem import SampledProblem
 from multihorizon.result import COLOURS, Result, literal, pictured, plain
 from multihorizon.solution import SieveEvidence, Solution, Status, dynamics_unknown, unpredicted
 from multihorizon.tables import Table
+from multihorizon.words import decimals, power_of_ten, significant
 
 
 @dataclass(frozen=True, eq=False)
@@ -498,7 +499,7 @@ class RewardFunctions(Result):
         """Where arriving pays most and least, among states spread over the log."""
         frame = self.to_frame().sort_values("reward", ascending=False)
         most, least = (
-            f"{row['reward']:.3g} at {', '.join(f'{name} = {row[name]:.4g}' for name in self.coordinates)}"
+            f"{significant(row['reward'])} at {', '.join(f'{name} = {significant(row[name], 4)}' for name in self.coordinates)}"
             for row in (frame.iloc[0], frame.iloc[-1])
         )
         return f"Of {len(frame)} states spread over the log, arriving pays most, {most}, and least, {least}."
@@ -757,7 +758,8 @@ class SieveLikelihood:
             basis_too_poor=bool(share > 0.05 and gain > 4.0),
         )
         message = [
-            f"Log-likelihood {point.value:.2f} of {model.decisions:.0f} decisions, gradient {residual:.1e} per decision, "
+            f"Log-likelihood {decimals(point.value, 2)} of {decimals(model.decisions, 0)} decisions, gradient "
+            f"{power_of_ten(residual)} per decision, "
             f"{data.functions} basis functions of {', '.join(steps.coordinates)}."
         ]
         if not identified.all():

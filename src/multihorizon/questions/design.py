@@ -59,7 +59,7 @@ from multihorizon.questions.pilot import Layout, Pilot, read_pilot
 from multihorizon.questions.study import LENGTH, MOST_TIMES, Schedule, in_tasks
 from multihorizon.result import COLOURS, Result, literal, package_version
 from multihorizon.solution import Solution, Status
-from multihorizon.tables import Table
+from multihorizon.tables import Role, Table
 from multihorizon.words import LEVEL, VAGUE_WIDTH, count, percent, shortened
 
 #: More candidates than this are too many to share a budget among.
@@ -806,10 +806,15 @@ class Design(Result):
         frame = self.to_frame()
         used = frame[frame["times"] > 0].sort_values("times", ascending=False, kind="stable").reset_index(drop=True)
         headings = {"weight": "best share before rounding", "episodes": "episodes each time"}
-        tables = [Table(used[["candidate", "times", "weight", "episodes"]], "What each person is given", headings=headings)]
+        given, roles = used[["candidate", "times", "weight", "episodes"]], dict[str, Role](weight="chance")
+        tables = [Table(given, "What each person is given", roles=roles, headings=headings)]
         tables.append(Table(self.errors_frame(), "Expected standard errors"))
         sizes = self.sizes if np.isfinite(self.difference) else self.sizes.drop(columns="power")
-        return [*tables, Table(sizes, "Studies of other sizes, with the same shares")]
+        headings, roles = (
+            {"decisions": "decisions of each", "in_all": "decisions in all"},
+            {"decisions": "count", "in_all": "count"},
+        )
+        return [*tables, Table(sizes, "Studies of other sizes, with the same shares", roles=roles, headings=headings)]
 
     def _facts(self) -> dict[str, Any]:
         return {"persons": self.persons, f"{self.unit} per person": self.size, "gap": self.gap, "status": str(self.status)}

@@ -142,10 +142,13 @@ def goals_blocks(found: Goals[Solution], names: Sequence[str]) -> list[str | Blo
     number = {name: g for g, group in enumerate(found.groups) for name in group}
     shares: dict[str, Any] = {f"shares goal {g + 1}": found.memberships[:, g] for g in range(len(found.groups))}
     goal = [f"goal {number[name] + 1}" for name in found.experts]
+    roles: dict[str, Role] = {"discount": "discount"}
+    for name in shares:
+        roles[name] = "chance"
     members = Table(
         pd.DataFrame({"expert": found.experts, "group": goal, "discount": found.discounts} | shares),
         "Who belongs where, with the probability of sharing each goal (alone in a group: with nobody)",
-        roles={"discount": "discount"} | dict.fromkeys(shares, "chance"),
+        roles=roles,
     )
     blocks.append(TableBlock(members, [[names.index(name)] for name in found.experts], horizon=horizon))
 
@@ -184,7 +187,7 @@ def lookahead_blocks(compared: LookaheadComparison, names: Sequence[str]) -> lis
     experts = range(len(compared.experts))
     frame = pd.DataFrame({f"{row.family}: {name}": [parameter(row, name, k) for k in experts] for row, name in parameters})
     frame.insert(0, "expert", compared.experts)
-    table = Table(frame, "Each expert's look-ahead in each family", labels=list(frame))
+    table = Table(frame, "Each expert's look-ahead in each family", labels=[str(name) for name in frame])
     of_each = TableBlock(table, [[names.index(name)] for name in compared.experts])
     return [compared.sentences(), families, meaning, of_each]
 
@@ -243,11 +246,11 @@ def compare_page(found: CarryingOver, options: dict[str, Any], remarks: Sequence
 def carried_table(found: CarryingOver) -> Table:
     """How well each condition predicts another."""
     headings = {"common_discount": "the one discount", "gain": "own − one discount", "gain_low": "95 % interval"}
-    roles: dict[str, Role] = {"common_discount": "discount"}
+    roles: dict[str, Role] = {"common_discount": "discount", "own": "amount", "one_discount": "amount", "chance": "amount"}
     drawn = "gain", "gain_low", "gain_high"
     caption = "Log-likelihood of a decision; nearer to zero is better"
     table = Table(found.to_frame(), caption, drawn, bars=False, roles=roles, headings=headings)
-    return table.select(*(name for name in table.frame if name != "gain_error"))
+    return table.select(*(str(name) for name in table.frame if name != "gain_error"))
 
 
 #: What `multihorizon design` writes.
@@ -430,6 +433,8 @@ def sizes_table(found: Recovery) -> Table:
     columns = ["people", "decisions", "effect", "bias", "error", "correlation"]
     columns += ["coverage", "coverage of the effect", "power", "no answer"]
     roles: dict[str, Role] = {"decisions": "count", "coverage": "share", "coverage of the effect": "share", "power": "share"}
+    for name in columns[2:6]:
+        roles[name] = "amount"
     return Table(pd.DataFrame(rows, columns=columns), "The study as designed first, then one change at a time", roles=roles)
 
 

@@ -383,9 +383,10 @@ def nudge_page(found: Nudge, options: dict[str, Any], remarks: Sequence[str] = (
 def bonuses(found: Nudge, rows: int | None = None) -> Table:
     """The bonus that each needs."""
     frame = found.to_frame()
-    words = {"already": 0.0, "infinite": "none is enough", "not found": "not found"}
-    frame["bonus"] = [words.get(answer, bonus) for answer, bonus in zip(found.answers, found.bonus.tolist(), strict=True)]
-    roles: dict[str, Role] = {"discount": "discount", "before": "share", "bonus": "number"}
+    words: dict[str, float | str] = {"already": 0.0, "infinite": "none is enough", "not found": "not found"}
+    pairs = zip(found.answers, found.bonus.tolist(), strict=True)
+    frame["bonus"] = np.array([words.get(answer, bonus) for answer, bonus in pairs], dtype=object)
+    roles: dict[str, Role] = {"discount": "discount", "before": "share", "bonus": "amount"}
     table = Table(
         frame.head(len(frame) if rows is None else rows),
         "The smallest bonus that is enough",
