@@ -11,9 +11,10 @@ from browser import Tab
 
 import multihorizon as mh
 from multihorizon.analysis import Analysis, identify_fitted
-from multihorizon.report.charts import Page, PageTable, Section
+from multihorizon.report.charts import Page, Section, TableBlock
 from multihorizon.report.fit_page import fit_page
 from multihorizon.report.question_pages import goals_page, identify_page, recover_page
+from multihorizon.tables import Table
 
 pytestmark = pytest.mark.slow  # needs a browser
 
@@ -258,7 +259,7 @@ def test_without_scripts_every_number_is_there(tab, page, found) -> None:
 
 def test_folded_tables_are_printed(tab, tmp_path) -> None:
     rows = [[f"name {i}", i] for i in range(30)]
-    Page("Long", "", [Section("Table", [PageTable(["a", "b"], rows, "Names")])]).write(tmp_path / "long.html")
+    Page("Long", "", [Section("Table", [TableBlock(Table.of(["a", "b"], rows, "Names"))])]).write(tmp_path / "long.html")
     tab.open(tmp_path / "long.html")
     counts = []
     for kind in ("screen", "print"):

@@ -18,16 +18,17 @@ from multihorizon.report.charts import (
     Either,
     Mark,
     Page,
-    PageTable,
     Panel,
     Ruler,
     Section,
+    TableBlock,
     asset,
     script,
     templates,
 )
 from multihorizon.report.explorer import Person, Stretches, best_actions, explorer
 from multihorizon.report.maps import DARKEST, graph_map, grid_map
+from multihorizon.tables import Table
 
 CLIFF, TOY = mh.domains.cliff(), mh.domains.toy()
 NASTY = "</script><b>\u2028&'\"\u202e"
@@ -181,7 +182,7 @@ def test_labels_are_text_wherever_they_stand() -> None:
         NASTY,
         NASTY,
         [
-            Section(NASTY, [PageTable([NASTY], [[NASTY], [Either(NASTY, "1")]], NASTY, [[0], []])]),
+            Section(NASTY, [TableBlock(Table.of([NASTY], [[NASTY], [Either(NASTY, "1")]], NASTY), [[0], []])]),
             Section("b", [Chart(NASTY, [Panel(Axis(NASTY), Axis(NASTY), [mark])])]),
         ],
         NASTY,
@@ -216,7 +217,7 @@ def test_templates_escape_everything() -> None:
 
 
 def test_rows_columns_and_marks_say_whose_they_are() -> None:
-    drawn = PageTable(["a", "b"], [[1, 2], [3, 4]], experts=[[7], [7, 8]], columns=[[], [5]]).__html__()
+    drawn = TableBlock(Table.of(["a", "b"], [[1, 2], [3, 4]]), [[7], [7, 8]], [[], [5]]).__html__()
     assert '<tr data-experts="7">' in drawn
     assert '<tr data-experts="7 8">' in drawn
     assert drawn.count('data-experts="5"') == 3

@@ -17,10 +17,11 @@ from multihorizon.horizon import Horizon
 from multihorizon.likelihood.intervals import reward_contrasts
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.questions.model_checks import FEWEST_DECISIONS, Extent
-from multihorizon.report.charts import Badge, Bar, Listing, Page, PageTable, Section, figure
+from multihorizon.report.charts import Badge, Bar, Listing, Page, Section, TableBlock, figure
 from multihorizon.report.files import result_of, write_fit
 from multihorizon.report.fit_page import fit_page
 from multihorizon.report.plots import new_axes
+from multihorizon.tables import Table
 
 CLIFF = mh.domains.cliff()
 LONG = "annabelle.featherstonehaugh-cholmondeley@example.org"
@@ -235,8 +236,12 @@ def test_text_in_figures_stays_text():
 
 def test_long_tables_are_folded_and_short_ones_are_not():
     rows = [[f"name {i}", i / 7, Bar(0.1, 0.2, 0.3, (0.0, 1.0))] for i in range(21)]
-    assert PageTable(["a", "b", "c"], rows, "People").__html__().startswith("<details><summary>People (21 rows)</summary>")
-    assert "<details" not in PageTable(["a", "b", "c"], rows[:20], "People").__html__()
+    assert (
+        TableBlock(Table.of(["a", "b", "c"], rows, "People"))
+        .__html__()
+        .startswith("<details><summary>People (21 rows)</summary>")
+    )
+    assert "<details" not in TableBlock(Table.of(["a", "b", "c"], rows[:20], "People")).__html__()
 
 
 @pytest.mark.slow
@@ -310,7 +315,9 @@ def test_pairs_of_many_are_compared_on_request():
 
 
 def test_pages_escape_all_text():
-    page = Page("<t>", "<l>", [Section("<h>", ["<p>", Badge("<b>"), Listing("<c>"), PageTable(["<d>"], [["<e>"]])])], "<f>")
+    page = Page(
+        "<t>", "<l>", [Section("<h>", ["<p>", Badge("<b>"), Listing("<c>"), TableBlock(Table.of(["<d>"], [["<e>"]]))])], "<f>"
+    )
     body = page.render()
     for letter in "tlhpbcdef":
         assert f"&lt;{letter}&gt;" in body

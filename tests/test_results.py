@@ -24,7 +24,7 @@ from multihorizon.data.check import TableCheck, check_table
 from multihorizon.questions.shared_goal import shared_goal_test
 from multihorizon.questions.state_reward import state_reward_test
 from multihorizon.result import Result
-from multihorizon.tables import ShownTable
+from multihorizon.tables import Table
 
 mpl.use("Agg")
 
@@ -250,7 +250,7 @@ def test_labels_can_neither_break_a_table_nor_run() -> None:
 
 
 def test_headings_are_shown_as_users_wrote_them() -> None:
-    table = ShownTable(pd.DataFrame({"x_1|$": [1.5], "standard_error": [0.25]}), labels=["x_1|$"])
+    table = Table(pd.DataFrame({"x_1|$": [1.5], "standard_error": [0.25]}), labels=["x_1|$"])
     assert table.text()[0].split("  ") == ["x_1|$", "standard error"]
     assert table.markdown().startswith(r"| x\_1\|\$ | standard error |")
     assert printed(table.latex())[0] == ["x_1|$", "standard error"]
@@ -258,7 +258,7 @@ def test_headings_are_shown_as_users_wrote_them() -> None:
 
 @pytest.mark.parametrize("label", ["a\nb", "tab\tbed", "\u202eturned", "王小明", ""])
 def test_a_label_stays_in_its_cell_and_beneath_its_heading(label: str) -> None:
-    table = ShownTable(pd.DataFrame({"expert": [label, "Bo"], "discount": [0.5, 0.25]}), drawn=("discount",))
+    table = Table(pd.DataFrame({"expert": [label, "Bo"], "discount": [0.5, 0.25]}), drawn=("discount",))
     assert "\u202e" not in table.html() + table.latex() + table.markdown() + "".join(table.text())
     assert len(table.text()) == 4
     assert len(table.markdown().splitlines()) == 4

@@ -120,7 +120,7 @@ from multihorizon.solution import (
     dynamics_unknown,
     unpredicted,
 )
-from multihorizon.tables import ShownTable, without_empty
+from multihorizon.tables import Table, without_empty
 from multihorizon.words import (
     FORM_ALONE,
     LEVEL,
@@ -553,7 +553,7 @@ class Analysis(Result):
         found |= {"episodes": int(self.episodes.sum()), "decisions": int(self.decisions.sum())}
         return found | {"log-likelihood": self.evidence.log_likelihood}
 
-    def _tables(self, compute: bool) -> list[ShownTable]:
+    def _tables(self, compute: bool) -> list[Table]:
         """Groups first where there are any; then the experts, the tests and the reward."""
         frame = self.to_frame()
         columns = [
@@ -569,7 +569,7 @@ class Analysis(Result):
         ]
         shown = without_empty(frame[[name for name in (*columns, "flags") if name in frame]], self._drawn)
         tables = [] if self.population is None else self.population.population_tables()
-        tables.append(ShownTable(shown, f"experts, with {percent(LEVEL)} intervals", self._drawn[1:]))
+        tables.append(Table(shown, f"experts, with {percent(LEVEL)} intervals", self._drawn[1:]))
         tests = [test for test in (self.shared, *self.pairs) if test is not None]
         rows = [
             {"hypothesis": f"one discount for {in_words([*test.experts])}", "statistic": test.statistic}
@@ -579,11 +579,11 @@ class Analysis(Result):
         if self.goals is not None and not self.goals.test.reason:
             goals = self.goals.test
             rows.append({"hypothesis": "one reward for all", "statistic": goals.statistic, "p_value": goals.p_value})
-        tables += [ShownTable(pd.DataFrame(rows), "tests")] if rows else []
+        tables += [Table(pd.DataFrame(rows), "tests")] if rows else []
         if self.reward_given:
             return tables
         reward = without_empty(self.reward_frame().reset_index(), ("difference",))
-        return [*tables, ShownTable(reward, "reward", ("difference",))]
+        return [*tables, Table(reward, "reward", ("difference",))]
 
     def to_frame(self) -> pd.DataFrame:
         """One row per expert, from the shortest horizon to the longest: the columns of `people.csv`."""

@@ -39,7 +39,7 @@ from multihorizon.questions.population_choices import GroupPrediction, all_choic
 from multihorizon.questions.study import Recovery
 from multihorizon.result import Result, draw_rows, package_version
 from multihorizon.solution import CELL_NUMBERS, PopulationEvidence, PopulationFindings, Solution, Status
-from multihorizon.tables import ShownTable, without_empty
+from multihorizon.tables import Table, without_empty
 from multihorizon.words import LEVEL, VAGUE_WIDTH, Answer, count, in_words, percent
 
 #: With more persons than this a population is all that is fitted: each person's own fit, intervals and tests would take hours,
@@ -378,10 +378,10 @@ class CrowdAnalysis(Result):
         found |= {"persons compared": len(self.solution.experts), "episodes": self.episodes}
         return found | {"decisions": self.evidence.decisions, "log-likelihood": self.evidence.log_likelihood}
 
-    def _tables(self, compute: bool) -> list[ShownTable]:
+    def _tables(self, compute: bool) -> list[Table]:
         """The groups, not the persons; these, without numbers, where none may be used."""
         known = [] if self.withheld else self.solution.population_tables()
-        return known or [ShownTable(without_empty(self.to_frame(), self._drawn), "persons", self._drawn[1:])]
+        return known or [Table(without_empty(self.to_frame(), self._drawn), "persons", self._drawn[1:])]
 
     def _height(self) -> float:
         return super()._height() if self.withheld else self.solution._height()

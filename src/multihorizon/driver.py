@@ -23,6 +23,7 @@ from multihorizon.mdp import refuse_durations
 from multihorizon.parallel import Progress, as_jobs, in_parallel, part_of, silent
 from multihorizon.problem import AnyProblem, Problem, SampledProblem, require_finite
 from multihorizon.solution import Solution, Trace
+from multihorizon.words import significant
 
 
 @runtime_checkable
@@ -222,7 +223,7 @@ class Grid:
         intervals = 1 / as_positive(self.step, "step")
         if abs(intervals - round(intervals)) > 1e-9 * intervals:
             near = 1 / max(1, round(intervals))
-            raise ValueError(f"step must divide 1, as {near:.6g} does, received {self.step}")
+            raise ValueError(f"step must divide 1, as {significant(near, 6)} does, received {self.step}")
         as_jobs(self.jobs)
 
     def axis(self) -> Floats:
@@ -244,7 +245,7 @@ class Grid:
         for done, part in enumerate(in_parallel(partial(_evaluate, objective), chunks, self.jobs), start=1):
             values.append(part)
             seconds.append(np.full(part.size, time.perf_counter() - start))
-            progress(done / len(chunks), f"grid: best {np.fmax.reduce(np.concatenate(values)):.6g}")
+            progress(done / len(chunks), f"grid: best {significant(np.fmax.reduce(np.concatenate(values)), 6)}")
         return SearchResult(Trace(points, np.concatenate(values), np.concatenate(seconds)))
 
 
@@ -295,7 +296,7 @@ class Bayesian:
                 target = value if np.isfinite(value) else min(finite)
                 optimizer.register(params=dict(zip(names, known.tolist(), strict=True)), target=target)
             waiting = [] if finite else waiting
-            progress((number + 1) / self.max_evaluations, f"Bayesian: best {log.best:.6g}")
+            progress((number + 1) / self.max_evaluations, f"Bayesian: best {significant(log.best, 6)}")
         return SearchResult(log.trace())
 
 

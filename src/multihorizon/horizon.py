@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from math import expm1, inf, isinf, isnan, log, nan
 
 from multihorizon.mdp import MDP, steps_left, time_left
+from multihorizon.words import horizon_text
 
 
 @dataclass(frozen=True)
@@ -81,11 +82,8 @@ class Horizon:
         return "units of time" if self.unit == "" else f"{self.one}s"
 
     def number(self, discount: float) -> str:
-        """A horizon with one decimal, and two significant digits where it is short; beyond a million nobody counts."""
-        reach = self(discount)
-        if reach > 1e6:
-            return "unlimited" if isinf(reach) else "over a million"
-        return f"{reach:,.0f}" if reach >= 1000 else f"{reach:.2g}" if 0 < reach < 0.95 else f"{reach:.1f}"
+        """A horizon as it is written, without its unit."""
+        return horizon_text(self(discount))
 
     def text(self, discount: float) -> str:
         """A horizon with its unit."""

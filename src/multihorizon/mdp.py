@@ -51,6 +51,7 @@ from multihorizon.checks import (
     read_only,
 )
 from multihorizon.files import expanded, read_arrays, read_matrix
+from multihorizon.words import significant
 
 
 def read_transitions(transitions: ArrayLike | Sequence[Sparse]) -> tuple[Sparse, int]:
@@ -114,7 +115,7 @@ def _checked_rows(mdp: MDP, stacked: Sparse) -> Sparse:
         action, state = divmod(int(np.argmax(off)), n)
         raise ValueError(
             f"transitions from state {mdp.state_names[state]} under action {mdp.action_names[action]} "
-            f"must sum to 1, received a sum of {sums[off][0]:.6g}"
+            f"must sum to 1, received a sum of {significant(sums[off][0], 6)}"
         )
     scale = np.divide(1.0, sums, out=np.zeros_like(sums), where=live)
     stacked.data *= np.repeat(scale, np.diff(stacked.indptr))
@@ -134,7 +135,8 @@ def read_initial(initial: ArrayLike | None, terminal: Bools, state_names: tuple[
     started = np.flatnonzero((array > 0) & terminal)
     if started.size:
         raise ValueError(
-            f"initial must not start in a terminal state, received {array[started[0]]:.6g} on state {state_names[started[0]]}"
+            f"initial must not start in a terminal state, received {significant(array[started[0]], 6)} on state "
+            f"{state_names[started[0]]}"
         )
     return array
 
@@ -219,7 +221,9 @@ def read_durations(mdp: MDP, durations: Any) -> Durations | None:
         kept = mdp.live.T.ravel()[rows] & (shares != 0)  # actions that are not available are ignored, as in the transitions
         rows, columns, times, shares = rows[kept], columns[kept], times[kept], shares[kept]
         if not (shares > 0).all():
-            raise ValueError(f"durations must give parts of the transitions that are not negative, received {shares.min():.6g}")
+            raise ValueError(
+                f"durations must give parts of the transitions that are not negative, received {significant(shares.min(), 6)}"
+            )
     else:
         rows, columns, shares = origin, stacked.indices, np.ones(stacked.nnz)
         many = isinstance(durations, list | tuple) and len(durations) and all(sp.issparse(m) for m in durations)
@@ -240,7 +244,7 @@ def read_durations(mdp: MDP, durations: Any) -> Durations | None:
     if wrong.any():
         i = int(np.argmax(wrong))
         action, state = divmod(int(rows[i]), mdp.n_states)
-        received = "one of a move that cannot happen," if entries[i] < 0 else f"{times[i]:.6g}"
+        received = "one of a move that cannot happen," if entries[i] < 0 else significant(times[i], 6)
         raise ValueError(
             f"durations must be positive numbers, one for every possible move, received {received} from state "
             f"{mdp.state_names[state]} to {mdp.state_names[int(columns[i])]} under action {mdp.action_names[action]}"
@@ -252,8 +256,9 @@ def read_durations(mdp: MDP, durations: Any) -> Durations | None:
         i = int(np.argmax(np.abs(total - stacked.data)))
         action, state = divmod(int(origin[i]), mdp.n_states)
         raise ValueError(
-            f"the parts of the transitions that durations give must sum to the transitions, received a sum of {total[i]:.6g} and "
-            f"a transition of {stacked.data[i]:.6g} from state {mdp.state_names[state]} to "
+            f"the parts of the transitions that durations give must sum to the transitions, received a sum of "
+            f"{significant(total[i], 6)} and "
+            f"a transition of {significant(stacked.data[i], 6)} from state {mdp.state_names[state]} to "
             f"{mdp.state_names[int(stacked.indices[i])]} under action {mdp.action_names[action]}"
         )
     if (times == 1).all():

@@ -26,7 +26,7 @@ from rich.cells import cell_len
 
 from multihorizon.files import visible, write_json
 from multihorizon.frames import HasFrame
-from multihorizon.tables import STYLE, ShownTable, in_html, is_p_value, without_empty, written
+from multihorizon.tables import STYLE, Table, in_html, is_p_value, without_empty, written
 from multihorizon.words import shortened
 
 #: Colours that stay apart for the common kinds of colour blindness (Okabe and Ito's palette).
@@ -53,11 +53,11 @@ class Result(HasFrame):
         """Figures of the whole, by what they are."""
         return {}
 
-    def _tables(self, compute: bool) -> list[ShownTable]:
+    def _tables(self, compute: bool) -> list[Table]:
         """The tables that are shown, that of the estimates first; `compute` says whether to compute what takes long."""
         frame = self.to_frame()
         shown = without_empty(frame[list(self._shown)] if self._shown else frame, self._drawn)
-        return [ShownTable(shown, drawn=() if self._drawn and is_p_value(self._drawn[1]) else self._drawn[1:])]
+        return [Table(shown, drawn=() if self._drawn and is_p_value(self._drawn[1]) else self._drawn[1:])]
 
     def summary(self) -> str:
         """What was found: figures of the whole, sentences, and the tables of estimates and tests, as text to print.
@@ -87,7 +87,9 @@ class Result(HasFrame):
         return "\n".join([type(self).__name__.center(width).rstrip(), thick, *lines, thick])
 
     def _written_facts(self) -> list[tuple[str, str]]:
-        return [(name, visible(written([value], name)[0])) for name, value in self._facts().items()]
+        return [
+            (name, visible(written([value], "p" if is_p_value(name) else "number")[0])) for name, value in self._facts().items()
+        ]
 
     def _repr_html_(self) -> str:
         """The result as a cell of a notebook shows it. Nothing is computed for that."""
@@ -116,7 +118,7 @@ class Result(HasFrame):
         """
         return self._table(table).markdown()
 
-    def _table(self, name: str | None) -> ShownTable:
+    def _table(self, name: str | None) -> Table:
         tables = {table.caption.partition(",")[0]: table for table in self._tables(compute=True)}
         if name is None:
             return next(iter(tables.values()))

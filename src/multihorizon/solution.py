@@ -26,7 +26,7 @@ from multihorizon.mdp import steps_left
 from multihorizon.planning.plan import plan, soft_plan, weighted_plan
 from multihorizon.problem import AnyProblem, Expert, Problem, require_finite
 from multihorizon.result import COLOURS, Result, draw_rows, literal, package_version
-from multihorizon.tables import ShownTable
+from multihorizon.tables import Table
 from multihorizon.words import LEVEL, in_words, p_text, percent, shortened
 
 
@@ -685,7 +685,7 @@ class PopulationFindings(Evidence):
         for name, value in arrays.items():
             object.__setattr__(self, name, value)
 
-    def shown(self) -> list[ShownTable]:
+    def shown(self) -> list[Table]:
         """What was found of groups, as tables: the effects of covariates, typical persons of each group, pairs of groups, and how
         persons differ; or the types."""
         if self.types is not None:
@@ -693,7 +693,7 @@ class PopulationFindings(Evidence):
             low, high = np.array(self.types["intervals"]).T
             more = {"low": low, "high": high, "temperature": self.types["temperatures"], "likeliest_for": self.types["likeliest"]}
             frame = pd.DataFrame({"type": range(1, self.types["number"] + 1), **columns, **more})
-            return [ShownTable(frame, f"types, with {percent(LEVEL)} intervals", ("discount", "low", "high"))]
+            return [Table(frame, f"types, with {percent(LEVEL)} intervals", ("discount", "low", "high"))]
 
         def row(found: Mapping[str, Any], error: bool = False) -> dict[str, Any]:
             known = {"estimate": found["estimate"], **({"standard_error": found["standard_error"]} if error else {})}
@@ -737,7 +737,7 @@ class PopulationFindings(Evidence):
             "differences of logit discounts, p-values with Holm's correction": pairs,
             "spread between persons, of logit discount and log temperature": spread,
         }
-        return [ShownTable(pd.DataFrame(rows), caption, bars) for caption, rows in tables.items() if rows]
+        return [Table(pd.DataFrame(rows), caption, bars) for caption, rows in tables.items() if rows]
 
     @property
     def conditions(self) -> tuple[str, ...]:
@@ -995,7 +995,7 @@ class Solution(Result):
             found["look-ahead"] = self.evidence.lookahead.family
         return found
 
-    def _tables(self, compute: bool) -> list[ShownTable]:
+    def _tables(self, compute: bool) -> list[Table]:
         """Of a population the groups, of others the experts; then the reward. A discount that is not identified is a dash."""
         tables = self.population_tables()
         if tables:
@@ -1005,7 +1005,7 @@ class Solution(Result):
             columns: dict[str, Any] = {"expert": self.experts}
             for name, values in self._parameters.items():
                 columns |= {name: values, f"{name}_standard_error": read_numbers(errors.get(name, [None] * len(values)))}
-            tables = [ShownTable(pd.DataFrame(columns | {"temperature": self.temperature}), "look-ahead")]
+            tables = [Table(pd.DataFrame(columns | {"temperature": self.temperature}), "look-ahead")]
         else:
             level = self._level(compute)
             frame = self.to_frame(level)
@@ -1014,14 +1014,14 @@ class Solution(Result):
             frame = frame[[name for name in order if name in frame]]
             frame.loc[~self._identified, ["discount", *ahead]] = np.nan
             caption = "discounts" if level is None else f"discounts, with {percent(level)} intervals"
-            tables = [ShownTable(frame, caption, ("discount", *(() if level is None else ("discount_low", "discount_high"))))]
+            tables = [Table(frame, caption, ("discount", *(() if level is None else ("discount_low", "discount_high"))))]
         errors = self.evidence.get("reward_standard_errors")
         if self.problem is None or (errors is not None and not any(errors)):  # the whole reward was given
             return tables
         reward = self.reward_frame()
         if errors is not None and len(errors) == len(reward):
             reward["standard_error"] = read_numbers(errors)
-        return [*tables, ShownTable(reward, "reward", ("reward",))]
+        return [*tables, Table(reward, "reward", ("reward",))]
 
     @property
     def _population(self) -> PopulationFindings | None:
@@ -1029,7 +1029,7 @@ class Solution(Result):
         known = isinstance(self.evidence, PopulationEvidence) and self.status == Status.CONVERGED
         return PopulationEvidence.of(self).population if known else None
 
-    def population_tables(self) -> list[ShownTable]:
+    def population_tables(self) -> list[Table]:
         """What `Population` found of groups or types, as tables; none for other solvers, and where it has no answer."""
         return [] if self._population is None else self._population.shown()
 

@@ -1,8 +1,16 @@
-"""A table as a reader sees it: as text, HTML, LaTeX and Markdown, with the same digits in each.
+"""One table for every reader: text, terminal, notebook, page, LaTeX, Markdown and JSON show it with the same digits.
 
-Numbers of a column have as many decimals as give one in the middle of the column four digits, but from two to four; the ends of
-an interval have those of their estimate, and p-values have three. What is not known is a dash. Labels are data: each way of
-writing escapes whatever means something in it, so that a label is shown as it is and can neither break a table nor run.
+A `Table` is a frame, and each of its columns has a role that decides how its numbers are written:
+
+- `discount`, `chance`: three decimals; `count`: none; `share`: per cent; `p`: three decimals, never 0 and never 1;
+- `horizon`: one decimal, as everywhere;
+- `number`: as many decimals as give a number in the middle of the column four digits, but from two to four;
+- `amount`: as many as give it three digits, from none to four;
+- `label`: text as it is, with numbers among it as in a column of numbers.
+
+The ends of an interval have the digits of their estimate. A terminal and a page show both ends in one column; a cell that is a
+pair is an interval, too. What is not known is a dash. Labels are data: each way of writing escapes whatever means something in
+it, so that a label is shown as it is and can neither break a table nor run.
 
 In HTML the row of an estimate has a small picture of it and its interval. Colours and lines are those of the text around it, so a
 table is light or dark as the notebook is.
@@ -11,23 +19,27 @@ table is light or dark as the notebook is.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from html import escape
 from math import floor, isinf, isnan, log10
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from rich.cells import cell_len
+from rich.table import Table as RichTable
 
-from multihorizon.checks import Floats
 from multihorizon.files import visible
-from multihorizon.words import p_text
+from multihorizon.words import UNKNOWN, decimals, horizon_text, interval_text, p_text, percent, significant
 
 #: Rows of a long table that are shown; `to_frame()`, LaTeX and Markdown have all of them.
 SHOWN = 20
+
+#: What a column holds.
+Role = Literal["label", "number", "amount", "discount", "chance", "p", "share", "horizon", "count"]
+ROLES: tuple[Role, ...] = get_args(Role)
 
 _IN_LATEX = {
     "\\": r"\textbackslash{}",
@@ -72,35 +84,59 @@ def _one_line(text: str) -> str:
     return visible(" ".join(text.split()))
 
 
-def written(values: Sequence[Any], name: str = "", like: Floats | None = None) -> list[str]:
-    """The cells of a column of this name as they are written, with the decimals of other numbers if some are given.
+def written(values: Sequence[Any], role: Role = "number", like: Sequence[Any] | None = None) -> list[str]:
+    """Write the cells of a column with this role, with the decimals of other numbers if some are given.
+
+    A pair is an interval.
 
     Example:
         >>> written([0.5, 12.0, float("nan"), float("inf")]), written([3.0, 1200.0]), written([0.04, 1e-9], "p")
         (['0.5000', '12.0000', '–', '∞'], ['3', '1,200'], ['0.040', '< 0.001'])
     """
-    numbers = np.array([v for v in values if _is_number(v)], dtype=np.float64) if like is None else like
+    write = _writer(role, values if like is None else like)
+
+    def cell(value: Any) -> str:
+        if value is None:
+            return UNKNOWN
+        if isinstance(value, bool | np.bool_):
+            return "yes" if value else "no"
+        if isinstance(value, tuple):
+            low, high = value
+            return interval_text(low, high, write)
+        return write(float(value)) if _is_number(value) else str(value)
+
+    return [cell(value) for value in values]
+
+
+def _writer(role: Role, column: Sequence[Any]) -> Callable[[float], str]:
+    """How numbers with this role are written, in a column with these numbers; what is not known is a dash."""
+    write = _WRITERS.get(role) or (_in_column(column, 3, 0) if role == "amount" else _in_column(column, 4, 2))
+    infinite = write if role in ("p", "horizon") else lambda value: "∞" if value > 0 else "-∞"
+    return lambda value: UNKNOWN if isnan(value) else infinite(value) if isinf(value) else write(value)
+
+
+def _in_column(column: Sequence[Any], digits: int, least: int) -> Callable[[float], str]:
+    """How a number is written if one in the middle of its column has so many digits, and each at least so many decimals."""
+    numbers = np.array([v for v in column if _is_number(v)], dtype=np.float64)
     numbers = numbers[np.isfinite(numbers)]
     sizes = np.sort(np.abs(numbers[numbers != 0]))
     middle = float(sizes[(sizes.size - 1) // 2]) if sizes.size else 1.0
-    places = 0 if (numbers == np.round(numbers)).all() else min(max(3 - floor(log10(middle)), 2), 4)
+    places = 0 if (numbers == np.round(numbers)).all() else min(max(digits - 1 - floor(log10(middle)), least), 4)
 
-    def cell(value: Any) -> str:
-        if value is None or (isinstance(value, float | np.floating) and isnan(value)):
-            return "–"
-        if isinstance(value, bool | np.bool_):
-            return "yes" if value else "no"
-        if not _is_number(value):
-            return str(value)
-        if is_p_value(name):
-            return p_text(float(value), "")
-        if isinf(value):
-            return "∞" if value > 0 else "-∞"
-        if middle < 1e-3 or (places and abs(value) >= 1e6):
-            return f"{value:.3g}"
-        return f"{round(float(value), places) + 0.0:,.{places}f}"
+    def write(value: float) -> str:
+        return significant(value, 3) if middle < 1e-3 or (places and abs(value) >= 1e6) else decimals(value, places)
 
-    return [cell(value) for value in values]
+    return write
+
+
+_WRITERS: dict[Role, Callable[[float], str]] = {
+    "discount": lambda value: decimals(value, 3),
+    "chance": lambda value: decimals(value, 3),
+    "count": lambda value: decimals(value, 0),
+    "share": percent,
+    "p": lambda value: p_text(value, ""),
+    "horizon": horizon_text,
+}
 
 
 def is_p_value(name: str) -> bool:
@@ -118,8 +154,32 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool | np.bool_)
 
 
+@dataclass(frozen=True)
+class Column:
+    """One column of a table as it is shown.
+
+    Attributes:
+        name: of the column in the frame; of an interval, of its lower end.
+        heading: what stands above it.
+        role: what it holds.
+        cells: what is written.
+        values: what the cells stand for; of an interval, both ends.
+    """
+
+    name: str
+    heading: str
+    role: Role
+    cells: Sequence[str]
+    values: Sequence[Any]
+
+    @property
+    def numbers(self) -> bool:
+        """Whether it holds numbers, which are set to the right."""
+        return self.role != "label"
+
+
 @dataclass(frozen=True, eq=False)
-class ShownTable:
+class Table:
     """A frame as a reader sees it.
 
     Attributes:
@@ -128,6 +188,18 @@ class ShownTable:
         drawn: the columns of an estimate, and of the ends of its interval if there is one.
         bars: whether these are drawn in HTML, all on one scale.
         labels: columns that users named; in the names of others a space is shown for _.
+        roles: of columns whose name and numbers do not say it: p-values by their names, whole numbers and others are known.
+        headings: of columns that are not called by their names; that of the lower end stands for an interval in one column.
+
+    Example:
+        >>> frame = pd.DataFrame({"expert": ["Ann"], "discount": [0.5], "low": [0.25], "high": [0.75]})
+        >>> table = Table(frame, roles={"discount": "discount"}, drawn=("discount", "low", "high"))
+        >>> print(*table.text(), sep="\\n")
+        expert  discount    low   high
+        ------------------------------
+        Ann        0.500  0.250  0.750
+        >>> [column.cells for column in table.columns(joined=True)]
+        [['Ann'], ['0.500'], ['0.250 to 0.750']]
     """
 
     frame: pd.DataFrame
@@ -135,23 +207,71 @@ class ShownTable:
     drawn: Sequence[str] = ()
     bars: bool = True
     labels: Sequence[str] = ()
+    roles: Mapping[str, Role] = field(default_factory=dict)
+    headings: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Of an interval that the frame does not have, nothing is drawn."""
         object.__setattr__(self, "drawn", tuple(name for name in self.drawn if name in self.frame))
 
-    def _columns(self, most: int | None = None) -> list[tuple[str, bool, list[str]]]:
-        """Of each column the heading, whether it holds numbers, and its cells, as many as are shown; all have the same digits."""
-        found = []
-        for name in self.frame.columns:
-            column = self.frame[name]
-            numbers = is_numeric_dtype(column) and not is_bool_dtype(column)
-            values = column[:most].tolist()
-            heading = str(name) if name in self.labels else str(name).replace("_", " ")
-            if name in self.drawn[1:]:  # the ends of an interval stand beside what it is of
-                heading, column = heading.split()[-1], self.frame[self.drawn[0]]
-            found.append((heading, numbers, written(values, str(name), column.to_numpy(float) if numbers else None)))
-        return found
+    @classmethod
+    def of(cls, headers: Sequence[str], rows: Sequence[Sequence[Any]], caption: str = "", **how: Any) -> Table:
+        """Make a table of rows under headers, which are shown as they are."""
+        frame = pd.DataFrame([*rows], columns=[*headers], dtype=None if rows else object)
+        return cls(frame, caption, labels=[*headers], **how)
+
+    def select(self, *names: str) -> Table:
+        """The table with those of these columns that it has."""
+        return replace(self, frame=self.frame[[name for name in names if name in self.frame]])
+
+    def head(self, rows: int, caption: str | None = None) -> Table:
+        """The first rows of the table."""
+        return replace(self, frame=self.frame.head(rows), caption=self.caption if caption is None else caption)
+
+    def role(self, name: str) -> Role:
+        """What a column holds; the ends of an interval hold what their estimate does."""
+        if name in self.drawn[1:]:
+            return self.role(self.drawn[0])
+        if name in self.roles:
+            return self.roles[name]
+        column = self.frame[name]
+        numbers = is_numeric_dtype(column) and not is_bool_dtype(column)
+        return "label" if not numbers else "p" if is_p_value(name) else "number"
+
+    def columns(self, most: int | None = None, joined: bool = False) -> list[Column]:
+        """The columns as they are shown, with so many rows; `joined` puts both ends of an interval into one."""
+        shown, ends = [], self.drawn[1:] if len(self.drawn) == 3 and joined else ()
+        for name in map(str, self.frame.columns):
+            if name in ends[1:]:
+                continue
+            of = self.drawn[0] if name in self.drawn[1:] else name
+            values, role = self.frame[name][:most].tolist(), self.role(name)
+            heading = name if name in self.labels else name.replace("_", " ")
+            if of != name:  # the ends of an interval stand beside what it is of
+                heading = heading.split()[-1]
+            if name in ends:
+                values, heading = list(zip(values, self.frame[ends[1]][:most].tolist(), strict=True)), "interval"
+            cells = written(values, role, self.frame[of].tolist())
+            shown.append(Column(name, self.headings.get(name, heading), role, cells, values))
+        return shown
+
+    def records(self) -> list[dict[str, Any]]:
+        """The rows as JSON stores them; what is not known is null."""
+        rows = self.frame.to_dict("records")
+        return [{str(k): None if isinstance(v, float) and isnan(v) else v for k, v in row.items()} for row in rows]
+
+    def rich(self, most: int | None = None, lines: bool = False) -> RichTable:
+        """The table for a terminal, folded where it is too wide; with lines between rows of long texts."""
+        columns = self.columns(most, joined=True)
+        drawn = RichTable(title=self.caption or None, show_lines=lines)
+        for column in columns:
+            # Numbers stay on a line; a name keeps room for ten characters, or for what it has.
+            width = None if column.numbers else min(max(map(cell_len, [column.heading, *column.cells])), 10)
+            justify: Literal["left", "right"] = "right" if column.numbers else "left"
+            drawn.add_column(column.heading, justify=justify, overflow="fold", no_wrap=column.numbers, min_width=width)
+        for row in zip(*(column.cells for column in columns), strict=True):
+            drawn.add_row(*row)
+        return drawn
 
     @property
     def _left_out(self) -> str:
@@ -161,31 +281,32 @@ class ShownTable:
 
     def text(self) -> list[str]:
         """The lines of the table for a terminal."""
-        columns = [(h, numbers, [_one_line(c) for c in cells]) for h, numbers, cells in self._columns(SHOWN)]
-        widths = [max(map(cell_len, [heading, *cells])) for heading, _, cells in columns]
+        columns = self.columns(SHOWN)
+        texts = [[_one_line(cell) for cell in column.cells] for column in columns]
+        widths = [max(map(cell_len, [column.heading, *cells])) for column, cells in zip(columns, texts, strict=True)]
 
         def line(cells: Sequence[str]) -> str:
             parts = []
-            for cell, width, (_, numbers, _) in zip(cells, widths, columns, strict=True):
+            for cell, width, column in zip(cells, widths, columns, strict=True):
                 space = " " * (width - cell_len(cell))
-                parts.append(space + cell if numbers else cell + space)
+                parts.append(space + cell if column.numbers else cell + space)
             return "  ".join(parts).rstrip()
 
-        rows = [line(cells) for cells in zip(*(cells for *_, cells in columns), strict=True)]
+        rows = [line(cells) for cells in zip(*texts, strict=True)]
         rule = "-" * (sum(widths) + 2 * len(widths) - 2)
-        lines = [self.caption, line([heading for heading, *_ in columns]), rule, *rows, self._left_out]
+        lines = [self.caption, line([column.heading for column in columns]), rule, *rows, self._left_out]
         return [line for line in lines if line]
 
     def html(self) -> str:
         """The table as HTML."""
-        columns, low, high = self._columns(SHOWN), *self._scale()
-        heads = [f"<th{_side(numbers)}>{in_html(heading)}</th>" for heading, numbers, _ in columns]
+        columns, (low, high) = self.columns(SHOWN), self.scale()
+        heads = [f"<th{_side(column)}>{in_html(column.heading)}</th>" for column in columns]
         rows = [
-            [f"<td{_side(numbers)}>{in_html(cells[k])}</td>" for _, numbers, cells in columns]
+            [f"<td{_side(column)}>{in_html(column.cells[k])}</td>" for column in columns]
             for k in range(min(len(self.frame), SHOWN))
         ]
         if low < high:
-            heads.append(f'<th class="mh-bar"><span>{low:.3g}</span><span>{high:.3g}</span></th>')
+            heads.append(f'<th class="mh-bar"><span>{significant(low, 3)}</span><span>{significant(high, 3)}</span></th>')
             for k, row in enumerate(rows):
                 values = [float(self.frame[name].iloc[k]) for name in self.drawn]
                 row.append(f'<td class="mh-bar">{_bar(values, low, high)}</td>')
@@ -194,12 +315,12 @@ class ShownTable:
         more = f"<p>{in_html(self._left_out)}</p>" if self._left_out else ""
         return f"<table>{caption}<thead><tr>{''.join(heads)}</tr></thead><tbody>{body}</tbody></table>{more}"
 
-    def _scale(self) -> tuple[float, float]:
-        """Where the small pictures begin and end: 0 and 1 for shares, else so that all that is finite is within, and 0 unless it
-        is far off."""
-        numbers = self.frame[[*self.drawn]].to_numpy(float)
+    def scale(self) -> tuple[float, float]:
+        """Where the small pictures begin and end, both 0 without any: 0 and 1 for shares, else so that all that is finite is
+        within, and 0 unless it is far off."""
+        numbers = self.frame[[*self.drawn] if self.bars else []].to_numpy(float)
         known = numbers[np.isfinite(numbers)]
-        if not (self.bars and known.size):
+        if not known.size:
             return 0.0, 0.0
         low, high = float(known.min()), float(known.max())
         if low >= 0 and 0.05 < high <= 1:
@@ -208,29 +329,29 @@ class ShownTable:
 
     def latex(self) -> str:
         """The table as LaTeX; its preamble needs `\\usepackage{booktabs}`."""
-        columns = self._columns()
-        kinds = "".join("r" if numbers else "l" for _, numbers, _ in columns)
+        columns = self.columns()
+        kinds = "".join("r" if column.numbers else "l" for column in columns)
 
         def cell(text: str, number: bool) -> str:
             return re.sub(r"^-(?=[\d∞])", "$-$", text).replace("∞", r"$\infty$").replace("<", "$<$") if number else in_latex(text)
 
-        heads = " & ".join(in_latex(heading) for heading, *_ in columns)
-        cells = ([cell("--" if text == "–" else text, numbers) for text in texts] for _, numbers, texts in columns)
+        heads = " & ".join(in_latex(column.heading) for column in columns)
+        cells = ([cell("--" if text == UNKNOWN else text, column.numbers) for text in column.cells] for column in columns)
         rows = [rf"{' & '.join(row)} \\" for row in zip(*cells, strict=True)]
         parts = [rf"\begin{{tabular}}{{{kinds}}}", r"\toprule", rf"{heads} \\", r"\midrule", *rows]
         return "\n".join([*parts, r"\bottomrule", r"\end{tabular}", ""])
 
     def markdown(self) -> str:
         """The table as Markdown, with the pipes of GitHub and Jupyter."""
-        columns = self._columns()
-        heads = [in_markdown(heading) for heading, *_ in columns]
-        cells = ([text if numbers else in_markdown(text) for text in texts] for _, numbers, texts in columns)
-        rows = [heads, ["---:" if numbers else ":---" for _, numbers, _ in columns], *zip(*cells, strict=True)]
+        columns = self.columns()
+        heads = [in_markdown(column.heading) for column in columns]
+        cells = ([text if column.numbers else in_markdown(text) for text in column.cells] for column in columns)
+        rows = [heads, ["---:" if column.numbers else ":---" for column in columns], *zip(*cells, strict=True)]
         return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-def _side(numbers: bool) -> str:
-    return ' class="mh-number"' if numbers else ""
+def _side(column: Column) -> str:
+    return ' class="mh-number"' if column.numbers else ""
 
 
 def _bar(values: Sequence[float], low: float, high: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,21 +24,60 @@ class Answer:
     kind: Literal["good", "caution", "bad"]
 
 
-def decimals(value: float, digits: int) -> str | None:
-    """A number with so many decimals, without a sign before zero; None where it is not known."""
-    return None if np.isnan(value) else f"{round(value, digits) + 0.0:.{digits}f}"
+#: What stands for a number that is not known.
+UNKNOWN = "–"
+
+
+def decimals(value: float | np.floating[Any], digits: int, unknown: str = UNKNOWN) -> str:
+    """A number with so many decimals and thousands separators, without a sign before zero."""
+    return unknown if np.isnan(value) else f"{round(value, digits) + 0.0:,.{digits}f}"
+
+
+def significant(value: float | np.floating[Any], digits: int = 3) -> str:
+    """A number with at most so many significant digits."""
+    return f"{value:.{digits}g}"
+
+
+def power_of_ten(value: float | np.floating[Any]) -> str:
+    """A size that only its power of ten matters of, with two digits."""
+    return f"{value:.1e}"
+
+
+def plus_minus(value: float, error: float, digits: int = 2) -> str:
+    """A number and its standard error; the number alone where its error is not known."""
+    return decimals(value, digits) if np.isnan(value + error) else f"{decimals(value, digits)} ± {decimals(error, digits)}"
 
 
 def percent(share: float) -> str:
     """A share in per cent, with a decimal where it is small; never 0 for what is not nothing."""
-    return f"{100 * share:.0f} %" if share >= 0.1 or share == 0 else f"{100 * share:.1f} %" if share >= 0.0005 else "under 0.1 %"
+    if np.isnan(share):
+        return UNKNOWN
+    if 0 < share < 0.0005:
+        return "under 0.1 %"
+    return f"{decimals(100 * share, 0 if share >= 0.1 or share == 0 else 1)} %"
+
+
+def percent_with_error(share: float, error: float) -> str:
+    """A share in per cent with its standard error."""
+    return UNKNOWN if np.isnan(share) else f"{decimals(100 * share, 0)} ± {decimals(100 * error, 0)} %"
 
 
 def p_text(value: float, equals: str = "= ") -> str:
     """A p-value after the letter p; in a table nothing stands for `equals`."""
-    return (
-        "unknown" if np.isnan(value) else "< 0.001" if value < 0.001 else "> 0.999" if value >= 0.9995 else f"{equals}{value:.3f}"
-    )
+    if np.isnan(value):
+        return "unknown" if equals else UNKNOWN
+    return "< 0.001" if value < 0.001 else "> 0.999" if value >= 0.9995 else f"{equals}{decimals(value, 3)}"
+
+
+def horizon_text(reach: float) -> str:
+    """A horizon with one decimal, and two significant digits where it is short; beyond a million nobody counts."""
+    if np.isnan(reach):
+        return UNKNOWN
+    if reach > 1e6:
+        return "unlimited" if np.isinf(reach) else "over a million"
+    if reach >= 1000:
+        return decimals(reach, 0)
+    return significant(reach, 2) if 0 < reach < 0.95 else decimals(reach, 1)
 
 
 #: What must be said wherever a discount is identified without a second expert, a second task or a known reward.
@@ -63,7 +102,7 @@ def in_words(parts: list[str]) -> str:
 def interval_text(low: float, high: float, write: Callable[[float], str]) -> str:
     """Both ends of an interval; of one that the data bound on one side alone, that side."""
     if np.isnan(low + high) or np.isinf([low, high]).all():
-        return "–"
+        return UNKNOWN
     if np.isinf(high):
         return f"at least {write(low)}"
     return f"at most {write(high)}" if np.isinf(low) else f"{write(low)} to {write(high)}"

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
+import pandas as pd
 
 from multihorizon.cli.console import checked, in_options, out, read_mdps, tables_of, write_answer
 from multihorizon.cli.options import CheckOptions
 from multihorizon.data.check import CHANCE, Finding, TableCheck, check_table, nothing_shared, write_mended
 from multihorizon.data.reading import file_kind, files_of
 from multihorizon.mdp import MDP
-from multihorizon.report.charts import Badge, Block, Cell, Page, PageTable, Section
+from multihorizon.report.charts import Badge, Block, Page, Section, TableBlock
 from multihorizon.result import package_version
-from multihorizon.words import count, p_text
+from multihorizon.tables import Role, Table
+from multihorizon.words import count, from_to
 
 FILES = ("check.json", "check.html")
 
@@ -108,24 +110,12 @@ def _sizes(found: TableCheck) -> str:
 
 def _show(found: TableCheck) -> None:
     out.print(f"{found.name}: {_sizes(found)}", soft_wrap=True)
-    # The terminal lists experts, and states, up to this many; the page lists all.
-    listed, texts = 20, ("expert", "state", "action", "what was done")
-    for title, (headers, rows) in _parts(found).items():
-        if 0 < len(rows) <= listed:
-            drawn = Table(title=title)
-            for header in headers:
-                drawn.add_column(header, overflow="fold", justify="left" if header in texts else "right")
-            for row in rows:
-                drawn.add_row(*map(str, row))
-            out.print(drawn)
+    listed = 20  # The terminal lists up to so many experts, and states; the page lists all.
+    for table in _parts(found):
+        if 0 < len(table.frame) <= listed:
+            out.print(table.rich())
     if found.findings:
-        drawn = Table(title="What is wrong, and what is worth knowing", show_lines=True)
-        cells = [_finding_cells(finding) for finding in found.findings]
-        for header in cells[0]:
-            drawn.add_column(header, overflow="fold")
-        for row_of_cells in cells:
-            drawn.add_row(*row_of_cells.values())
-        out.print(drawn)
+        out.print(replace(_findings(found), caption="What is wrong, and what is worth knowing").rich(lines=True))
     out.print(
         in_options(found.sentences()),
         style="bold red" if any(finding.refused for finding in found.findings) else "bold",
@@ -133,32 +123,31 @@ def _show(found: TableCheck) -> None:
     )
 
 
-def _finding_cells(finding: Finding) -> dict[str, str]:
-    """The row of a finding, by the headers of the table of findings."""
-    where = f" First: {', '.join(finding.places)}." if finding.places else ""
-    refuses = "refuses it" if finding.refused else "takes it with --transitions or --cut-off"
-    fit = f"{refuses}; --write mends it" if finding.mended else refuses if finding.stops else "goes on"
-    what = f"{finding.what}{where}"
-    return {"problem": finding.kind, "what was found": what, "how to mend it": in_options(finding.remedy), "a fit": fit}
+def _findings(found: TableCheck) -> Table:
+    """What is wrong and what is worth knowing, and how to mend it."""
+    rows = []
+    for finding in found.findings:
+        where = f" First: {', '.join(finding.places)}." if finding.places else ""
+        refuses = "refuses it" if finding.refused else "takes it with --transitions or --cut-off"
+        fit = f"{refuses}; --write mends it" if finding.mended else refuses if finding.stops else "goes on"
+        rows.append((finding.kind, f"{finding.what}{where}", in_options(finding.remedy), fit))
+    return Table(pd.DataFrame(rows, columns=["problem", "what was found", "how to mend it", "a fit"]))
 
 
-def _parts(found: TableCheck) -> dict[str, tuple[list[str], list[list[Cell]]]]:
-    """The tables of what there is, each with its headers and rows."""
-    headers = ["expert", "episodes", "decisions", "per episode", *(c for c in ("states", "actions") if c in found.experts)]
-    experts: list[list[Cell]] = []
-    for row in found.experts.to_dict("records"):
-        lengths = f"{row['shortest']:,} to {row['longest']:,}" if row["shortest"] < row["longest"] else f"{row['longest']:,}"
-        experts.append([row["expert"], row["episodes"], row["decisions"], lengths, *(row[c] for c in headers[4:])])
-        if "chance_p" in row:
-            p = row["chance_p"]
-            experts[-1].append("too few" if p != p else p_text(p, ""))
-    headers += ["chance, p"] if "chance_p" in found.experts else []
-    states: list[list[Cell]] = [[*row[:4], row[4] or "nobody decided here"] for row in found.states.to_numpy().tolist()]
-    return {
-        "Experts": (headers, experts),
-        "States": (["state", "episodes begin", "arrivals", "decisions", "what was done"], states),
-        "Actions": (["action", "decisions", "in so many states"], found.actions.to_numpy().tolist()),
-    }
+def _parts(found: TableCheck) -> list[Table]:
+    """The tables of what there is."""
+    experts, states = found.experts.copy(), found.states.copy()
+    lengths = zip(experts["shortest"], experts["longest"], strict=True)
+    experts["per episode"] = [from_to([f"{low:,}", f"{high:,}"]) for low, high in lengths]
+    wanted = ["expert", "episodes", "decisions", "per episode", "states", "actions"]
+    if "chance_p" in experts:
+        experts["chance, p"] = ["too few" if p != p else p for p in experts["chance_p"]]
+    roles: dict[str, Role] = {"per episode": "count", "chance, p": "p"}
+    states.columns = ["state", "episodes begin", "arrivals", "decisions", "what was done"]
+    states["what was done"] = states["what was done"].replace("", "nobody decided here")
+    actions = found.actions.set_axis(["action", "decisions", "in so many states"], axis=1)
+    of_experts = Table(experts, "Experts", roles=roles).select(*wanted, "chance, p")
+    return [of_experts, Table(states, "States"), Table(actions, "Actions")]
 
 
 def _page(every: Sequence[TableCheck], between: Sequence[Finding], written: Sequence[str], options: CheckOptions) -> Page:
@@ -175,11 +164,10 @@ def _page(every: Sequence[TableCheck], between: Sequence[Finding], written: Sequ
             )
         blocks: list[str | Block] = [badge, in_options(found.sentences())]
         if found.findings:
-            cells = [_finding_cells(finding) for finding in found.findings]
-            blocks.append(PageTable(list(cells[0]), [list(row.values()) for row in cells]))
+            blocks.append(TableBlock(_findings(found)))
         blocks += written
         holds: list[str | Block] = [compared]
-        holds += [PageTable(headers, rows, caption) for caption, (headers, rows) in _parts(found).items() if rows]
+        holds += [TableBlock(table) for table in _parts(found) if len(table.frame)]
         if "chance_p" in found.experts:
             holds.append(
                 "The last column of experts is a test of their decisions against equally likely actions in each state. A small p "

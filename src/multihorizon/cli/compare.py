@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from rich.table import Table
-
 from multihorizon.cli.console import checked, out, progress_bar, read_decisions, read_options, read_study, show_remarks
 from multihorizon.cli.options import CompareOptions
 from multihorizon.data.side_tables import read_known_reward
 from multihorizon.questions.carrying_over import CarryingOver, carry_over
-from multihorizon.report.question_pages import COMPARED, carried_cells, write_comparison
+from multihorizon.report.question_pages import COMPARED, carried_table, write_comparison
 
 
 def compare(options: CompareOptions) -> None:
@@ -47,13 +45,7 @@ def compare(options: CompareOptions) -> None:
 
 
 def _show(found: CarryingOver) -> None:
-    table = Table(title="Log-likelihood of a decision, nearer to zero is better")
-    cells = [carried_cells(pair) for pair in found.pairs]
     # The columns that fit on a terminal; the page has all.
-    shown = ("from", "to", "own", "one discount", "chance", "own − one discount", "95 % interval")
-    for header in shown:
-        table.add_column(header, justify="left" if header in ("from", "to") else "right")
-    for row in cells:
-        table.add_row(*(row[header] for header in shown))
-    out.print(table)
+    shown = carried_table(found).select("from", "to", "own", "one_discount", "chance", "gain", "gain_low", "gain_high")
+    out.print(shown.rich())
     out.print(found.sentences(), soft_wrap=True)

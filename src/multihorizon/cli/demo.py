@@ -6,7 +6,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from rich.table import Table
+import pandas as pd
+from rich.table import Table as RichTable
 
 from multihorizon.analysis import Analysis, analyse, own_steps_text, steps_text
 from multihorizon.cli.console import checked, out, progress_bar
@@ -21,6 +22,7 @@ from multihorizon.parallel import Progress, part_of
 from multihorizon.problem import Problem, require_counts
 from multihorizon.report.files import write_fit
 from multihorizon.report.plots import best_walk, plot_walks, save
+from multihorizon.tables import Role, Table
 
 WALKERS = ("Ann", "Ben", "Cleo")
 #: Walks that each walker makes, from places all over the meadow.
@@ -49,7 +51,7 @@ def _open(domain: Domain, walks: list[list[int]]) -> None:
     out.print("Three walkers want the same things: a snack (s, 6 points), a feast (F, 40),")
     out.print("and dry feet (~ is mud: each step in it costs 3, other steps half a point).")
     out.print("They start at the same place, @. This is where each of them goes:\n")
-    maps = Table(box=None, padding=(0, 2), show_header=False)
+    maps = RichTable(box=None, padding=(0, 2), show_header=False)
     maps.add_row(*WALKERS, style="bold")
     maps.add_row(*(f"looks {Horizon()(discount):.0f} steps ahead" for discount in domain.lp_discounts))
     maps.add_row(*(_map(domain, walk) for walk in walks))
@@ -100,16 +102,15 @@ def _show(domain: Domain, analysis: Analysis) -> None:
     out.print("\n".join(verdict.sentences().splitlines()[:4]), soft_wrap=True)
 
 
-def _horizons(domain: Domain, analysis: Analysis) -> Table:
-    table = Table(title="How many steps they look ahead")
-    table.add_column("walker")
-    for header in ("true", "found", "95 % interval"):
-        table.add_column(header, justify="right")
+def _horizons(domain: Domain, analysis: Analysis) -> RichTable:
+    rows = []
     for k, name in enumerate(analysis.solution.experts):
         true = domain.mce_discounts[WALKERS.index(name)]
         low, high = (steps_text(analysis, float(end)) for end in analysis.intervals[k])
-        table.add_row(name, analysis.horizon.number(true), own_steps_text(analysis, k), f"{low} to {high}")
-    return table
+        rows.append((name, analysis.horizon.number(true), own_steps_text(analysis, k), f"{low} to {high}"))
+    frame = pd.DataFrame(rows, columns=["walker", "true", "found", "95 % interval"])
+    roles: dict[str, Role] = dict.fromkeys(frame.columns[1:], "horizon")
+    return Table(frame, "How many steps they look ahead", roles=roles).rich()
 
 
 def _wishes(domain: Domain, analysis: Analysis) -> str:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.table import Table
 
 from multihorizon.cli.console import checked, features_in, out, progress_bar, read_mdps, show_remarks
 from multihorizon.cli.options import DesignOptions
@@ -109,21 +108,9 @@ def _recorded(options: DesignOptions) -> dict[str, Any]:
 
 
 def _show(found: Design) -> None:
-    frame = found.to_frame().sort_values("times", ascending=False, kind="stable")
-    frame = frame[frame["times"] > 0]
-    table = Table(title="What each person is given")
-    for header in ("candidate", "times", "best share before rounding"):
-        table.add_column(header, justify="left" if header == "candidate" else "right", overflow="fold")
-    for row in frame.head(SHOWN).itertuples():
-        table.add_row(str(row.candidate), f"{row.times:,}", f"{row.weight:.3f}")
-    out.print(table)
-    if len(frame) > SHOWN:
-        out.print(f"… and {len(frame) - SHOWN} more, which --out writes to design.csv.")
-    errors = Table(title="Expected standard errors")
-    shown = found.errors_frame()
-    for name in shown.columns:
-        errors.add_column(name.replace("_", " "), justify="left" if name == shown.columns[0] else "right")
-    for values in shown.head(SHOWN).itertuples(index=False):
-        errors.add_row(str(values[0]), *(f"{value:.3g}" for value in values[1:]))
-    out.print(errors)
+    given, errors, _ = found._tables(compute=True)
+    out.print(given.rich(SHOWN))
+    if len(given.frame) > SHOWN:
+        out.print(f"… and {len(given.frame) - SHOWN} more, which --out writes to design.csv.")
+    out.print(errors.rich(SHOWN))
     out.print(found.sentences(), soft_wrap=True)

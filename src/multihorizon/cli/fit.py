@@ -38,12 +38,11 @@ from multihorizon.horizon import Horizon
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.population.solver import Population, absent_words
 from multihorizon.questions.differences import population_words
-from multihorizon.questions.lookahead_comparison import LookaheadComparison
 from multihorizon.questions.study import Recovery
 from multihorizon.report.conditions import condition_rows
 from multihorizon.report.files import FILES, write_fit
 from multihorizon.report.population import at_means, compared_with, contrast_rows, effect_rows
-from multihorizon.report.question_pages import family_cells
+from multihorizon.report.question_pages import families_table
 from multihorizon.report.writing import notices
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
 from multihorizon.words import Answer, decimals, percent
@@ -224,7 +223,8 @@ def _show(analysis: Analysis) -> None:
     if len(analysis.given) <= LISTED_EXPERTS:
         out.print(_table(analysis))
     if analysis.lookahead is not None:
-        out.print(_families(analysis.lookahead))
+        # The columns that fit on a terminal; the report has all.
+        out.print(families_table(analysis.lookahead).select("family", "aic", "bic", "held_out", "verdict").rich())
         if analysis.withheld:  # else the answer on top has said it
             out.print(analysis.lookahead.sentences(), soft_wrap=True)
     if analysis.recovery is not None:
@@ -332,17 +332,4 @@ def _table(analysis: Analysis) -> Table:
         *cells, temperature = person_cells(analysis, k)
         cells += [half_life_text(analysis, k)] if ahead.timed else []
         table.add_row(analysis.solution.experts[k], *cells, temperature, decimals(analysis.explained[k], 2) or "–")
-    return table
-
-
-def _families(compared: LookaheadComparison) -> Table:
-    """One row per family of look-ahead, the lowest AIC first."""
-    table = Table(title="In what shape they look ahead")
-    # What the terminal shows of families of look-ahead; the report has all.
-    shown_of_families = ("family", "AIC", "BIC", "held out", "verdict")
-    for header in shown_of_families:
-        table.add_column(header, justify="left" if header in ("family", "verdict") else "right", no_wrap=header != "verdict")
-    for row in compared.rows:
-        cells = family_cells(row)
-        table.add_row(*(cells[header] for header in shown_of_families))
     return table

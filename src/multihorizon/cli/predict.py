@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
-
-from rich.table import Table
 
 from multihorizon.analysis import identify_fitted
 from multihorizon.cli.console import checked, discounts_of, features_in, out, progress_bar, show_remarks
@@ -25,15 +24,12 @@ from multihorizon.report.whatif_page import (
     FEW,
     NUDGE,
     WHATIF,
-    change_cells,
-    changed_choices,
+    bonuses,
     changes_in_words,
-    choice_of_many,
+    choices_of_many,
     largest_changes,
-    nudge_cells,
-    outcome_cells,
     outcomes_of_many,
-    shown_outcomes,
+    outcomes_table,
     verdict,
     write_whatif,
 )
@@ -144,40 +140,23 @@ def _show(found: Prediction) -> None:
         out.print(line, soft_wrap=True)
     out.print(f"{answer.question} {answer.answer}. {answer.reasons}", soft_wrap=True)
     if len(found.experts) <= FEW:
-        changes = [change_cells(row) for row in largest_changes(found).head(SHOWN).itertuples()]
-        shown = shown_outcomes(found)
-        shown = shown[~shown["quantity"].str.startswith("discounted")].head(2 * SHOWN)
-        outcomes = [outcome_cells(row) for row in shown.itertuples()]
+        changes = largest_changes(found, SHOWN).select("expert", "state", "action", "before", "after", "low", "high", "status")
+        every = outcomes_table(found)
+        plain = every.frame[~every.frame["outcome"].str.startswith("discounted")]
+        outcomes = replace(every, frame=plain).head(2 * SHOWN, "What comes of it")
     else:
-        changes = [choice_of_many(found, s, a) for s, a in changed_choices(found)[:SHOWN]]
-        outcomes = outcomes_of_many(found)[:SHOWN]
-    if changes:
-        out.print(_table("The largest changes of a choice", changes))
-    else:
-        out.print("No choice changes.")
-    if outcomes:
-        out.print(_table("What comes of it", outcomes))
+        changes, outcomes = choices_of_many(found, SHOWN), outcomes_of_many(found, SHOWN)
+    out.print(changes.rich() if len(changes.frame) else "No choice changes.")
+    if len(outcomes.frame):
+        out.print(outcomes.rich())
     out.print(found.unit, soft_wrap=True)
     show_remarks(found.remarks)
 
 
 def _show_nudge(found: Nudge) -> None:
-    rows = [nudge_cells(found, k) for k in range(min(len(found.experts), LISTED_EXPERTS))]
     question, *told = found.sentences().splitlines()
     out.print(question, soft_wrap=True)
-    out.print(_table("", rows))
+    out.print(bonuses(found, LISTED_EXPERTS).rich())
     for line in told:
         if not line.startswith("  "):
             out.print(line, soft_wrap=True)
-
-
-def _table(title: str, rows: list[dict[str, str]]) -> Table:
-    table = Table(title=title or None)
-    for header in rows[0]:
-        name = header in ("expert", "state", "action", "outcome")
-        left = name or header == "status"
-        width = min(max(len(header), *(len(row[header]) for row in rows)), 10) if name else None
-        table.add_column(header, justify="left" if left else "right", overflow="fold", no_wrap=not name, min_width=width)
-    for row in rows:
-        table.add_row(*row.values())
-    return table

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from rich.table import Table
-
 from multihorizon.cli.console import (
     checked,
     features_in,
@@ -28,7 +26,7 @@ from multihorizon.population.solver import Population
 from multihorizon.problem import Problem
 from multihorizon.questions.study import Recovery, Schedule, simulate_study, solver_of
 from multihorizon.report.files import read_fit
-from multihorizon.report.question_pages import FILES, size_cells, write_recovery
+from multihorizon.report.question_pages import FILES, sizes_table, write_recovery
 from multihorizon.solution import Solution
 
 
@@ -128,13 +126,7 @@ def _simulate(
 
 
 def _show(found: Recovery) -> None:
-    table = Table(title="The study as designed first, then one change at a time")
     # The columns that fit on a terminal; the report has all.
-    shown = ("people", "decisions", "effect", "error", "correlation", "coverage", "power")
-    for header in shown:
-        table.add_column(header, justify="right")
-    for size in found.sizes:
-        cells = size_cells(size)
-        table.add_row(*(cells[header] for header in shown))
-    out.print(table)
+    shown = sizes_table(found).select("people", "decisions", "effect", "error", "correlation", "coverage", "power")
+    out.print(shown.rich())
     out.print(found.sentences(), soft_wrap=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from rich.table import Table
+from rich.table import Table as RichTable
 
 from multihorizon.cli.console import checked, err, out, progress_bar
 from multihorizon.cli.options import ReproduceOptions
@@ -16,6 +16,7 @@ from multihorizon.paper.own_domain import load_domain, study_domain, write_domai
 from multihorizon.paper.report import draw_figures, write_figures, write_page, write_report
 from multihorizon.paper.run import PARTS, read_timings, run_part
 from multihorizon.paper.settings import StudySettings
+from multihorizon.tables import Table
 
 PAGES = ("report.html", "paper.md")
 
@@ -26,7 +27,7 @@ def reproduce(options: ReproduceOptions) -> None:
         kind = StudySettings.quickly if options.quick else StudySettings
         settings, directory = kind(seed=options.seed, jobs=options.jobs), options.out_dir
         if options.domain is not None:
-            out.print(_table(_own_domain(options.domain, directory, settings)))
+            out.print(_claims(_own_domain(options.domain, directory, settings)))
             out.print(f"Written to {directory}: report.html, paper.md")
             return
         try:
@@ -36,7 +37,7 @@ def reproduce(options: ReproduceOptions) -> None:
             raise typer.Exit(130) from None
         if options.quick:
             out.print("A quick run: fewer tasks, evaluations and grid points than the paper's.")
-        out.print(_table(claims))
+        out.print(_claims(claims))
         out.print(f"Written to {directory}: report.html, paper.md, figures/, data/")
 
 
@@ -76,10 +77,6 @@ def _write_up(directory: Path, data: dict[str, Any], settings: StudySettings) ->
     return claims
 
 
-def _table(claims: list[Claim]) -> Table:
-    table = Table(title="The paper and us")
-    for header in ("claim", "ours", "verdict"):
-        table.add_column(header)
-    for claim in claims:
-        table.add_row(claim.topic, claim.ours, claim.verdict)
-    return table
+def _claims(claims: list[Claim]) -> RichTable:
+    rows = [(claim.topic, claim.ours, claim.verdict) for claim in claims]
+    return Table.of(("claim", "ours", "verdict"), rows, "The paper and us").rich()

@@ -25,6 +25,7 @@ from multihorizon.checks import ROUNDING, Bools, Floats, Ints, as_count, read_on
 from multihorizon.mdp import MDP
 from multihorizon.planning.plan import evaluate, plan, soft_plan
 from multihorizon.result import Result
+from multihorizon.words import significant
 
 Ending = Literal["terminal", "absorbing"]
 
@@ -104,8 +105,12 @@ class GeneralizationError(Result):
         """Mean and standard deviation of the losses, and the intervals of the means."""
 
         def said(values: Floats, interval: tuple[float, float] | None) -> str:
-            between = "" if interval is None else f", between {interval[0]:.3g} and {interval[1]:.3g} at level {self.level:g}"
-            return f"{values.mean():.3g} ± {values.std():.3g}{between}"
+            between = (
+                ""
+                if interval is None
+                else f", between {significant(interval[0])} and {significant(interval[1])} at level {self.level:g}"
+            )
+            return f"{significant(values.mean())} ± {significant(values.std())}{between}"
 
         paper, absolute = said(self.values, self.mean_interval), said(self.absolute, self.absolute_interval)
         head = f"Loss over {self.values.size} tasks, as a share of the optimum: {absolute} (signed as in the paper: {paper})."

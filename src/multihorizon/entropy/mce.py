@@ -12,6 +12,7 @@ from multihorizon.entropy.dual import Dual, DualSolution, count_errors, minimise
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Problem
 from multihorizon.solution import EntropyEvidence, Solution, Status
+from multihorizon.words import power_of_ten, significant
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class MCE:
         dual = Dual(observed, discounts, temperature)
         found = minimise_dual(dual, tolerance=self.tolerance)
         errors = count_errors(dual, problem)
-        reached = f"dual gradient {found.gradient_norm:.1e} after {found.iterations} Newton steps"
+        reached = f"dual gradient {power_of_ten(found.gradient_norm)} after {found.iterations} Newton steps"
         return Solution(
             solver="MCE",
             status=Status.CONVERGED if found.converged else Status.NOT_CONVERGED,
@@ -76,7 +77,9 @@ def about_errors(found: DualSolution, errors: list[float] | None) -> str:
     if errors is None:
         return ""
     pairs = zip(found.point.responses, errors, strict=True)
-    each = [f"{pair[0].expert.name} {np.linalg.norm(pair[0].mismatch):.2g} ({pair[1]:.2g})" for pair in pairs]
+    each = [
+        f"{pair[0].expert.name} {significant(np.linalg.norm(pair[0].mismatch), 2)} ({significant(pair[1], 2)})" for pair in pairs
+    ]
     return f"; mismatch of the feature counts, and their standard error in brackets: {first_few(each)}"
 
 

@@ -80,6 +80,7 @@ from multihorizon.parallel import Progress, silent
 from multihorizon.planning.linear import Resolvent
 from multihorizon.problem import Problem
 from multihorizon.solution import Solution, Status, Trace
+from multihorizon.words import power_of_ten, significant
 
 #: A direction of the discounts is free if the mismatch changes by less than this share of the largest change.
 FREE = 1e-9
@@ -177,7 +178,7 @@ class Climb:
                 found = self.at(self.nearest(start))
                 if found.point.largest_mismatch <= self.threshold and self.opened(found, seen):
                     self.rise(found, self.threshold)
-            progress(min(1.0, (number + 1) / wanted), f"MPMCE: best {self.log.best:.6g}")
+            progress(min(1.0, (number + 1) / wanted), f"MPMCE: best {significant(self.log.best, 6)}")
         return self.log.trace()
 
     def match_all(self, starts: Iterable[Floats], enough: float, progress: Progress) -> Trace:
@@ -192,7 +193,7 @@ class Climb:
                 least.append(there.relative_mismatch)
                 if sum(mismatch <= 1.001 * min(least) for mismatch in least) > 1:
                     break
-            progress(min(0.99, number / 9), f"MPMCE: least mismatch {-self.log.best:.3g}")
+            progress(min(0.99, number / 9), f"MPMCE: least mismatch {significant(-self.log.best)}")
         return self.log.trace()
 
     def at(self, discounts: Floats) -> Matching:
@@ -400,7 +401,10 @@ class MPMCE:
         if free and not problems and self.gap == "per_expert":
             status = Status.NOT_IDENTIFIED
             problems = [f"other discounts match as well: {free} direction{'s' * (free > 1)} of the discounts change nothing"]
-        message = f"best of {len(trace)} discounts: {what} mismatch {residual:.1e}, summed gap {found.point.gap:.1e}"
+        message = (
+            f"best of {len(trace)} discounts: {what} mismatch {power_of_ten(residual)}, summed gap "
+            f"{power_of_ten(found.point.gap)}"
+        )
         return Solution(
             solver="MPMCE",
             status=status,
@@ -473,13 +477,13 @@ def agreement(problem: Problem, temperature: float, tolerance: float) -> Floats 
 def _problems(found: DualSolution, residual: float, allowed: float, reach: float | None) -> Iterator[str]:
     """Why an answer is none, in words."""
     if not found.converged:
-        yield f"the dual stopped at a gradient of {found.gradient_norm:.1e}, so the reward is not reliable"
+        yield f"the dual stopped at a gradient of {power_of_ten(found.gradient_norm)}, so the reward is not reliable"
     if residual > allowed:
         yield f"no discounts tried match every expert within {allowed:g}"
     elif reach is not None and np.isnan(reach):
         yield "whether the climb ended could not be checked"
     elif reach is not None and reach > 1e-4:  # a free step brings ten times as much
-        yield f"the climb did not end: discounts within {NEARBY:g} promise {reach:.1e} more entropy"
+        yield f"the climb did not end: discounts within {NEARBY:g} promise {power_of_ten(reach)} more entropy"
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,7 @@ from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.planning.linear import policy_resolvent
 from multihorizon.planning.plan import plan, soft_plan
 from multihorizon.problem import Problem
+from multihorizon.words import significant
 
 #: Probabilities within this of 0 or 1 are not told from 0 or 1, and ranges up to this width are one number.
 ROUNDED = 1e-6
@@ -310,12 +311,12 @@ def _said(row: Floats, limit: float, names: Sequence[str]) -> str:
     places = [int(i) for i in np.flatnonzero(row)]
     if len(places) == 1:
         value = limit / row[places[0]]
-        return f"{names[places[0]]} {'≤' if row[places[0]] > 0 else '≥'} {value + 0.0:.6g}"
+        return f"{names[places[0]]} {'≤' if row[places[0]] > 0 else '≥'} {significant(value + 0.0, 6)}"
     if len(places) == 2 and limit == 0 and row[places].sum() == 0:
         small, large = places if row[places[0]] > 0 else places[::-1]
         return f"{names[small]} ≤ {names[large]}"
-    terms = " ".join(f"{'-' if row[i] < 0 else '+'} {abs(row[i]):.6g}·{names[i]}" for i in places).removeprefix("+ ")
-    return f"{terms or '0'} ≤ {limit:.6g}"
+    terms = " ".join(f"{'-' if row[i] < 0 else '+'} {significant(abs(row[i]), 6)}·{names[i]}" for i in places).removeprefix("+ ")
+    return f"{terms or '0'} ≤ {significant(limit, 6)}"
 
 
 # The set of rewards.
@@ -380,7 +381,7 @@ def explaining_rewards(problem: Problem, discounts: Floats, temperatures: Floats
     if gap > 1e-5 or equations.outside > 1e5:
         raise ValueError(
             "bounds over a set of rewards need policies that one reward explains at the given discounts and temperatures, "
-            f"received policies that leave a relative error of {gap:.2g}"
+            f"received policies that leave a relative error of {significant(gap, 2)}"
         )
     hidden = np.flatnonzero(~equations.entered)  # parameters that no equation holds
     if (point.columns.nullity + hidden.size) * problem.n_parameters > 2e7:

@@ -20,6 +20,7 @@ from multihorizon.exact.identify import LinearSystem, Temperature, identify, log
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Problem
 from multihorizon.solution import ClosedFormEvidence, Solution, Status
+from multihorizon.words import decimals, power_of_ten
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,12 @@ class ClosedForm:
         progress(0.0, "closed form: solving the experts' equations")
         found = identify(problem, self.temperature, self.tolerance, smoothing=self.smoothing)
         status = {"unique": Status.OPTIMAL, "set": Status.NOT_IDENTIFIED, "infeasible": Status.INFEASIBLE}[found.status]
-        message = [found.headline(), f"The equations hold to {found.residual:.1e} in log π."]
+        message = [found.headline(), f"The equations hold to {power_of_ten(found.residual)} in log π."]
         if found.status == "set":
             widest = float(np.diff(found.intervals, axis=1).max())
-            message.append(f"The discounts and the reward given are one explanation of many; the widest range is {widest:.2f}.")
+            message.append(
+                f"The discounts and the reward given are one explanation of many; the widest range is {decimals(widest, 2)}."
+            )
         if found.from_counts:
             message.append(
                 f"Frequencies with {self.smoothing:g} added to each count stand in for policies: "

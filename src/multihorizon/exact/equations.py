@@ -60,6 +60,7 @@ from multihorizon.exact.least_squares import Coefficients, ColumnSpace, DenseCol
 from multihorizon.mdp import MDP, refuse_durations
 from multihorizon.planning.linear import DENSE_STATES, Resolvent, SingularError, matrix_resolvent
 from multihorizon.problem import Expert, Problem
+from multihorizon.words import significant
 
 #: Residuals beyond this many times what the errors in log π explain make a problem infeasible.
 MISFIT = 5.0
@@ -126,7 +127,7 @@ def read_equations(expert: Expert, smoothing: float = 0.5) -> PolicyEquations:
         state, action = (int(i) for i in np.argwhere(zero)[0])
         raise ValueError(
             f"expert {expert.name} must give every available action a positive probability, because the equations hold "
-            f"log π, received {expert.policy[state, action]:.3g} in state {expert.mdp.state_names[state]} "
+            f"log π, received {significant(expert.policy[state, action])} in state {expert.mdp.state_names[state]} "
             f"on action {expert.mdp.action_names[action]}: "
             "use the linear-programming solvers (MPLP) for deterministic experts, or mix in a little of the uniform policy"
         )

@@ -75,8 +75,8 @@ from multihorizon.numerics.chance import chi2_ppf, halton
 from multihorizon.planning.plan import SoftPlan, soft_plan
 from multihorizon.problem import Problem, require_finite
 from multihorizon.result import Result
-from multihorizon.tables import ShownTable
-from multihorizon.words import FORM_ALONE
+from multihorizon.tables import Table
+from multihorizon.words import FORM_ALONE, decimals, power_of_ten, significant
 
 Temperature = float | Literal["per_expert"]
 #: The largest spread of possible answers at which a direction of discounts counts as identified.
@@ -632,7 +632,7 @@ class Conclusion:
         if status != "infeasible" and residual > _largest_residual(equations):
             raise ValueError(
                 f"the equations of these experts are too weak in some directions to be solved: the answer found gives log π "
-                f"only up to {residual:.1g}; join states that the actions hardly distinguish"
+                f"only up to {significant(residual, 1)}; join states that the actions hardly distinguish"
             )
         unexplained = (status == "infeasible") & equations.unknown[:, None]
         surplus, logarithm = self.surplus()
@@ -846,29 +846,29 @@ class Identification(Result):
             "open directions of reward": self.reward_dimension,
         }
 
-    def _tables(self, compute: bool) -> list[ShownTable]:
-        tables = [ShownTable(self.to_frame(), "discounts", self._drawn[1:])]
+    def _tables(self, compute: bool) -> list[Table]:
+        tables = [Table(self.to_frame(), "discounts", self._drawn[1:])]
         if self.problem is None:
             return tables
         reward = np.where(self.reward_identified, self.reward, np.nan)
         frame = pd.DataFrame({"parameter": self.problem.parameter_names, "reward": reward})
-        return [*tables, ShownTable(frame, "reward", ("reward",))]
+        return [*tables, Table(frame, "reward", ("reward",))]
 
     def sentences(self) -> str:
         """The finding in plain words, with what to do next."""
         lines = [self.headline()]
         for number, name in enumerate(self.experts):
-            closest = f"closest discount {self.discounts[number]:.4f}"
+            closest = f"closest discount {decimals(self.discounts[number], 4)}"
             lines.append(f"  {name}: {closest if self.status == 'infeasible' else self._range(number)}")
         if self.form_alone:
             lines.append(FORM_ALONE)
         for m in self.members:
             evidence = (
-                f"makes the decisions as likely as any found (log-likelihood {m.log_likelihood:.1f})"
+                f"makes the decisions as likely as any found (log-likelihood {decimals(m.log_likelihood, 1)})"
                 if self.from_counts
-                else f"reproduces every policy to {m.error:.1e}"
+                else f"reproduces every policy to {power_of_ten(m.error)}"
             )
-            discounts = ", ".join(f"{gamma:.4f}" for gamma in m.discounts)
+            discounts = ", ".join(decimals(gamma, 4) for gamma in m.discounts)
             lines.append(f"  For example {discounts} with a reward of its own {evidence}.")
         if self.free_constant:
             lines.append("A constant may be added to the whole reward; its mean is set to 0.")
@@ -887,7 +887,7 @@ class Identification(Result):
 
     def headline(self) -> str:
         """The finding in one sentence."""
-        errors = "the errors of their counts" if self.from_counts else f"errors of {self.tolerance:.3g} in log π"
+        errors = "the errors of their counts" if self.from_counts else f"errors of {significant(self.tolerance)} in log π"
         shape = {1: "a curve", 2: "a surface"}.get(self.dimension, f"a set of dimension {self.dimension}")
         open_ = _counted(self.dimension, "combination")
         if self.status == "unique":
@@ -895,7 +895,8 @@ class Identification(Result):
         if self.status == "infeasible":
             return (
                 f"No discounts and shared reward explain the experts up to {errors}: "
-                f"the equations hold {self.misfit:.3g} times worse than that. The closest explanation leaves {self.residual:.3g}."
+                f"the equations hold {significant(self.misfit)} times worse than that. The closest explanation "
+                f"leaves {significant(self.residual)}."
             )
         if self.dimension == 0:
             return "Several separate explanations fit the experts equally well."
@@ -917,15 +918,19 @@ class Identification(Result):
         printed = 5e-5
         if len(ends) > 2:
             parts = [
-                f"{a:.4f} to {b:.4f}" if b - a > 2 * printed else f"{(a + b) / 2:.4f}"
+                f"{decimals(a, 4)} to {decimals(b, 4)}" if b - a > 2 * printed else decimals((a + b) / 2, 4)
                 for a, b in zip(ends[::2], ends[1::2], strict=True)
             ]
             return f"discount {', '.join(parts[:-1])} or {parts[-1]}, none found between"
         if high - low <= 2 * printed:
-            return f"discount {self.discounts[number]:.4f}"
+            return f"discount {decimals(self.discounts[number], 4)}"
         if low <= printed:
-            return "any discount from 0 to 1" if high >= 1 - printed else f"discount at most {high:.4f}"
-        return f"discount at least {low:.4f}" if high >= 1 - printed else f"discount from {low:.4f} to {high:.4f}"
+            return "any discount from 0 to 1" if high >= 1 - printed else f"discount at most {decimals(high, 4)}"
+        return (
+            f"discount at least {decimals(low, 4)}"
+            if high >= 1 - printed
+            else f"discount from {decimals(low, 4)} to {decimals(high, 4)}"
+        )
 
     def _advice(self) -> list[str]:
         if self.status == "unique":
@@ -939,7 +944,8 @@ class Identification(Result):
             ]
         size = self.tolerance * self.misfit / MISFIT
         return [
-            f"If the policies are estimates, set tolerance to the size of their errors: {size:.2g} or more would be needed. "
+            f"If the policies are estimates, set tolerance to the size of their errors: {significant(size, 2)} or "
+            f"more would be needed. "
             "Otherwise try another temperature, temperatures per expert, or ask whether all experts share one reward."
         ]
 

@@ -62,6 +62,7 @@ from multihorizon.mdp import refuse_durations
 from multihorizon.numerics.boxes import branch_and_bound
 from multihorizon.numerics.lp import INFINITY, LinearProgram, LPResult, LPStatus, solve_lp
 from multihorizon.problem import Expert, Problem
+from multihorizon.words import decimals, significant
 
 #: Ends of ranges are settled when what is proved is this near to what is attained.
 GAP = 1e-3
@@ -361,15 +362,19 @@ class WithinDistance:
     def lines(self, names: Sequence[str]) -> list[str]:
         """The finding in plain words."""
         least, found = self.smallest
-        shown = f"{self.distance:.4g}"
+        shown = significant(self.distance, 4)
         if least == INFINITY:
             return ["No distance between the experts' rewards explains them: a policy is not soft-optimal for any reward."]
         if found <= least + max(1e-3 * found, 1e-5):
-            start = f"The smallest distance that explains the experts is {found:.4g}." if found > 1e-5 else ""
+            start = f"The smallest distance that explains the experts is {significant(found, 4)}." if found > 1e-5 else ""
         elif found < INFINITY:
-            start = f"The smallest distance that explains the experts is between {least:.4g} and {found:.4g}."
+            start = (
+                f"The smallest distance that explains the experts is between {significant(least, 4)} and {significant(found, 4)}."
+            )
         else:
-            start = f"The smallest distance that explains the experts is {least:.4g} or more; no explanation was found."
+            start = (
+                f"The smallest distance that explains the experts is {significant(least, 4)} or more; no explanation was found."
+            )
         if self.status == "infeasible":
             return [f"Rewards that differ by at most {shown} from a shared one do not explain the experts (proved).", start]
         head = f"If each expert's reward may differ by up to {shown} from a shared one:"
@@ -382,12 +387,16 @@ class WithinDistance:
         (low, high), (least, most) = self.attained[k].tolist(), self.proved[k].tolist()
         if self.open[k]:
             return "any discount from 0 to 1 (open)"
-        outer = f"from {least:.3f} to {most:.3f}"
+        outer = f"from {decimals(least, 3)} to {decimals(most, 3)}"
         if np.isnan(low):
             return f"none found, none possible outside {outer.removeprefix('from ')}"
         if self.settled[k].all():
-            return f"discount {outer} (proved)" if most - least > 2 * GAP else f"discount {(low + high) / 2:.3f} (proved)"
-        return f"discounts from {low:.3f} to {high:.3f} found, none possible outside {outer.removeprefix('from ')}"
+            return (
+                f"discount {outer} (proved)" if most - least > 2 * GAP else f"discount {decimals((low + high) / 2, 3)} (proved)"
+            )
+        return (
+            f"discounts from {decimals(low, 3)} to {decimals(high, 3)} found, none possible outside {outer.removeprefix('from ')}"
+        )
 
 
 def discounts_within(

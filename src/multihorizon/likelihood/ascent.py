@@ -20,6 +20,7 @@ from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.numerics import newton
 from multihorizon.numerics.newton import Ascent, Metric, Tolerances
 from multihorizon.parallel import Progress, silent
+from multihorizon.words import decimals
 
 P = TypeVar("P", bound=ChoicePoint)
 
@@ -51,7 +52,7 @@ def climb(
     start = start.without_derivatives()  # the caller may keep many starts
 
     def report(steps: int, point: P) -> None:
-        progress(steps / max_steps, f"step {steps}: log-likelihood {point.value:.2f}")
+        progress(steps / max_steps, f"step {steps}: log-likelihood {decimals(point.value, 2)}")
 
     if start.likelihood.is_large and not isinstance(start, Point):
         end = _quasi_newton(start, held, max_steps, progress)
@@ -103,7 +104,7 @@ def _quasi_newton(start: P, held: Bools, max_steps: int, progress: Progress) -> 
 
     def report(_: Floats) -> None:
         number = next(steps)
-        progress(number / most, f"step {number}: log-likelihood {best.value:.2f}")
+        progress(number / most, f"step {number}: log-likelihood {decimals(best.value, 2)}")
 
     bounds = list(zip(model.lower[free], model.upper[free], strict=True))
     options = {"maxiter": most, "maxcor": 30, "ftol": 1e-14, "gtol": 1e-7}

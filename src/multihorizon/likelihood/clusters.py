@@ -59,6 +59,7 @@ from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.numerics.spectrum import spectrum
 from multihorizon.problem import cells_of_episodes
 from multihorizon.solution import TakenAsIndependent
+from multihorizon.words import decimals, significant
 
 #: A p-value below this counts as dependence.
 DEPENDENT = 0.05
@@ -272,7 +273,7 @@ def independence_words(said: TakenAsIndependent | None) -> list[str]:
         return []
     why, p = "", said["p_value"]
     if p is not None:
-        why = f"Choices of one episode go together (p {'≤' if p <= LEAST_P else '='} {p:.3f}), "
+        why = f"Choices of one episode go together (p {'≤' if p <= LEAST_P else '='} {decimals(p, 3)}), "
     if said["reason"]:
         narrow = "every decision counts as independent, so intervals are too narrow and p-values too small"
         return [f"{why}but {said['reason']}: {narrow}."]
@@ -281,7 +282,7 @@ def independence_words(said: TakenAsIndependent | None) -> list[str]:
     first = f"{why}so {unit}" if why else f"{unit[0].upper()}{unit[1:]}"
     words = [
         f"{first}, and not the decision, is the unit of standard errors, intervals and tests: standard errors of discounts are "
-        f"{wider:.2g} times those of independent decisions."
+        f"{significant(wider, 2)} times those of independent decisions."
     ]
     few = sum(n is not None and n < FEW for n in said["freedom"])
     if few:

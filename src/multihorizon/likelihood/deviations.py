@@ -39,6 +39,7 @@ from multihorizon.likelihood.intervals import precision
 from multihorizon.numerics.chance import chi2_ppf, chi2_sf
 from multihorizon.numerics.newton import Ascent, resting
 from multihorizon.parallel import Progress, silent
+from multihorizon.words import significant
 
 #: Deviations are tried from a thousandth of a temperature, which nobody would see, to a hundred, which leaves every policy open.
 LEAST, MOST = 1e-3, 1e2
@@ -172,13 +173,13 @@ def estimate_deviations(
     low, high = LEAST * search.unit, MOST * search.unit
     around = 0.3 * search.unit if guess is None else guess
     best = highest(search.gain, low, high, [around / 3, around, 3 * around])
-    progress(0.5, f"deviations of {best:.3g}")
+    progress(0.5, f"deviations of {significant(best)}")
     if best in search.ends:
         elsewhere = _elsewhere(search.ends[best], others)
         if elsewhere is not None:
             search.begin_at(best, elsewhere)
             best = highest(search.gain, low, high, [0.3 * best, 3 * best])
-    progress(1.0, f"deviations of {best:.3g}")
+    progress(1.0, f"deviations of {significant(best)}")
     if best not in search.ends:
         return Nearly(shared, 0.0, np.nan, None, complete=False)
     gained = search.gains[best]

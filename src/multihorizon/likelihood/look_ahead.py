@@ -31,6 +31,7 @@ from multihorizon.numerics.newton import Ascent
 from multihorizon.numerics.spectrum import spectrum
 from multihorizon.problem import Problem
 from multihorizon.solution import FittedLookahead, LookaheadEvidence, Solution, Status
+from multihorizon.words import decimals, power_of_ten
 
 #: A tried value must be likelier by this much to be taken; values that differ by less are equally likely.
 LEAST_GAIN = 1e-6
@@ -231,8 +232,9 @@ def lookahead_solution(problem: Problem, found: LookaheadFit, base: Point, ridge
 def _message(problem: Problem, found: LookaheadFit, evidence: dict[str, Any], residual: float) -> str:
     model = found.model
     parts = [
-        f"Log-likelihood {found.point.value:.2f} of {model.decisions:.0f} decisions with {model.family.name} look-ahead, "
-        f"gradient {residual:.1e} per decision."
+        f"Log-likelihood {decimals(found.point.value, 2)} of {decimals(model.decisions, 0)} decisions with "
+        f"{model.family.name} look-ahead, "
+        f"gradient {power_of_ten(residual)} per decision."
     ]
     for name, column in evidence["identified"].items():
         unknown = [expert for expert, known in zip(problem.names, column, strict=True) if not known]

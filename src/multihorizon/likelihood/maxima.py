@@ -21,6 +21,7 @@ from multihorizon.likelihood.ascent import P, climb
 from multihorizon.numerics.chance import chi2_ppf
 from multihorizon.numerics.newton import Ascent
 from multihorizon.parallel import Progress, silent
+from multihorizon.words import decimals
 
 #: Where the profile over a discount is looked at, as shares of the largest discount.
 LEVELS = (0.05, 0.5, 0.8, 0.95, 0.99)
@@ -62,9 +63,9 @@ def about_rivals(rivals: Sequence[tuple[float, Floats]]) -> list[str]:
     if not near:
         return []
     missing, discounts = min(near, key=lambda rival: rival[0])
-    where = first_few([f"{discount:.3f}" for discount in discounts])
+    where = first_few([decimals(discount, 3) for discount in discounts])
     return [
-        f"The likelihood has another maximum, lower by only {missing:.2f}, at the discounts {where}: "
+        f"The likelihood has another maximum, lower by only {decimals(missing, 2)}, at the discounts {where}: "
         "intervals reach from the smallest to the largest discount that the decisions allow."
     ]
 

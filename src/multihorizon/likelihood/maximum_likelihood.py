@@ -116,6 +116,7 @@ from multihorizon.numerics.newton import Ascent, Dense, Metric, resting
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Problem
 from multihorizon.solution import Deviations, FamilyParameters, LikelihoodEvidence, LookaheadEvidence, Solution, Status
+from multihorizon.words import decimals, power_of_ten, significant
 
 #: From so many persons on, those who share no parameter are fitted one by one: then their common grid costs less than it saves,
 #: in tasks of every size.
@@ -314,7 +315,7 @@ def fit(
             free = Likelihood(model.problem, each, ridge=best.point.likelihood.ridge)
             spread = estimate_spread(best, free.clustered(clustered))
             best = spread.ascent
-        part(1.0, f"log-likelihood {best.point.value:.2f}")
+        part(1.0, f"log-likelihood {decimals(best.point.value, 2)}")
         return Fit(polished(best), ends, spread, reason, independence=independent)
 
     if ridge is not None:
@@ -370,7 +371,7 @@ def with_deviations(found: Fit, wanted: float | Literal["estimated"], progress: 
             again = estimate_deviations(equal, guess=nearly.estimated, progress=part_of(progress, 0.6, 1.0))
             if again.ascent is not None:
                 best, nearly = cast(Ascent[Point], again.ascent), replace(again, shared=shared, p_shared=nearly.p_shared)
-    progress(1.0, f"log-likelihood {best.point.value:.2f}")
+    progress(1.0, f"log-likelihood {decimals(best.point.value, 2)}")
     return Fit(polished(climb(best.point)), found.ends, spread, found.ridge_reason, nearly, found.independence)
 
 
@@ -459,9 +460,9 @@ def maximize(
     for number, point in enumerate(points, start=1):
         part = part_of(progress, 0.5 * (number - 1) / len(points), 0.5 * number / len(points))
         ends.append(end := climb(point, max_steps=first, progress=part))
-        progress(0.5 * number / len(points), f"start {number} of {len(points)}: {end.point.objective:.2f}")
+        progress(0.5 * number / len(points), f"start {number} of {len(points)}: {decimals(end.point.objective, 2)}")
     ends = distinct(_each_further(distinct(ends)[:starts], second))
-    progress(0.9, f"log-likelihood {max(end.point.value for end in ends):.2f}")
+    progress(0.9, f"log-likelihood {decimals(max(end.point.value for end in ends), 2)}")
     if likelihood.moves:
         ends = distinct(_each_further([_giving_way(likelihood, end) for end in ends], second))
     best, *others = ends
@@ -469,7 +470,7 @@ def maximize(
     runs_away = min(float((plan.finite_log * (plan.persons.visits > 0)).min()) for plan in best.point.plans) < -30
     if not best.finished and not (give_up and runs_away):
         best = _further(best, 300, progress=part_of(progress, 0.9, 1.0))
-    progress(1.0, f"log-likelihood {best.point.value:.2f}")
+    progress(1.0, f"log-likelihood {decimals(best.point.value, 2)}")
     return best, [best, *others]
 
 
@@ -498,7 +499,7 @@ def compared_with_profile(
         start = _giving_way(likelihood, place).point if likelihood.moves else place.point
         end = climb(start, worth=best.point.objective - WITHIN)
         ends, best = [*ends, end], max(best, end, key=lambda one: one.point.objective)
-        progress(0.7 + 0.3 * number / len(others), f"log-likelihood {best.point.value:.2f}")
+        progress(0.7 + 0.3 * number / len(others), f"log-likelihood {decimals(best.point.value, 2)}")
     return best, [best, *elsewhere(ends, best.point)]
 
 
@@ -552,7 +553,8 @@ def _long_work(likelihood: Likelihood) -> str:
         if minutes < 5:
             return ""
         return (
-            f"{likelihood.n_experts:,} experts with {likelihood.size:,} numbers to estimate may take {minutes:.0f} minutes or "
+            f"{likelihood.n_experts:,} experts with {likelihood.size:,} numbers to estimate may take "
+            f"{decimals(minutes, 0)} minutes or "
             "more to fit and to test: a sample of the experts takes less, and so do given transitions, a known reward, or fewer "
             "features."
         )
@@ -561,7 +563,8 @@ def _long_work(likelihood: Likelihood) -> str:
     if minutes < 2:
         return ""
     return (
-        f"A reward for each of {likelihood.n_reward:,} states of this task may take {minutes:.0f} minutes or more to fit: "
+        f"A reward for each of {likelihood.n_reward:,} states of this task may take {decimals(minutes, 0)} minutes "
+        f"or more to fit: "
         "states are linked without any order, or many have a single action. Rewards tied together with features take seconds, "
         "and so do fewer states: merge those that are alike, or leave out those that few decisions reach."
     )
@@ -994,14 +997,19 @@ def _message(
     problem: Problem, found: Fit, precise: Precision, open_: Sequence[str], rivals: list[Ascent[Point]], residual: float
 ) -> str:
     best, model = found.best, found.best.point.likelihood
-    parts = [f"Log-likelihood {best.point.value:.2f} of {model.decisions:.0f} decisions, gradient {residual:.1e} per decision."]
+    parts = [
+        f"Log-likelihood {decimals(best.point.value, 2)} of {decimals(model.decisions, 0)} decisions, gradient "
+        f"{power_of_ten(residual)} per decision."
+    ]
     parts += open_
     if not open_ and precise.nullity:
         directions = "one direction" if precise.nullity == 1 else f"{precise.nullity} directions"
         parts.append(f"The discounts are identified; the decisions do not show {directions} of the reward.")
     if not best.finished:
         largest = np.abs(model.reward(best.point.x)).max(initial=0.0)
-        parts.append(f"The climb was broken off unconverged, at a largest reward of {largest:.3g}: do not use this answer.")
+        parts.append(
+            f"The climb was broken off unconverged, at a largest reward of {significant(largest)}: do not use this answer."
+        )
     elif residual > CONVERGED_GRADIENT:
         parts.append(f"The gradient is above {CONVERGED_GRADIENT:g} per decision: do not use this answer.")
     if not open_:
@@ -1014,7 +1022,7 @@ def _message(
     weight, unearned = float(np.max(model.ridge, initial=0.0)), never_earned(problem)
     if weight:
         reason = f": {found.ridge_reason}." if found.ridge_reason else "."
-        parts.append(f"A penalty of weight {weight:.3g} holds the rewards{reason}")
+        parts.append(f"A penalty of weight {significant(weight)} holds the rewards{reason}")
     if weight and unearned.any():
         names = first_few([n for n, never in zip(problem.parameter_names, unearned, strict=True) if never])
         parts.append(f"No logged decision could have earned the reward of {names}.")
@@ -1028,18 +1036,23 @@ def _about_deviations(found: Fit) -> list[str]:
         return []
     if not isinstance(point, NearPoint):
         lines = (
-            [f"One reward for all is not rejected (p {'≥' if nearly.p_shared >= 0.5 else '='} {nearly.p_shared:.2g})."]
+            [
+                f"One reward for all is not rejected (p {'≥' if nearly.p_shared >= 0.5 else '='} "
+                f"{significant(nearly.p_shared, 2)})."
+            ]
             if nearly.complete
             else []
         )
     elif nearly.given:
         lines = [
-            f"Each expert's reward deviates from the common one with a standard deviation of {nearly.estimated:.3g}, as given."
+            f"Each expert's reward deviates from the common one with a standard deviation of "
+            f"{significant(nearly.estimated)}, as given."
         ]
     else:
         lines = [
-            f"Goals are only nearly shared: one reward for all is rejected (p = {nearly.p_shared:.2g}), and each expert's "
-            f"deviates from the common one with a standard deviation of {nearly.estimated:.3g}."
+            f"Goals are only nearly shared: one reward for all is rejected (p = "
+            f"{significant(nearly.p_shared, 2)}), and each expert's "
+            f"deviates from the common one with a standard deviation of {significant(nearly.estimated)}."
         ]
     if not nearly.complete:
         lines.append("Climbs at some sizes of deviations did not end: the test of one reward for all is not reliable.")

@@ -38,6 +38,7 @@ from multihorizon.numerics.each import Ends, Local, climb_each, of_some, resting
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Problem
 from multihorizon.solution import FamilyParameters, LikelihoodEvidence, Solution, Status
+from multihorizon.words import decimals, power_of_ten
 
 #: The grid on which persons begin: shares of the largest discount, and log-temperatures in units of the usual one.
 SHARES = np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.995, 0.999, 0.9999, 1.0])
@@ -246,7 +247,10 @@ def persons_solution(problem: Problem, model: PersonsApart, found: PersonsFit) -
     status = Status.CONVERGED if identified.all() and not lost.any() else Status.NOT_IDENTIFIED
     value, decisions = float(found.here.value[converged].sum()), float(model.counts.sum())
     residual = float(slopes[converged].max(initial=0.0)) / decisions
-    message = [f"Log-likelihood {value:.2f} of {decisions:.0f} decisions, gradient {residual:.1e} per decision."]
+    message = [
+        f"Log-likelihood {decimals(value, 2)} of {decimals(decisions, 0)} decisions, gradient "
+        f"{power_of_ten(residual)} per decision."
+    ]
     message += left_open(problem.names, reasons.tolist())
     other = np.where(twice, found.another, discounts)
     reward = model.tables.theta

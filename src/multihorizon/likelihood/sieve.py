@@ -77,7 +77,8 @@ from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import SampledProblem
 from multihorizon.result import COLOURS, Result, literal, pictured, plain
 from multihorizon.solution import SieveEvidence, Solution, Status, dynamics_unknown, unpredicted
-from multihorizon.tables import ShownTable
+from multihorizon.tables import Table
+from multihorizon.words import decimals, power_of_ten, significant
 
 
 @dataclass(frozen=True, eq=False)
@@ -498,7 +499,7 @@ class RewardFunctions(Result):
         """Where arriving pays most and least, among states spread over the log."""
         frame = self.to_frame().sort_values("reward", ascending=False)
         most, least = (
-            f"{row['reward']:.3g} at {', '.join(f'{name} = {row[name]:.4g}' for name in self.coordinates)}"
+            f"{significant(row['reward'])} at {', '.join(f'{name} = {significant(row[name], 4)}' for name in self.coordinates)}"
             for row in (frame.iloc[0], frame.iloc[-1])
         )
         return f"Of {len(frame)} states spread over the log, arriving pays most, {most}, and least, {least}."
@@ -536,8 +537,8 @@ class RewardFunctions(Result):
         names = [literal(self.coordinates[place]) for place in places]
         ax.set(xlabel=names[0], ylabel="reward" if len(places) == 1 else names[1])
 
-    def _tables(self, compute: bool) -> list[ShownTable]:
-        return [ShownTable(self.to_frame(), drawn=("reward",), labels=self.coordinates)]
+    def _tables(self, compute: bool) -> list[Table]:
+        return [Table(self.to_frame(), drawn=("reward",), labels=self.coordinates)]
 
     def _surface(self, arrived: Floats, pair: list[int]) -> tuple[Floats, Floats, Floats]:
         """Axes of a pair of coordinates, and the reward over them: NaN where nobody arrived within a sixteenth of the range."""
@@ -757,7 +758,8 @@ class SieveLikelihood:
             basis_too_poor=bool(share > 0.05 and gain > 4.0),
         )
         message = [
-            f"Log-likelihood {point.value:.2f} of {model.decisions:.0f} decisions, gradient {residual:.1e} per decision, "
+            f"Log-likelihood {decimals(point.value, 2)} of {decimals(model.decisions, 0)} decisions, gradient "
+            f"{power_of_ten(residual)} per decision, "
             f"{data.functions} basis functions of {', '.join(steps.coordinates)}."
         ]
         if not identified.all():

@@ -22,7 +22,7 @@ from multihorizon.choice.tabular import Point, decide
 from multihorizon.numerics.newton import resting
 from multihorizon.numerics.score_test import ScoreTest, score_test
 from multihorizon.result import Result
-from multihorizon.words import LEVEL, Answer, p_text
+from multihorizon.words import LEVEL, Answer, decimals, p_text
 
 QUESTION = "Does the reward depend on the state reached alone?"
 #: At this p-value or below a wider reward predicts clearly better.
@@ -89,7 +89,7 @@ class StateRewardTest(Result):
             return ""
         words = (
             f"A reward that depends on the action as well ({self.wider}) predicts these decisions clearly better than one of the "
-            f"state reached alone (score test, χ² = {self.statistic:.1f} with {self.degrees} degrees of freedom, "
+            f"state reached alone (score test, χ² = {decimals(self.statistic, 1)} with {self.degrees} degrees of freedom, "
             f"p {p_text(self.p_value)})."
         )
         return f"{words} So differences between experts or groups may be artefacts of the reward, and are withheld. {REMEDY}"
@@ -102,7 +102,7 @@ class StateRewardTest(Result):
             return Answer(QUESTION, "Not tested", f"{taken} Not tested: {self.reason}.", "caution")
         if self.clear:
             return Answer(QUESTION, "No", self.why, "bad")
-        p = f"score test, χ² = {self.statistic:.1f} with {self.degrees} degrees of freedom, p {p_text(self.p_value)}"
+        p = f"score test, χ² = {decimals(self.statistic, 1)} with {self.degrees} degrees of freedom, p {p_text(self.p_value)}"
         if self.p_value <= 1 - LEVEL:
             reasons = (
                 f"The reward is taken to depend on the state reached, not on the action, and a reward that depends on the action "

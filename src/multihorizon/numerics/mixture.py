@@ -39,6 +39,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from multihorizon.checks import Floats, Ints, as_positive
 from multihorizon.parallel import Progress, in_parallel, silent
+from multihorizon.words import decimals, significant
 
 #: Components that a quadratic model has at most: its matrix is dense.
 MOST_AT_ONCE = 1000
@@ -131,7 +132,9 @@ def fit_mixture(
         excess = _excess(given, rows, size, jobs)
         found = Mixture(weights, float(rows.sum()), n * float(np.log1p(excess.max())), excess, rows, False, number)
         best = found if best is None or found.gap < best.gap else best
-        progress(number / max_rounds, f"log-likelihood {found.log_likelihood:.2f}, at most {found.gap:.2g} more")
+        progress(
+            number / max_rounds, f"log-likelihood {decimals(found.log_likelihood, 2)}, at most {significant(found.gap, 2)} more"
+        )
         if best.gap <= tol * n:
             break
         weights = weights.copy()

@@ -11,6 +11,7 @@ import numpy as np
 from multihorizon.checks import Floats
 from multihorizon.paper.parts import PAPER_NAMES, Data
 from multihorizon.paper.settings import CHOSEN, PRINTED
+from multihorizon.words import decimals, power_of_ten, significant
 
 REPRODUCED, IN_PART, NOT = "reproduced", "in part", "not reproduced"
 #: The verdict where a quick run measures too little to judge a claim.
@@ -121,7 +122,7 @@ def _discounts(data: Data, name: str) -> Claim:
             within = [f"{row['threshold']:g}" for row in rows if distance(row, domain) <= margin]
             apart, nearest = min((distance(row, domain), row["threshold"]) for row in rows)
             passing = f"within it at {listed(within)}, " if within else ""
-            parts.append(f"{domain}: {passing}nearest at {nearest:g}, with {apart:.2f}")
+            parts.append(f"{domain}: {passing}nearest at {nearest:g}, with {decimals(apart, 2)}")
         reason = f"The threshold is not printed; here it is {CHOSEN.threshold:g}. Of those tried: {'; '.join(parts)}."
     return Claim(
         f"Learned discounts, {name}",
@@ -190,7 +191,8 @@ def _naive(data: Data) -> Claim:
         "Naive extension",
         f"It gives the discounts {numbers(PRINTED.discounts['NaiveLP']['toy'], 0)}, a reward on the goal alone "
         f"({numbers(PRINTED.toy_rewards['NaiveLP'], 0)}), and a generalization error of {mean} ± {std}.",
-        f"discounts {numbers(row['discounts'])}, reward {numbers(reward)}, error {error['mean']:.3f} ± {error['std']:.3f}",
+        f"discounts {numbers(row['discounts'])}, reward {numbers(reward)}, error {decimals(error['mean'], 3)} ± "
+        f"{decimals(error['std'], 3)}",
         graded([bool(tied), bool(goal), usual(mean, error["over seeds"])]),
         "Two experts share the discount 1 and cannot be distinguished, as the paper says." if tied else "",
     )
@@ -203,7 +205,7 @@ def _printed_rewards(data: Data) -> Claim:
     return Claim(
         "Generalization error of the printed toy rewards",
         by_domain(theirs, "{:.3f}".format),
-        by_domain(drawn, lambda means: f"{np.min(means):.3f} to {np.max(means):.3f}"),
+        by_domain(drawn, lambda means: f"{decimals(np.min(means), 3)} to {decimals(np.max(means), 3)}"),
         graded([usual(theirs[name], means) for name, means in drawn.items()]),
         f"Means over {len(next(iter(drawn.values())))} drawings of the tasks; a printed one among the middle 95 % is the same. "
         "The share of ours below it: " + by_domain({n: place_among(theirs[n], drawn[n]) for n in drawn}, "{:.2f}".format) + ".",
@@ -217,7 +219,9 @@ def _structure(data: Data) -> Claim:
     return Claim(
         "Structure of the toy reward",
         "Both algorithms learn r(s2) > r(s1).",
-        "; ".join(f"{name}: r(s1) = {reward[1]:.2f}, r(s2) = {reward[2]:.2f}" for name, reward in learned.items()),
+        "; ".join(
+            f"{name}: r(s1) = {decimals(reward[1], 2)}, r(s2) = {decimals(reward[2], 2)}" for name, reward in learned.items()
+        ),
         graded([reward[2] > reward[1] for reward in learned.values()]),
         f"The paper's own figure of MPMCE contradicts it: {printed[1]} at s1, {printed[2]} at s2.",
     )
@@ -256,7 +260,7 @@ def _within_50(data: Data) -> Claim:
     return Claim(
         "Convergence, MPMCE",
         f"Bayesian optimisation finds discounts that match the experts within {wanted} evaluations.",
-        f"after {evaluations} evaluations " + by_domain(found, lambda row: f"relative mismatch {row['residual']:.1e}"),
+        f"after {evaluations} evaluations " + by_domain(found, lambda row: f"relative mismatch {power_of_ten(row['residual'])}"),
         graded(reached) if evaluations >= wanted or all(reached) else NOT_TESTED,
         "By the mismatch of each expert; by the printed rule every discount passes at once. A mismatch of 1e-4 counts as none."
         + ("" if evaluations >= wanted else f" {evaluations} evaluations say nothing of {wanted}."),
@@ -298,7 +302,7 @@ def _crossings(data: Data) -> Claim:
     return Claim(
         "Assumption 1",
         "On the toy only three sets of discounts violate Assumption 1: where two of the three value curves cross.",
-        "; ".join(f"{pair} at {gamma:.6f}" for pair, gamma in found.items()),
+        "; ".join(f"{pair} at {decimals(gamma, 6)}" for pair, gamma in found.items()),
         graded(inside),
         f"Each pair of policies ties at one discount. Where {listed(below)} tie, the third policy is better." if below else "",
     )
@@ -378,7 +382,8 @@ def _likelihood(data: Data) -> Claim:
         "The experts are no maximum of the discounted likelihood: its derivative in logit γ is positive there.",
         by_domain(found, lambda row: numbers(row["discounted"], 3)),
         REPRODUCED if holds and all(rising) else IN_PART if holds else NOT,
-        f"The derivative is {smallest:.2g} or more in size, that of the plain one at most {plain:.0e}. The sign is {sign}: "
+        f"The derivative is {significant(smallest, 2)} or more in size, that of the plain one at most {plain:.0e}. "
+        f"The sign is {sign}: "
         "at the experts the discounted likelihood is minus their discounted entropy, which grows with γ.",
     )
 
@@ -391,7 +396,7 @@ def _gap(data: Data) -> Claim:
         "Duality gap of Algorithm 2",
         "The summed duality gap tells discounts that have a feasible reward from those that have none.",
         f"at {len(gaps)} Γ, true, reversed and random, the summed gap is at most {max(gaps):.0e}, "
-        f"while some expert's features are off by {min(wrong):.2g} or more at every wrong Γ",
+        f"while some expert's features are off by {significant(min(wrong), 2)} or more at every wrong Γ",
         NOT if max(gaps) < 1e-3 else IN_PART,
         "With one shared reward, the optimality of the dual says that the mismatches sum to 0, whatever Γ. The printed rule "
         f"therefore accepts every Γ and maximises the entropy alone: its discounts are {'; '.join(map(numbers, summed))}. The "

@@ -20,6 +20,7 @@ from multihorizon.numerics.chance import halton
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Problem
 from multihorizon.solution import Solution, Status, Trace
+from multihorizon.words import power_of_ten, significant
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,8 @@ class MPML:
         return Solution(
             solver="MPML",
             status=Status.CONVERGED if residual <= self.tolerance else Status.NOT_CONVERGED,
-            message=f"discounted log-likelihood {trace.best[-1]:.6g}, gradient {residual:.1e}{about_errors(found, errors)}",
+            message=f"discounted log-likelihood {significant(trace.best[-1], 6)}, gradient "
+            f"{power_of_ten(residual)}{about_errors(found, errors)}",
             problem=problem,
             experts=problem.names,
             discounts=best,
@@ -129,5 +131,5 @@ def _climb(profile: _Profile, n_experts: int, starts: int, seed: int, progress: 
         minimize(
             negative, start, jac=True, method="L-BFGS-B", bounds=[(0.0, ENDLESS_DISCOUNT)] * n_experts, options={"maxiter": 50}
         )
-        progress((number + 1) / starts, f"MPML: best {log.best:.6g}")
+        progress((number + 1) / starts, f"MPML: best {significant(log.best, 6)}")
     return log.trace()

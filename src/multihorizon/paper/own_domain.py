@@ -13,9 +13,12 @@ import multihorizon as mh
 from multihorizon.domains import Domain
 from multihorizon.domains.base import losses
 from multihorizon.paper.claims import Claim, graded, numbers
+from multihorizon.paper.report import verdicts_table
 from multihorizon.paper.settings import CHOSEN, StudySettings
 from multihorizon.parallel import Progress
-from multihorizon.report.charts import Badge, Block, Notice, Page, PageTable, Section
+from multihorizon.report.charts import Badge, Block, Notice, Page, Section, TableBlock
+from multihorizon.tables import Table
+from multihorizon.words import decimals
 
 
 def load_domain(name: str) -> Domain:
@@ -40,7 +43,7 @@ def load_domain(name: str) -> Domain:
     return domain
 
 
-def study_domain(domain: Domain, settings: StudySettings, progress: Progress) -> tuple[list[Claim], PageTable]:
+def study_domain(domain: Domain, settings: StudySettings, progress: Progress) -> tuple[list[Claim], Table]:
     """The verdicts on one domain, and the table of what each algorithm learns."""
     bound = float(np.abs(domain.reward).max())
     hard, soft = mh.Problem(domain.mdp, domain.lp_experts()), mh.Problem(domain.mdp, domain.mce_experts(CHOSEN.temperature))
@@ -56,8 +59,8 @@ def study_domain(domain: Domain, settings: StudySettings, progress: Progress) ->
         solution = mh.solve(problem, solver, seed=settings.seed)
         learned = np.isfinite(solution.discounts).all() and np.isfinite(solution.reward).all()
         error = float(losses(domain, solution.reward[None], variants)[1].mean()) if learned else np.nan
-        seconds = f"{solution.seconds:.2f}"
-        rows.append((name, numbers(true), numbers(solution.discounts, 3), str(solution.status), f"{error:.3f}", seconds))
+        seconds = decimals(solution.seconds, 2)
+        rows.append((name, numbers(true), numbers(solution.discounts, 3), str(solution.status), decimals(error, 3), seconds))
         if name != "NaiveLP":
             ordered = bool((np.diff(solution.discounts[np.argsort(true)]) > 0).all())
             claim = "The learned discounts have the order of the true ones."
@@ -75,25 +78,26 @@ def study_domain(domain: Domain, settings: StudySettings, progress: Progress) ->
         )
     )
     headers = ("algorithm", "true", "learned", "status", "generalization error (absolute)", "seconds")
-    return claims, PageTable(headers, rows, f"What each algorithm learns on {domain.name}")
+    return claims, Table.of(headers, rows, f"What each algorithm learns on {domain.name}")
 
 
-def write_domain(directory: Path, domain: Domain, claims: list[Claim], table: PageTable, settings: StudySettings) -> None:
+def write_domain(directory: Path, domain: Domain, claims: list[Claim], table: Table, settings: StudySettings) -> None:
     """`report.html` and `paper.md`: the verdicts as one table, what was learned, and each claim."""
-    verdicts = PageTable(("claim", "verdict"), [(claim.topic, claim.verdict) for claim in claims], "Verdicts")
+    verdicts = verdicts_table(claims)
     each: list[str | Block] = []
     for claim in claims:
         each += [Badge(f"{claim.topic}: {claim.verdict}"), f"Paper: {claim.claim}", f"Here: {claim.ours}", claim.reason]
     title = f"Multiple planning horizons on {domain.name}"
-    sections = [Section("Verdicts", [verdicts]), Section("What is learned", [table]), Section("Each claim", each)]
+    sections = [
+        Section("Verdicts", [TableBlock(verdicts)]),
+        Section("What is learned", [TableBlock(table)]),
+        Section("Each claim", each),
+    ]
     opening = [Notice("A quick run: few task variants.")] if settings.quick else []
     footer = f"multihorizon {mh.__version__}, seed {settings.seed}, {settings.tasks} task variants."
     Page(title, f"{domain.mdp.n_states} states, {domain.mdp.n_actions} actions.", sections, footer, opening).write(
         directory / "report.html"
     )
-    parts = [f"# {title}"]
-    for content in (verdicts, table):
-        lines = [content.headers, ["---"] * len(content.headers), *content.rows]
-        parts.append("\n".join(f"| {' | '.join(map(str, line))} |" for line in lines))
+    parts = [f"# {title}", verdicts.markdown().rstrip(), table.markdown().rstrip()]
     parts += [f"## {c.topic}: {c.verdict}\n\n* Paper: {c.claim}\n* Here: {c.ours}\n* Why: {c.reason}" for c in claims]
     (directory / "paper.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")

@@ -4,7 +4,7 @@ and the docs page "The paper and us", which prints the same tables.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,11 @@ from multihorizon.paper.claims import IN_PART, NOT, NOT_TESTED, REPRODUCED, Clai
 from multihorizon.paper.parts import PAPER_NAMES, Data
 from multihorizon.paper.settings import CHOSEN, PRINTED, StudySettings, study_domains
 from multihorizon.parallel import Progress
-from multihorizon.report.charts import Badge, Block, Notice, Page, PageTable, Picture, Section, figure
+from multihorizon.report.charts import Badge, Block, Notice, Page, Picture, Section, TableBlock, figure
 from multihorizon.report.plots import plot_policy, plot_reward, save
 from multihorizon.result import COLOURS
+from multihorizon.tables import Table
+from multihorizon.words import decimals, plus_minus, power_of_ten, significant
 
 
 def _sheet(rows: int, columns: int, width: float, height: float, framed: bool = False) -> tuple[Figure, Any]:
@@ -206,7 +208,7 @@ def identifiability(data: Data, timings: Data) -> Figure:
             np.array(grid["plane"]["log10 residual"]).T, origin="lower", extent=(0, 1, 0, 1), cmap="viridis", vmin=-6, vmax=1
         )
         axes[0, column].plot(*grid["true"][:2], "*", color="red", ms=12)
-        axes[0, column].set(title=f"{name}, γ₃ = {grid['plane']['discount']:.2f}", xlabel="γ₁", ylabel="γ₂")
+        axes[0, column].set(title=f"{name}, γ₃ = {decimals(grid['plane']['discount'], 2)}", xlabel="γ₁", ylabel="γ₂")
         edges, counts = np.array(grid["histogram"]["edges"]), np.array(grid["histogram"]["counts"])
         seen = counts > 0
         axes[1, column].bar(edges[:-1][seen], counts[seen], width=0.45, align="edge", color=COLOURS[0])
@@ -268,19 +270,19 @@ def _printed(table: Mapping[str, Any], domain: str, algorithm: str) -> Any:
     return table.get(PAPER_NAMES.get(algorithm, ""), {}).get(domain, ())
 
 
-def generalization_tables(data: Data) -> PageTable:
+def generalization_tables(data: Data) -> Table:
     """Mean ± standard deviation of the generalization error; signed as in Eq. 27, absolute, the median, and the paper's."""
     headers = ("domain", "algorithm", "signed ratio", "absolute ratio", "median", "paper")
     rows = []
     for domain, found in data["generalization"].items():
         for name, row in found.items():
-            ours = [f"{row['mean']:.3f} ± {row['std']:.3f}", f"{row['absolute mean']:.3f} ± {row['absolute std']:.3f}"]
-            theirs = " ± ".join(f"{value:.3f}" for value in _printed(PRINTED.generalization, domain, name))
-            rows.append((domain, name, *ours, f"{row['median']:.3f}", theirs))
-    return PageTable(headers, rows, "Generalization error")
+            ours = [plus_minus(row[f"{kind}mean"], row[f"{kind}std"], 3) for kind in ("", "absolute ")]
+            theirs = " ± ".join(decimals(value, 3) for value in _printed(PRINTED.generalization, domain, name))
+            rows.append((domain, name, *ours, decimals(row["median"], 3), theirs))
+    return Table.of(headers, rows, "Generalization error")
 
 
-def discounts_tables(data: Data) -> PageTable:
+def discounts_tables(data: Data) -> Table:
     """True, learned and printed discounts."""
     rows = []
     for domain, found in data["learned"].items():
@@ -288,10 +290,10 @@ def discounts_tables(data: Data) -> PageTable:
         for name, row in found.items():
             true = intervals if "LP" in name else numbers(row["true"])
             rows.append((domain, name, true, numbers(row["discounts"], 4), numbers(_printed(PRINTED.discounts, domain, name))))
-    return PageTable(("domain", "algorithm", "true", "ours", "paper"), rows, "Learned discounts")
+    return Table.of(("domain", "algorithm", "true", "ours", "paper"), rows, "Learned discounts")
 
 
-def thresholds_tables(data: Data) -> PageTable:
+def thresholds_tables(data: Data) -> Table:
     """What MPMCE learns as the threshold grows, how far that is from the printed discounts, and how it generalises."""
     rows = [
         (
@@ -299,53 +301,54 @@ def thresholds_tables(data: Data) -> PageTable:
             f"{row['threshold']:g}",
             numbers(row["discounts"], 3),
             "yes" if row["ordered"] else "no",
-            f"{distance(row, domain):.2f}",
-            f"{row['error']['absolute mean']:.3f}",
+            decimals(distance(row, domain), 2),
+            decimals(row["error"]["absolute mean"], 3),
             row["status"],
         )
         for domain, found in data["thresholds"].items()
         for row in found
     ]
     headers = ("domain", "threshold", "discounts", "true order", "distance to the paper", "generalization error", "status")
-    return PageTable(headers, rows, "MPMCE within a threshold")
+    return Table.of(headers, rows, "MPMCE within a threshold")
 
 
-def theory(data: Data) -> list[PageTable]:
+def theory(data: Data) -> list[Table]:
     """Theorem 2, Proposition 1 and the duality gap, by domain."""
     part = data["theory"]
-    chain = [(d, *(f"{row[k]:.4f}" for k in ("dual", "primal", "likelihood"))) for d, row in part["chain"].items()]
+    chain = [(d, *(decimals(row[k], 4) for k in ("dual", "primal", "likelihood"))) for d, row in part["chain"].items()]
     slopes = [
         (d, numbers(row["discounts"]), *(numbers(row[k], 4) for k in ("discounted", "plain")))
         for d, row in part["slopes"].items()
     ]
     gaps = [
-        (d, numbers(row["discounts"]), f"{row['gap']:.1e}", ", ".join(f"{m:.1e}" for m in row["mismatch"]))
+        (d, numbers(row["discounts"]), power_of_ten(row["gap"]), ", ".join(power_of_ten(m) for m in row["mismatch"]))
         for d, rows in part["gap"].items()
         for row in rows[:4]
     ]
     slope = ("domain", "γ", "discounted likelihood", "plain likelihood")
     return [
-        PageTable(("domain", "G*", "H*", "−L*"), chain, "Theorem 2: the dual, the entropy, the likelihood"),
-        PageTable(slope, slopes, "Proposition 1: slope in logit γ at the experts"),
-        PageTable(("domain", "Γ", "summed gap", "mismatch of each expert"), gaps, "The duality gap at the dual's optimum"),
+        Table.of(("domain", "G*", "H*", "−L*"), chain, "Theorem 2: the dual, the entropy, the likelihood"),
+        Table.of(slope, slopes, "Proposition 1: slope in logit γ at the experts"),
+        Table.of(("domain", "Γ", "summed gap", "mismatch of each expert"), gaps, "The duality gap at the dual's optimum"),
     ]
 
 
-def choices(data: Data) -> list[PageTable]:
+def choices(data: Data) -> list[Table]:
     """One table per choice."""
 
     def cell(value: Any) -> str:
         if isinstance(value, list):
-            return numbers(value) if len(value) <= 6 else f"{len(value)} values from {np.min(value):.3g} to {np.max(value):.3g}"
-        return f"{value:.4g}" if isinstance(value, float) else str(value)
+            ends = f"{significant(np.min(value))} to {significant(np.max(value))}"
+            return numbers(value) if len(value) <= 6 else f"{len(value)} values from {ends}"
+        return significant(value, 4) if isinstance(value, float) else str(value)
 
     return [
-        PageTable(tuple(rows[0]), [[cell(value) for value in row.values()] for row in rows], f"Sensitivity: {name}")
+        Table.of(tuple(rows[0]), [[cell(value) for value in row.values()] for row in rows], f"Sensitivity: {name}")
         for name, rows in data["choices"].items()
     ]
 
 
-def used(settings: StudySettings) -> PageTable:
+def used(settings: StudySettings) -> Table:
     """The choices of this run with the evidence for each."""
     bounds, weights = (
         ", ".join(f"{name} {value:g}" for name, value in each.items()) for each in (CHOSEN.reward_bound, CHOSEN.l1)
@@ -369,7 +372,7 @@ def used(settings: StudySettings) -> PageTable:
         ("value in Eq. 27", "from the initial distribution", "the domain's own"),
         ("seed, tasks", f"{settings.seed}, {settings.tasks}", "100 tasks in the full run, as in the paper"),
     )
-    return PageTable(("choice", "value", "evidence"), rows, "Choices the paper does not state")
+    return Table.of(("choice", "value", "evidence"), rows, "Choices the paper does not state")
 
 
 #: What stands at the top of a quick run.
@@ -432,22 +435,22 @@ def write_report(
     counts = {verdict: verdicts.count(verdict) for verdict in (REPRODUCED, IN_PART, NOT, NOT_TESTED)}
     told: list[str | Block] = ["; ".join(f"{verdict}: {count}" for verdict, count in counts.items() if count) + "."]
     kinds = {REPRODUCED: "good", NOT: "bad"}
-    told.append(PageTable(("claim", "verdict"), [(claim.topic, claim.verdict) for claim in claims], "Verdicts"))
+    told.append(TableBlock(verdicts_table(claims)))
     # Then one block per claim: a table with these long cells could not be read on a telephone.
     for claim in claims:
         told.append(Badge(f"{claim.topic}: {claim.verdict}", kinds.get(claim.verdict, "")))
         told += [f"Paper: {claim.claim}", f"Ours: {claim.ours}", claim.reason]
     sections = [
         Section("What was claimed, what we get", told),
-        Section("Generalization error", [generalization_tables(data), *drawn("generalization")]),
-        Section("Learned discounts", [discounts_tables(data), *drawn("discounts")]),
-        Section("MPMCE within a threshold", [*drawn("thresholds"), thresholds_tables(data)]),
+        Section("Generalization error", [TableBlock(generalization_tables(data)), *drawn("generalization")]),
+        Section("Learned discounts", [TableBlock(discounts_tables(data)), *drawn("discounts")]),
+        Section("MPMCE within a threshold", [*drawn("thresholds"), TableBlock(thresholds_tables(data))]),
         Section("The toy domain", drawn("toy_values")),
         Section("Rewards and policies", drawn("rewards", "policies")),
         Section("Convergence", drawn("convergence")),
         Section("Identifiability", drawn("identifiability", "two_experts", "toy_sets")),
-        Section("Theorems in numbers", theory(data)),
-        Section("Choices", [used(settings), *choices(data)]),
+        Section("Theorems in numbers", [TableBlock(table) for table in theory(data)]),
+        Section("Choices", [TableBlock(used(settings)), *(TableBlock(table) for table in choices(data))]),
     ]
     Page(
         "Multiple planning horizons: the paper and us",
@@ -478,7 +481,10 @@ def write_page(directory: Path, data: Data, claims: list[Claim], settings: Study
     (directory / "paper.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 
-def _markdown(content: PageTable) -> str:
-    rows = [content.headers, tuple("---" for _ in content.headers), *content.rows]
-    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return f"### {content.caption}\n\n" + "\n".join(lines)
+def verdicts_table(claims: Sequence[Claim]) -> Table:
+    """The verdict on each claim."""
+    return Table.of(("claim", "verdict"), [(claim.topic, claim.verdict) for claim in claims], "Verdicts")
+
+
+def _markdown(table: Table) -> str:
+    return f"### {table.caption}\n\n{table.markdown().rstrip()}"

@@ -77,6 +77,7 @@ from multihorizon.checks import (
 )
 from multihorizon.mdp import MDP, steps_into
 from multihorizon.planning.linear import DENSE_STATES, DIRECT_STATES, Resolvent, SingularError, matrix_resolvent, policy_resolvent
+from multihorizon.words import significant
 
 #: Newton's method takes about ten steps on every problem we know.
 MAX_NEWTON_STEPS = 100
@@ -117,16 +118,19 @@ def check_policy(mdp: MDP, policy: ArrayLike, name: str = "policy") -> Floats:
     as_shape(array, (mdp.n_states, mdp.n_actions), name)
     array[mdp.terminal] = 1 / mdp.n_actions
     if (array < 0).any():
-        raise ValueError(f"{name} must not be negative, received {array.min():.6g} {_place(mdp, array < 0)}")
+        raise ValueError(f"{name} must not be negative, received {significant(array.min(), 6)} {_place(mdp, array < 0)}")
     barred = (array > 0) & ~mdp.available
     if barred.any():
-        raise ValueError(f"{name} must not use unavailable actions, received {array[barred][0]:.6g} {_place(mdp, barred)}")
+        raise ValueError(
+            f"{name} must not use unavailable actions, received {significant(array[barred][0], 6)} {_place(mdp, barred)}"
+        )
     sums = array.sum(axis=1)
     off = np.abs(sums - 1) > ROW_TOLERANCE
     if off.any():
         state = int(np.flatnonzero(off)[0])
         raise ValueError(
-            f"{name} must sum to 1 in every state, received a sum of {sums[state]:.6g} in state {mdp.state_names[state]}"
+            f"{name} must sum to 1 in every state, received a sum of {significant(sums[state], 6)} in state "
+            f"{mdp.state_names[state]}"
         )
     rescaled: Floats = array / sums[:, None]
     return rescaled

@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 
 from multihorizon.checks import RANK_TOLERANCE, Bools, Floats, Ints, first_few, label
 from multihorizon.problem import Problem
-from multihorizon.words import count, in_words
+from multihorizon.words import count, decimals, in_words, significant
 
 if TYPE_CHECKING:
     from formulaic import ModelSpec, SimpleFormula
@@ -619,7 +619,7 @@ def _with_conditions(problem: Problem, whose: Ints, rows: pd.DataFrame, listed: 
     if lost.size:
         decisions = sum(float(task.counts[lost].sum()) for task in problem.tasks)
         without = " or ".join(rows.columns[np.flatnonzero(empty[lost].any(axis=0))])
-        unknown = f"{decisions:,.0f} decisions of {count(np.unique(whose[lost]).size, 'person')} without {without}"
+        unknown = f"{decimals(decisions, 0)} decisions of {count(np.unique(whose[lost]).size, 'person')} without {without}"
     return usable, nowhere, unknown
 
 
@@ -862,7 +862,7 @@ def _patterns(frame: pd.DataFrame, means: Mapping[str, float]) -> tuple[tuple[st
     distinct = sorted(set(keys))
     groups = np.array([distinct.index(key) for key in keys])[codes]
     like = frame.iloc[np.unique(groups, return_index=True)[1]].assign(**means)
-    at_mean = [f"{column} = {mean:.4g}" for column, mean in means.items()]
+    at_mean = [f"{column} = {significant(mean, 4)}" for column, mean in means.items()]
     names = (", ".join([*(f"{c} = {v}" for c, v in zip(kinds, key, strict=True)), *at_mean]) for key in distinct)
     return tuple(names), like, groups
 
@@ -878,7 +878,7 @@ def _comparisons(
         if column in means:
             low, high = values.quantile([0.25, 0.75])
             levels: list[Any] = [low, high] if low < high else [float(values.min()), float(values.max())]
-            names = tuple(f"{level:.4g}" for level in levels)
+            names = tuple(significant(level, 4) for level in levels)
         else:
             levels = list(pd.Categorical(values).categories)
             names = tuple(map(str, levels))

@@ -28,6 +28,7 @@ from multihorizon.numerics.chance import chi2_ppf, chi2_sf
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.population.marginal import Maximum, climb, finish, node_shares
 from multihorizon.solution import Deviations
+from multihorizon.words import significant
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,16 +82,19 @@ class PopulationSpread:
         """What is to be said of it."""
         if self.given:
             return [
-                f"Each person's reward deviates from the common one with a standard deviation of {self.spread:.3g}, as given."
+                f"Each person's reward deviates from the common one with a standard deviation of "
+                f"{significant(self.spread)}, as given."
             ]
-        p = f"= {self.p_shared:.2g}" if self.p_shared < 0.5 else "≥ 0.5"
+        p = f"= {significant(self.p_shared, 2)}" if self.p_shared < 0.5 else "≥ 0.5"
         lines = [f"One reward for all is not rejected (p {p})."] if self.complete else []
         if self.spread:
             low, high = self.interval
             lines = [
-                f"Goals are only nearly shared: one reward for all is rejected (p = {self.p_shared:.2g}), and each person's "
-                f"deviates from the common one with a standard deviation of {self.spread:.3g} (95 % interval {low:.3g} to "
-                f"{high:.3g})."
+                f"Goals are only nearly shared: one reward for all is rejected (p = "
+                f"{significant(self.p_shared, 2)}), and each person's "
+                f"deviates from the common one with a standard deviation of {significant(self.spread)} (95 % "
+                f"interval {significant(low)} to "
+                f"{significant(high)})."
             ]
         if not self.complete:
             lines.append("Climbs at some sizes of deviations did not end: the test of one reward for all is not reliable.")
@@ -159,14 +163,14 @@ def nearly_shared(
     search, unit = _SpreadProfile(shared), typical_temperature(shared)
     low, high = LEAST * unit, MOST * unit
     best = highest(search.gain, low, high, [0.3 * unit, 0.1 * unit, unit])
-    progress(0.5, f"deviations of {best:.3g}")
+    progress(0.5, f"deviations of {significant(best)}")
     gained = search.gains[best]
     if not np.isfinite(gained):
         return PopulationSpread(shared, shared, 0.0, np.nan, (np.nan, np.nan), np.nan, False, False)
     target, top = 0.5 * float(chi2_ppf(0.95, 1)), max(gained, 0.0)
     lower = 0.0 if top <= target else crossing(search.gain, best, low, top - target)
     interval = lower, crossing(search.gain, best, high, top - target)
-    progress(0.8, f"deviations of {best:.3g}")
+    progress(0.8, f"deviations of {significant(best)}")
     p = 0.5 * float(chi2_sf(2 * gained, 1)) if gained > 0 else 1.0
     if p > 0.05:
         return PopulationSpread(shared, shared, 0.0, best if gained > 0 else 0.0, interval, p, False, search.complete)

@@ -38,7 +38,7 @@ from multihorizon.checks import Bools, Floats, Ints, Sparse
 from multihorizon.horizon import Horizon
 from multihorizon.numerics.mixture import Mixture, fit_mixture
 from multihorizon.parallel import Progress, part_of, silent
-from multihorizon.words import from_to, in_words, percent
+from multihorizon.words import decimals, from_to, in_words, percent, significant
 
 #: Nodes of the box's grid along logit γ and along log λ.
 SIDES = (33, 21)
@@ -424,7 +424,7 @@ def distribution_words(distribution: Mapping[str, dict[str, Any]], horizon: Hori
         whose = "" if len(distribution) == 1 else f" ({name})"
         types, hidden, each = found["types"], found["indistinguishable"], []
         for kind in types:
-            near = f"discounts near {kind['discount']:.2f}"
+            near = f"discounts near {decimals(kind['discount'], 2)}"
             look = f"have {near}" if horizon is None else f"look {horizon.text(kind['discount'])} ahead ({near})"
             each.append(f"{percent(kind['share'])} {look}")
         if len(types) > 1:
@@ -439,13 +439,16 @@ def distribution_words(distribution: Mapping[str, dict[str, Any]], horizon: Hori
             if least < 0.005:
                 many = f"Up to {percent(most)} of persons{whose} may have"
             words.append(
-                f"{many} a discount of {hidden['discount']:.2f} or more. How much further they look ahead this task cannot show: "
+                f"{many} a discount of {decimals(hidden['discount'], 2)} or more. How much further they look ahead "
+                f"this task cannot show: "
                 "from there on no choice changes by more than "
                 f"{100 * hidden['difference']:.0f} percentage points."
             )
         if not found["converged"]:
             words.append(
-                f"The search for the free distribution{whose} ended early: others are at most {found['gap']:.2g} more likely on "
-                f"these nodes, and the last refinement of them added {found['refinement']['gain']:.2g} to the log-likelihood."
+                f"The search for the free distribution{whose} ended early: others are at most "
+                f"{significant(found['gap'], 2)} more likely on "
+                f"these nodes, and the last refinement of them added {significant(found['refinement']['gain'], 2)} "
+                f"to the log-likelihood."
             )
     return words

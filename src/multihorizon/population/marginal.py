@@ -109,6 +109,7 @@ from multihorizon.numerics.spectrum import Spectrum, positive_part, spectrum
 from multihorizon.parallel import Progress, in_parallel, part_of, silent
 from multihorizon.problem import Problem
 from multihorizon.solution import Status
+from multihorizon.words import decimals
 
 #: s, the size of a logit, and of a standard deviation between persons, that weak priors allow for.
 WIDEST = 5.0
@@ -1198,7 +1199,7 @@ def climb(
         step = np.zeros(layout.size)
         step[free] = spectrum_of(value.information[np.ix_(free, free)], absolute=True).solve(value.gradient[free])
         distance = float(np.sqrt(np.maximum(value.gradient @ step, 0.0)))
-        progress(min(0.95, steps / 20), f"marginal log-likelihood {value.persons.sum():.2f}")
+        progress(min(0.95, steps / 20), f"marginal log-likelihood {decimals(value.persons.sum(), 2)}")
         stays = distance <= tol or steps >= max_iter
         if distance <= at_hand and distance < 0.5 * last and not stays:  # the maximum is at hand, and each step comes nearer
             psi, last = psi + step, distance

@@ -76,7 +76,7 @@ from multihorizon.population.state_reward import population_state_reward
 from multihorizon.population.types import fit_types, types_solution
 from multihorizon.problem import Problem
 from multihorizon.solution import CELL_NUMBERS, Deviations, PopulationEvidence, PopulationFindings, Solution, Status
-from multihorizon.words import in_words, p_text
+from multihorizon.words import decimals, in_words, p_text, significant
 
 #: From this standard deviation of logits on, a normal distribution around 0 has half of the persons below a discount of 0.12 or
 #: above 0.88.
@@ -732,7 +732,7 @@ class Inference:
             shape = "the quartiles of the persons' own estimates are"
         advice = "" if groups else " To see how they are distributed, ask for a free distribution, with columns of groups only."
         return (
-            f"Persons differ so much (a standard deviation of {spread:.2f} in the logit of the discount) that a normal "
+            f"Persons differ so much (a standard deviation of {decimals(spread, 2)} in the logit of the discount) that a normal "
             "distribution has most of them near a discount of 0 or 1, and its typical person may be nobody: "
             f"{shape} {in_words(said)}.{advice}"
         )
@@ -743,7 +743,7 @@ class Inference:
             return []
         words = [*([self.about_width()] if self.is_wide else []), *self.covariates.cautions] + [
             f"The decisions hardly bound the effect of {term} on the discount: a weak prior, for logits within {WIDEST:g} of 0, "
-            f"moves it by {errors:.1f} standard errors, and the far end of its interval is that of the prior."
+            f"moves it by {decimals(errors, 1)} standard errors, and the far end of its interval is that of the prior."
             for term, errors in self.hardly_bound.items()
         ]
         tested = self.alike or {}
@@ -772,7 +772,7 @@ class Inference:
         if drawn > 0.15:
             words.append(
                 "The correlation of discounts and temperatures between persons is hardly determined: "
-                f"a weak prior moves it by about {drawn:.1f} towards 0."
+                f"a weak prior moves it by about {decimals(drawn, 1)} towards 0."
             )
         return words
 
@@ -783,22 +783,26 @@ class Inference:
         reward_errors = np.zeros(layout.n_reward)
         reward_errors[layout.free] = np.sqrt(np.diag(self.known.covariance)[layout.reward])
         likelihood, findings = float(found.value.persons.sum()), self.findings()
-        size = f"{decisions:.0f} decisions of {n} persons"
+        size = f"{decimals(decisions, 0)} decisions of {n} persons"
         words = [
-            f"Marginal log-likelihood {likelihood:.2f} of {size}.",
+            f"Marginal log-likelihood {decimals(likelihood, 2)} of {size}.",
             *absent_words(self.covariates.left_out, n),
         ]
         if self.known.status == Status.NOT_IDENTIFIED:
             words.append("The effects on the discount are not identified: the likelihood is flat in their direction.")
         if found.value.error > 5e-3:
-            words.append(f"Tables of policies are too coarse by up to {found.value.error:.2g} in a person's log-likelihood.")
+            words.append(
+                f"Tables of policies are too coarse by up to {significant(found.value.error, 2)} in a person's log-likelihood."
+            )
         if not found.finished:
-            words.append(f"The search ended {found.distance:.2g} standard errors from the maximum: do not use this answer.")
+            words.append(
+                f"The search ended {significant(found.distance, 2)} standard errors from the maximum: do not use this answer."
+            )
         if self.state_reward is not None and self.state_reward.clear:
             words.append(self.state_reward.why)
         words += [*self.deviation_words, *findings.cautions, *distribution_words(self.distribution or {})]
         if ridge_reason:
-            words.append(f"A penalty of weight {layout.ridge.max():.3g} holds the rewards: {ridge_reason}.")
+            words.append(f"A penalty of weight {significant(layout.ridge.max())} holds the rewards: {ridge_reason}.")
         return Solution(
             solver="Population",
             status=self.known.status,

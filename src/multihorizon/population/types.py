@@ -65,7 +65,7 @@ from multihorizon.numerics.spectrum import spectrum
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Problem, without_decisions
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
-from multihorizon.words import LEVEL, VAGUE_WIDTH, count, in_words, percent
+from multihorizon.words import LEVEL, VAGUE_WIDTH, count, decimals, in_words, percent, power_of_ten, significant
 
 #: More types than this are not tried: nobody could tell them apart, nor read them.
 MOST_TYPES = 6
@@ -614,7 +614,7 @@ def fit_types(
         row |= {"statistic": None, "p": None, "simulations": 0, "largest": None}
         tests.append(row)
         part = part_of(progress, 1 - 0.6 ** (k - 1), 1 - 0.6**k)
-        part(0.0, f"{count(k, 'type')}: log-likelihood {end.point.value:.2f}")
+        part(0.0, f"{count(k, 'type')}: log-likelihood {decimals(end.point.value, 2)}")
         if k == most and types is not None:
             break
         more = one_more(end) if k < problem.n_experts else end
@@ -714,11 +714,13 @@ def types_solution(problem: Problem, found: TypesFit) -> Solution:
         types=told,
     )
     words = [
-        f"Log-likelihood {point.value:.2f} of {decisions:.0f} decisions of {count(problem.n_experts, 'unit')}.",
+        f"Log-likelihood {decimals(point.value, 2)} of {decimals(decisions, 0)} decisions of {count(problem.n_experts, 'unit')}.",
         number_words(told),
     ]
     if not found.converged:
-        words.append(f"The climb was broken off, with a gradient of {residual:.1e} per decision: do not use this answer.")
+        words.append(
+            f"The climb was broken off, with a gradient of {power_of_ten(residual)} per decision: do not use this answer."
+        )
     elif not usable:
         words.append(open_words(told))
     broken = [str(test["types"]) for test in found.tests if not test["finished"]]
@@ -726,7 +728,7 @@ def types_solution(problem: Problem, found: TypesFit) -> Solution:
         words.append(f"Climbs in the test of {in_words(broken)} and one more types did not end: their number is not reliable.")
     if found.deviation is not None:
         words.append(
-            f"Rewards are taken to vary around 0 with a standard deviation of {found.deviation:.3g} temperatures, "
+            f"Rewards are taken to vary around 0 with a standard deviation of {significant(found.deviation)} temperatures, "
             f"{'the largest that is tried' if found.deviation >= WEAK_PRIOR else 'which the decisions chose'}."
         )
     status = Status.CONVERGED if usable else Status.NOT_IDENTIFIED if found.converged else Status.NOT_CONVERGED
@@ -762,13 +764,18 @@ def number_words(told: Mapping[str, Any]) -> str:
         return f"{number} {'was' if told['number'] == 1 else 'were'} asked for."
     tried = f"{count(last['simulations'], 'simulated study')}".replace("studys", "studies")
     if last["p"] <= 0.05:
-        return f"At least {number}: more were not tried, although one more fits better than by chance (p = {last['p']:.2f})."
+        return (
+            f"At least {number}: more were not tried, although one more fits better than by chance (p = "
+            f"{decimals(last['p'], 2)})."
+        )
     fewer = ""
     if told["number"] > 1:
         test = told["tests"][-2]
-        fewer = f"The last of them gains {test['statistic']:.1f} in twice the log-likelihood, and by chance, in "
-        fewer += f"{test['simulations']} simulated studies, at most {test['largest']:.1f} (p = {test['p']:.3f}). "
-    one_more = f"One more does not fit better than by chance (p = {last['p']:.2f}, by {tried})."
+        fewer = f"The last of them gains {decimals(test['statistic'], 1)} in twice the log-likelihood, and by chance, in "
+        fewer += (
+            f"{test['simulations']} simulated studies, at most {decimals(test['largest'], 1)} (p = {decimals(test['p'], 3)}). "
+        )
+    one_more = f"One more does not fit better than by chance (p = {decimals(last['p'], 2)}, by {tried})."
     return f"{number} {'is' if told['number'] == 1 else 'are'} enough. {fewer}{one_more}"
 
 
@@ -787,7 +794,11 @@ def types_words(told: Mapping[str, Any]) -> str:
     """The types in a sentence or two: how many, their shares, and their discounts."""
     each = [
         f"{percent(share)} have a discount "
-        + (f"of {discount:.3f} ({low:.3f} to {high:.3f})" if high - low <= VAGUE_WIDTH else f"from {low:.3f} to {high:.3f}")
+        + (
+            f"of {decimals(discount, 3)} ({decimals(low, 3)} to {decimals(high, 3)})"
+            if high - low <= VAGUE_WIDTH
+            else f"from {decimals(low, 3)} to {decimals(high, 3)}"
+        )
         for share, discount, (low, high), known in zip(
             told["shares"], told["discounts"], told["intervals"], told["identified"], strict=True
         )

@@ -48,6 +48,7 @@ from multihorizon.parallel import Progress, in_parallel, n_workers, silent
 from multihorizon.programs.inner import POSITIVE_MARGIN, Inner, Optimum, slices
 from multihorizon.programs.margins import Margins
 from multihorizon.programs.search import ROUGH, Climber, ProgramLog, Top
+from multihorizon.words import significant
 
 
 class Box(NamedTuple):
@@ -235,7 +236,7 @@ class Certificate:
         where = "" if self.covers_all else " wherever Ω contains the answer's"
         done = "proved" if self.proved else f"not proved, stopped with {self.open_boxes} boxes open"
         above = f"{100 * self.gap:.3g} % above the answer"
-        return f"{done}: the optimum{where} is at most {self.upper:.6g}, {above} ({self.boxes} boxes)"
+        return f"{done}: the optimum{where} is at most {significant(self.upper, 6)}, {above} ({self.boxes} boxes)"
 
 
 def cheap_boxes(inner: Inner) -> int:
@@ -278,7 +279,7 @@ def bound_optimum(
         count += sum(result[2] for result in results)
         worst = max(settled, boxes[0].bound if boxes else -INFINITY)
         done = max((first - worst) / max(first - target, 1e-300), (time.perf_counter() - begun) / seconds)
-        message = f"certificate: bound {inner.bound * worst:.6g}, {len(boxes)} of {count} boxes open"
+        message = f"certificate: bound {significant(inner.bound * worst, 6)}, {len(boxes)} of {count} boxes open"
         progress(min(1.0, done) if boxes else 1.0, message)
         # Only now: later rounds end by the clock, and what is found must not depend on it.
         if boxes and not asked and count >= min(64, most):

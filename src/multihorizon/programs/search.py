@@ -48,6 +48,7 @@ from multihorizon.numerics import slp
 from multihorizon.numerics.lp import INFINITY, MOST_SIMPLEX_ROWS, LPStatus
 from multihorizon.parallel import Progress, silent
 from multihorizon.programs.inner import POSITIVE_MARGIN, Bases, Inner, Optimum, program
+from multihorizon.words import significant
 
 #: Bound on the reward where the mean margin is held at 1; only there to keep HiGHS' numbers finite.
 MEAN_BOUND = 1e5
@@ -391,7 +392,7 @@ class SequentialLP:
             reached["discounts"] = tops[-1].point.discounts[places].tolist()
             reached["evaluations"], reached["converged"] = len(log.values) - evaluated, tops[-1].converged
             starts.append(reached)
-            progress(number / len(begins), f"sequential LP: start {number} of {len(begins)}, best {log.best:.6g}")
+            progress(number / len(begins), f"sequential LP: start {number} of {len(begins)}, best {significant(log.best, 6)}")
         if not any(top.point.has_reward for top in tops) and wanted is None:
             # The order of the discounts came from a search without an answer: look in any order before saying that there is none,
             # and at 0 too, because answers may be nowhere else.

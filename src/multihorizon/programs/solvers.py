@@ -47,7 +47,7 @@ from multihorizon.programs.inner import Inner, Objective, Optimum
 from multihorizon.programs.margins import Margins, build_margins
 from multihorizon.programs.search import SequentialLP
 from multihorizon.solution import ProgramEvidence, Solution, Status
-from multihorizon.words import percent
+from multihorizon.words import percent, significant
 
 #: Discounts closer than this share a place in the order of horizons, or rest on a limit.
 SAME_DISCOUNT = 1e-9
@@ -85,7 +85,7 @@ class LPIRL:
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
         """One linear program and a second one for the least norm; nothing is random."""
         inner, point, _ = _solve(self, problem, "sum", seed, progress)
-        progress(1.0, f"LP-IRL: {point.objective:.6g}")
+        progress(1.0, f"LP-IRL: {significant(point.objective, 6)}")
         return _with_decisions(answer("LPIRL", inner, point, None, Status.OPTIMAL), problem)
 
 
@@ -178,7 +178,7 @@ class MPLP:
         share, seconds, most = (0.001, np.inf, float(boxes)) if cheap else (float(self.certify), self.certify_seconds, INFINITY)
         proof, better = bound_optimum(inner, point, share, seconds, self.jobs, progress, most)
         if better is not None:
-            missed = f"; the proof came upon it, the search had ended at {point.objective:.6g}"
+            missed = f"; the proof came upon it, the search had ended at {significant(point.objective, 6)}"
             search = (
                 None
                 if search is None
@@ -354,7 +354,10 @@ def _judged(inner: Inner, point: Optimum, status: Status, said: dict[str, Any]) 
         )
         return Status.INDISTINGUISHABLE, f"experts {why}: {pairs}"
     order = " < ".join(" = ".join(place) for place in said["order"])
-    return status, f"objective {point.objective:.6g}, worst margin {said['worst_margin']:.6g}, horizons {order}"
+    return (
+        status,
+        f"objective {significant(point.objective, 6)}, worst margin {significant(said['worst_margin'], 6)}, horizons {order}",
+    )
 
 
 def contradiction(margins: Margins, discounts: Floats, pair: tuple[int, int]) -> dict[str, Any]:

@@ -59,7 +59,7 @@ from multihorizon.questions.pilot import Layout, Pilot, read_pilot
 from multihorizon.questions.study import LENGTH, MOST_TIMES, Schedule, in_tasks
 from multihorizon.result import COLOURS, Result, literal, package_version
 from multihorizon.solution import Solution, Status
-from multihorizon.tables import ShownTable
+from multihorizon.tables import Role, Table
 from multihorizon.words import LEVEL, VAGUE_WIDTH, count, percent, shortened
 
 #: More candidates than this are too many to share a budget among.
@@ -802,13 +802,19 @@ class Design(Result):
             columns |= {"width_now": self.before, "expected_width": self.widths}
         return pd.DataFrame(columns)
 
-    def _tables(self, compute: bool) -> list[ShownTable]:
+    def _tables(self, compute: bool) -> list[Table]:
         frame = self.to_frame()
         used = frame[frame["times"] > 0].sort_values("times", ascending=False, kind="stable").reset_index(drop=True)
-        tables = [ShownTable(used[["candidate", "times", "weight"]], "What each person is given")]
-        tables.append(ShownTable(self.errors_frame(), "Expected standard errors"))
+        headings = {"weight": "best share before rounding", "episodes": "episodes each time"}
+        given, roles = used[["candidate", "times", "weight", "episodes"]], dict[str, Role](weight="chance")
+        tables = [Table(given, "What each person is given", roles=roles, headings=headings)]
+        tables.append(Table(self.errors_frame(), "Expected standard errors"))
         sizes = self.sizes if np.isfinite(self.difference) else self.sizes.drop(columns="power")
-        return [*tables, ShownTable(sizes, "Studies of other sizes, with the same shares")]
+        headings, roles = (
+            {"decisions": "decisions of each", "in_all": "decisions in all"},
+            {"decisions": "count", "in_all": "count"},
+        )
+        return [*tables, Table(sizes, "Studies of other sizes, with the same shares", roles=roles, headings=headings)]
 
     def _facts(self) -> dict[str, Any]:
         return {"persons": self.persons, f"{self.unit} per person": self.size, "gap": self.gap, "status": str(self.status)}

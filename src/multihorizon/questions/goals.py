@@ -79,7 +79,7 @@ from multihorizon.questions.shared_goal import SharedGoalTest, bound_words, fit_
 from multihorizon.questions.state_reward import state_reward_test
 from multihorizon.result import Result
 from multihorizon.solution import Deviations, LikelihoodEvidence, Solution, Status, TakenAsIndependent
-from multihorizon.tables import ShownTable, without_empty
+from multihorizon.tables import Table, without_empty
 from multihorizon.words import p_text
 
 #: With fewer simulations the test of one reward can never reject.
@@ -231,10 +231,10 @@ class Goals(Result, Generic[Found]):
         p = {} if self.test is None else {"one reward for all, p": p_text(self.test.p_value, "")}
         return {"experts": len(self.experts), "do all share one reward": self.verdict, "groups": len(self.groups), **p}
 
-    def _tables(self, compute: bool) -> list[ShownTable]:
+    def _tables(self, compute: bool) -> list[Table]:
         rows = [vars(pair) | {"experts": ", ".join(pair.experts)} for pair in self.pairs]
-        own = ShownTable(self.to_frame(), "experts", self._drawn[1:])
-        return [own, ShownTable(without_empty(pd.DataFrame(rows)), "pairs")] if rows else [own]
+        own = Table(self.to_frame(), "experts", self._drawn[1:])
+        return [own, Table(without_empty(pd.DataFrame(rows)), "pairs")] if rows else [own]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers, strings, lists and dicts, as JSON takes them; None where nothing is known."""

@@ -44,7 +44,7 @@ from multihorizon.questions.bootstrap import tables_of
 from multihorizon.questions.overall_fit import Choices, OverallTest, overall_test, overall_words
 from multihorizon.result import COLOURS, Result
 from multihorizon.solution import Solution
-from multihorizon.tables import ShownTable
+from multihorizon.tables import Table
 from multihorizon.words import count, in_words, p_text, percent
 
 MODELS = ("this model", "one shared discount", "discount 0", "own frequencies")
@@ -101,10 +101,10 @@ class ModelChecks(Result):
         found = {"held-out decisions": self.decisions.sum(), "odd cases": odd, "all choices, p": overall}
         return found | {"choices of an episode, p": together}
 
-    def _tables(self, compute: bool) -> list[ShownTable]:
+    def _tables(self, compute: bool) -> list[Table]:
         worst = pd.DataFrame(self.worst, columns=list(Misfit._fields))
-        held_out = ShownTable(self.to_frame(), "mean log-likelihood of held-out decisions")
-        return [held_out, ShownTable(worst, "cases that fit worst")]
+        held_out = Table(self.to_frame(), "mean log-likelihood of held-out decisions")
+        return [held_out, Table(worst, "cases that fit worst")]
 
     def _height(self) -> float:
         return 3.3

@@ -55,7 +55,7 @@ from multihorizon.population.covariates import Covariates
 from multihorizon.population.solver import covariance_at, covariance_of_persons, remembered
 from multihorizon.result import COLOURS, Result
 from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
-from multihorizon.tables import ShownTable
+from multihorizon.tables import Table
 from multihorizon.words import LEVEL, percent
 
 #: How far the means of even and odd nodes may be apart, in standard deviations.
@@ -127,8 +127,8 @@ class TrackedPerson(Result):
         ]
         return pd.DataFrame(rows, columns=["quantity", "estimate", "low", "high"])
 
-    def _tables(self, compute: bool) -> list[ShownTable]:
-        return [ShownTable(self.to_frame(), f"with {percent(LEVEL)} intervals", ("estimate", "low", "high"), bars=False)]
+    def _tables(self, compute: bool) -> list[Table]:
+        return [Table(self.to_frame(), f"with {percent(LEVEL)} intervals", ("estimate", "low", "high"), bars=False)]
 
     def _height(self) -> float:
         return 2.2

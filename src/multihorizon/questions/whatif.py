@@ -87,7 +87,7 @@ from multihorizon.solution import (
     Solution,
     Status,
 )
-from multihorizon.tables import ShownTable
+from multihorizon.tables import Role, Table
 from multihorizon.words import count, in_words, percent, shortened
 
 #: The words for what is known of a prediction.
@@ -483,12 +483,14 @@ class Prediction(Result):
             }
         )
 
-    def _tables(self, compute: bool) -> list[ShownTable]:
+    def _tables(self, compute: bool) -> list[Table]:
         """The choices that change most first, and what comes of them."""
         frame = self.to_frame()
         frame = frame.iloc[np.argsort(-frame["change"].abs().fillna(0.0).to_numpy(), kind="stable")]
-        choices = ShownTable(frame, "choices, those that change most first", drawn=("after", "low", "high"))
-        return [choices, ShownTable(self.outcomes, "outcomes")]
+        roles: dict[str, Role] = {"before": "chance", "after": "chance", "change": "chance"}
+        drawn = "after", "low", "high"
+        choices = Table(frame, "choices, those that change most first", drawn, roles=roles)
+        return [choices, Table(self.outcomes, "outcomes", drawn, bars=False, roles=roles)]
 
     def _height(self) -> float:
         return 0.9 + 0.2 * min(len(self.to_frame()), 20)

@@ -24,8 +24,8 @@ import hashlib
 import io
 import re
 import warnings
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from math import ceil, floor, inf, isnan, log, log10, nan
@@ -37,6 +37,8 @@ from markupsafe import Markup
 
 from multihorizon.files import visible
 from multihorizon.horizon import Horizon
+from multihorizon.tables import Column, Table
+from multihorizon.words import UNKNOWN, significant
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -224,6 +226,72 @@ class BestActions(Block):
     """A cell of actions, each with whether it is best now."""
 
     actions: Sequence[tuple[str, bool]]
+
+
+@dataclass(frozen=True)
+class TableBlock(Block):
+    """A table that scrolls sideways where it does not fit; numbers are right-aligned. One of more than 20 rows is folded.
+
+    Cells of its frame may be blocks. `experts` says for each row, and `columns` for each column, which experts it belongs to.
+    With a horizon, discounts also stand as horizons; with a ruler, their intervals are drawn on it. A hidden column is only
+    drawn, and `headers` stand above columns of blocks.
+    """
+
+    table: Table
+    experts: Sequence[Sequence[int]] = ()
+    columns: Sequence[Sequence[int]] = ()
+    horizon: Horizon | None = None
+    ruler: Ruler | None = None
+    hidden: Sequence[str] = ()
+    headers: Mapping[str, Either] = field(default_factory=dict)
+
+    @property
+    def caption(self) -> str:
+        """What the rows are."""
+        return self.table.caption
+
+    def drawn(self) -> list[tuple[Any, str, list[Any]]]:
+        """Of each column the header, how it is set ("number", "short", "text" or "bar"), and the cells."""
+        shown = [column for column in self.table.columns(joined=True) if column.name not in self.hidden]
+        columns = [self._column(column) for column in shown]
+        low, high = self.table.scale()
+        if low < high and len(self.table.drawn) == 3:
+            header: Any = f"{significant(low)} to {significant(high)}" if self.ruler is None else self.ruler.title
+            bars: list[Any] = []
+            for value, *ends in self.table.frame[[*self.table.drawn]].to_numpy(float).tolist():
+                least, most = ends
+                bar = Bar(least, value, most, (low, high)) if self.ruler is None else self.ruler.bar(least, value, most)
+                bars.append(bar)
+            beside = [column.name for column in shown].index(self.table.drawn[1]) + 1
+            columns.insert(beside, (header, "bar", bars))
+        return columns
+
+    def _column(self, column: Column) -> tuple[Any, str, list[Any]]:
+        header: Any = self.headers.get(column.name, column.heading)
+        pairs = zip(column.values, column.cells, strict=True)
+        cells: list[Any] = [value if isinstance(value, Block) else text for value, text in pairs]
+        if self.horizon is not None and column.role == "discount":
+            if "discount" in header:
+                reach = f"{header.replace('discount', 'horizon')}, {self.horizon.many}"
+                header = Either("discount γ" if header == "discount" else header, reach)
+            horizon = self.horizon
+            cells = [_look_ahead(value, cell, horizon) for value, cell in zip(column.values, cells, strict=True)]
+        if column.numbers:
+            return header, "number", cells
+        texts = [name for cell in cells if isinstance(cell, BestActions) for name, _ in cell.actions]
+        texts += [str(cell.discount if isinstance(cell, Either) else cell) for cell in cells if not isinstance(cell, BestActions)]
+        if cells and all(re.fullmatch(r"[≥<=\s\d.,%−+–-]*(to[\s\d.,−-]*)?", content) for content in texts):
+            return header, "number", cells
+        return header, "short" if all(len(content) <= 24 for content in texts) else "text", cells
+
+
+def _look_ahead(value: Any, cell: Any, horizon: Horizon) -> Any:
+    """A cell of discounts, which also stands as a horizon; what is none stays as it is."""
+    if cell == UNKNOWN or isinstance(value, str | Block) or value is None:
+        return cell
+    if isinstance(value, tuple):
+        return Either(cell, horizon.interval(*value), value[0])
+    return Either(cell, horizon.number(value), value)
 
 
 Cell = str | float | int | Bar | Either | BestActions | None

@@ -17,6 +17,7 @@ from statistics import median
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from multihorizon.checks import Floats, Ints
 from multihorizon.horizon import Horizon
@@ -24,9 +25,11 @@ from multihorizon.mdp import MDP
 from multihorizon.planning.breakpoints import DiscountInterval, discount_intervals
 from multihorizon.planning.plan import plan
 from multihorizon.problem import Expert
-from multihorizon.report.charts import UNITS, BestActions, Block, Either, PageTable, Ruler, Unit
+from multihorizon.report.charts import UNITS, BestActions, Block, Either, Ruler, TableBlock, Unit
 from multihorizon.report.maps import LIKELY, MOST_CELLS, GraphMap, GridMap, graph_map, grid_map
 from multihorizon.report.plots import ARROWS
+from multihorizon.tables import Table
+from multihorizon.words import decimals
 
 
 @dataclass(frozen=True)
@@ -152,7 +155,7 @@ class Explorer(Block):
     data: dict[str, Any]
     said: str
     drawing: GridMap | GraphMap | None
-    table: PageTable
+    table: TableBlock
     people: Sequence[Person]
     tips: Sequence[str]
     scales: Sequence[Scale]
@@ -218,8 +221,8 @@ def explorer(
         "timed": horizon.timed,
         "many": horizon.many,
     }
-    said = f"Shown at γ = {start:.4f}, {horizon.text(start)}."
-    dots = [f"{p.name}\nγ {p.discount:.3f}, {horizon.text(p.discount)}" for p in people]
+    said = f"Shown at γ = {decimals(start, 4)}, {horizon.text(start)}."
+    dots = [f"{p.name}\nγ {decimals(p.discount, 3)}, {horizon.text(p.discount)}" for p in people]
     blocks: list[str | Block] = [Explorer(number, data, said, drawing, _table(found, best, horizon), people, dots, scales)]
     if found.tried:
         blocks.append(
@@ -232,7 +235,7 @@ def explorer(
     return blocks
 
 
-def _table(found: Stretches, best: set[int], horizon: Horizon) -> PageTable:
+def _table(found: Stretches, best: set[int], horizon: Horizon) -> TableBlock:
     """For every state the best actions at the chosen look-ahead, and where they change."""
     names = found.mdp.action_names
 
@@ -240,7 +243,7 @@ def _table(found: Stretches, best: set[int], horizon: Horizon) -> PageTable:
         """Best actions with the look-ahead up to which they are best."""
         parts = [" or ".join(names[a] for a in actions) for _, actions in changes]
         for i, (end, _) in enumerate(changes[1:]):
-            discount = f"{end:g}" if found.tried else f"{end:.4f}"
+            discount = f"{end:g}" if found.tried else decimals(end, 4)
             parts[i] += f" up to {discount if unit == 'discount' else horizon.number(end)}"
         return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])}, then {parts[-1]}"
 
@@ -252,5 +255,6 @@ def _table(found: Stretches, best: set[int], horizon: Horizon) -> PageTable:
         by_discount, by_steps = (ranges(changes, unit) for unit in UNITS)
         rows.append([found.mdp.state_names[state], BestActions(own[state]), Either(by_discount, by_steps)])
     by_look_ahead = Either("best actions by discount γ", f"best actions by horizon in {horizon.many}")
-    headers = ["state", "best at the chosen look-ahead", by_look_ahead]
-    return PageTable(headers, rows, "The best actions of each state, and where they change")
+    columns = ["state", "best at the chosen look-ahead", "changes"]
+    caption = "The best actions of each state, and where they change"
+    return TableBlock(Table(pd.DataFrame(rows, columns=columns), caption), headers={"changes": by_look_ahead})

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from multihorizon.analysis import QUESTION
 from multihorizon.exact.identify import Identification
@@ -23,7 +24,7 @@ from multihorizon.files import write_all, write_csv, write_json
 from multihorizon.horizon import Horizon
 from multihorizon.likelihood.intervals import reward_contrasts
 from multihorizon.likelihood.maximum_likelihood import resume
-from multihorizon.questions.carrying_over import MODELS, Carried, CarryingOver
+from multihorizon.questions.carrying_over import CarryingOver
 from multihorizon.questions.design import Design
 from multihorizon.questions.goals import Goals
 from multihorizon.questions.lookahead_comparison import FamilyRow, LookaheadComparison
@@ -35,24 +36,22 @@ from multihorizon.report.charts import (
     Beside,
     Block,
     Chart,
-    Either,
     Items,
     Line,
     Listing,
     Mark,
     Page,
-    PageTable,
     Panel,
     Ruler,
     Section,
+    TableBlock,
     figure,
-    look_ahead,
-    look_ahead_range,
 )
 from multihorizon.report.plots import new_axes, plot_reward
 from multihorizon.result import package_version
 from multihorizon.solution import LikelihoodEvidence, Solution, Status
-from multihorizon.words import count, decimals, p_text
+from multihorizon.tables import Role, Table
+from multihorizon.words import count, decimals, percent_with_error, plus_minus, significant
 
 #: What a reward of 1 means, for readers of a table of rewards.
 UNIT_OF_REWARD = (
@@ -71,22 +70,25 @@ def identify_page(solution: Solution, exact: Identification | None, remarks: Seq
     if unfinished:
         these.append("So what follows is about policies that need not be the experts'.")
     else:
-        rows = [
-            [name, "yes" if told else "no", look_ahead(float(gamma), horizon) if told else None]
-            for name, told, gamma in zip(solution.experts, evidence.identified, solution.discounts, strict=True)
-        ]
-        headers = ["expert", "identified", Either("discount γ", f"horizon, {horizon.many}")]
-        these.append(PageTable(headers, rows, "Whether these decisions identify each discount", known))
+        given = list(evidence.identified)
+        discounts = np.where(given, solution.discounts, np.nan)
+        frame = pd.DataFrame({"expert": solution.experts, "identified": given, "discount": discounts})
+        table = Table(frame, "Whether these decisions identify each discount", roles={"discount": "discount"})
+        these.append(TableBlock(table, known, horizon=horizon))
     exactly: list[str | Block] = ["Whether exact policies would identify the discounts cannot be said for this problem."]
     if exact is not None:
         ruler = Ruler.over(exact.intervals.ravel().tolist(), horizon)
-        ranges = [
-            [name, look_ahead_range((low, high), horizon), ruler.bar(low, float(gamma), high)]
-            for name, gamma, (low, high) in zip(exact.experts, exact.discounts, exact.intervals.tolist(), strict=True)
-        ]
-        headers = ["expert", Either("discounts", f"horizons, {horizon.many}"), ruler.title]
+        low, high = exact.intervals.T
+        frame = pd.DataFrame({"expert": exact.experts, "discount": exact.discounts, "low": low, "high": high})
+        ranges = Table(
+            frame,
+            "The smallest and the largest discount that explain each expert",
+            ("discount", "low", "high"),
+            roles={"discount": "discount"},
+            headings={"low": "discounts"},
+        )
         exactly = [Badge(exact.status, "good" if exact.status == "unique" else "bad"), Listing(exact.sentences())]
-        exactly.append(PageTable(headers, ranges, "The smallest and the largest discount that explain each expert", known))
+        exactly.append(TableBlock(ranges, known, horizon=horizon, ruler=ruler, hidden=["discount"]))
     return Page(
         "Do these decisions identify the discounts?",
         f"{count(len(solution.experts), 'expert')}, {count(int(evidence.decisions), 'decision')}.",
@@ -138,30 +140,32 @@ def goals_blocks(found: Goals[Solution], names: Sequence[str]) -> list[str | Blo
         )
     horizon = Horizon.of(expert.mdp for solution in found.solutions for expert in solution.require_problem().experts)
     number = {name: g for g, group in enumerate(found.groups) for name in group}
-    members = [
-        [name, f"goal {number[name] + 1}", look_ahead(float(gamma), horizon), *(decimals(float(p), 2) for p in chances)]
-        for name, gamma, chances in zip(found.experts, found.discounts, found.memberships, strict=True)
-    ]
-    look = Either("discount γ", f"horizon, {horizon.many}")
-    headers = ["expert", "group", look, *(f"shares goal {g + 1}" for g in range(len(found.groups)))]
-    caption = "Who belongs where, with the probability of sharing each goal (alone in a group: with nobody)"
-    blocks.append(PageTable(headers, members, caption, [[names.index(name)] for name in found.experts]))
+    shares: dict[str, Any] = {f"shares goal {g + 1}": found.memberships[:, g] for g in range(len(found.groups))}
+    goal = [f"goal {number[name] + 1}" for name in found.experts]
+    roles: dict[str, Role] = {"discount": "discount"}
+    for name in shares:
+        roles[name] = "chance"
+    members = Table(
+        pd.DataFrame({"expert": found.experts, "group": goal, "discount": found.discounts} | shares),
+        "Who belongs where, with the probability of sharing each goal (alone in a group: with nobody)",
+        roles=roles,
+    )
+    blocks.append(TableBlock(members, [[names.index(name)] for name in found.experts], horizon=horizon))
 
-    columns: dict[int, list[str | None]] = {}
+    columns: dict[str, list[str | None]] = {}
     for g, solution in enumerate(found.solutions):
         if len(solution.experts) > 1:
-            columns[g] = [None] * solution.reward.size
+            columns[f"goal {g + 1}"] = [None] * solution.reward.size
             if solution.status != Status.NOT_CONVERGED:
                 contrasts = reward_contrasts(resume(solution))
                 pairs = zip(contrasts.values, contrasts.standard_errors, strict=True)
-                columns[g] = [None if np.isnan(value) else f"{value:.2f} ± {error:.2f}" for value, error in pairs]
+                columns[f"goal {g + 1}"] = [None if np.isnan(value) else plus_minus(value, error) for value, error in pairs]
     if not columns:
         return [*blocks, "No two experts surely share a goal, so no reward is given."]
     problem = found.solutions[0].require_problem()
-    rows = [[name, *(cells[i] for cells in columns.values())] for i, name in enumerate(problem.parameter_names)]
     average = "; those of states are differences from the average logged step" if problem.tabular else ""
-    kinds = ["state" if problem.tabular else "feature", *(f"goal {g + 1}" for g in columns)]
-    return [*blocks, UNIT_OF_REWARD, PageTable(kinds, rows, f"Rewards of each goal, ± one standard error{average}")]
+    frame = pd.DataFrame({"state" if problem.tabular else "feature": problem.parameter_names} | columns)
+    return [*blocks, UNIT_OF_REWARD, TableBlock(Table(frame, f"Rewards of each goal, ± one standard error{average}"))]
 
 
 def lookahead_blocks(compared: LookaheadComparison, names: Sequence[str]) -> list[str | Block]:
@@ -171,37 +175,29 @@ def lookahead_blocks(compared: LookaheadComparison, names: Sequence[str]) -> lis
         "better, and so is a held-out log-likelihood nearer to zero. A small p in free weights says that the family's shape is "
         "too narrow. A small p against the best says that the decisions distinguish the two."
     )
-    cells = [family_cells(row) for row in compared.rows]
-    families = PageTable(list(cells[0]), [list(row.values()) for row in cells], "Families, the lowest AIC first")
+    families = TableBlock(families_table(compared))
     parameters = [(row, name) for row in compared.rows for name in row.details["parameters"]]
 
     def parameter(row: FamilyRow, name: str, k: int) -> str:
         value, error = row.details["parameters"][name][k], row.details["standard_errors"][name][k]
         if value != value:
             return "not identified"
-        shown = f"{value:.0f}" if name == "depth" else f"{value:.2f}"
-        return shown if error != error else f"{shown} ± {error:.2f}"
+        return plus_minus(value, error, 0 if name == "depth" else 2)
 
-    people = [[name, *(parameter(*of, k) for of in parameters)] for k, name in enumerate(compared.experts)]
-    headers = ["expert", *(f"{row.family}: {name}" for row, name in parameters)]
-    places = [[names.index(name)] for name in compared.experts]
-    of_each = PageTable(headers, people, "Each expert's look-ahead in each family", places)
+    experts = range(len(compared.experts))
+    frame = pd.DataFrame({f"{row.family}: {name}": [parameter(row, name, k) for k in experts] for row, name in parameters})
+    frame.insert(0, "expert", compared.experts)
+    table = Table(frame, "Each expert's look-ahead in each family", labels=[str(name) for name in frame])
+    of_each = TableBlock(table, [[names.index(name)] for name in compared.experts])
     return [compared.sentences(), families, meaning, of_each]
 
 
-def family_cells(row: FamilyRow) -> dict[str, str]:
-    """One row of the table of families, by header."""
-    return {
-        "family": row.family,
-        "log-likelihood": f"{row.log_likelihood:.2f}",
-        "parameters": f"{row.parameters}",
-        "AIC": f"{row.aic:.1f}",
-        "BIC": f"{row.bic:.1f}",
-        "held out": decimals(row.held_out, 1) or "–",
-        "p in free weights": p_text(row.free_p, "") if row.free_degrees else "–",
-        "p against the best": p_text(row.best_p, ""),
-        "verdict": row.verdict,
-    }
+def families_table(compared: LookaheadComparison) -> Table:
+    """How well each family of look-ahead fits, the lowest AIC first."""
+    headings = {"log_likelihood": "log-likelihood", "aic": "AIC", "bic": "BIC"}
+    headings |= {"free_p": "p in free weights", "best_p": "p against the best"}
+    table = Table(compared.to_frame(), "Families, the lowest AIC first", headings=headings)
+    return table.select("family", "log_likelihood", "parameters", "aic", "bic", "held_out", "free_p", "best_p", "verdict")
 
 
 #: What `multihorizon compare` writes.
@@ -228,9 +224,6 @@ def compare_page(found: CarryingOver, options: dict[str, Any], remarks: Sequence
         "interval."
     )
     picture = figure(found.plot(new_axes(7.0, 1.6 + 0.45 * len(pairs))), caption)
-    cells = [carried_cells(pair) for pair in pairs]
-    rows = [list(row.values()) for row in cells]
-    table = PageTable(list(cells[0]), rows, "Log-likelihood of a decision; nearer to zero is better")
     meaning = (
         "Everything is fitted to the decisions under the first condition, and nothing of the second is used before its decisions "
         "are predicted, but the shift that all others have in common. Own horizons, and temperatures beside one discount for "
@@ -243,27 +236,21 @@ def compare_page(found: CarryingOver, options: dict[str, Any], remarks: Sequence
         f"{found.condition}: {', '.join(found.levels)}; {count(len({*(e for pair in pairs for e in pair.experts)}), 'person')}.",
         [
             Section(answer.question, [badge, answer.reasons, Items(sentences), picture]),
-            Section("How well each predicts", [table, meaning]),
+            Section("How well each predicts", [TableBlock(carried_table(found)), meaning]),
             Section("How this was made", [*remarks, f"Options: {options_text(options)}."]),
         ],
         f"multihorizon {package_version()}, seed {options.get('seed', 0)}",
     )
 
 
-def carried_cells(pair: Carried) -> dict[str, str]:
-    """One row of the table of predictions, by header."""
-    gain = pair.gain()
-    known = not np.isnan(gain.estimate)
-    return {
-        "from": pair.origin,
-        "to": pair.target,
-        "persons": f"{len(pair.experts):,}",
-        "decisions": f"{pair.decisions.sum():,.0f}",
-        **{model.replace("_", " "): decimals(pair.mean(model), 3) or "–" for model in MODELS},
-        "the one discount": decimals(pair.common_discount, 3) or "–",
-        "own − one discount": decimals(gain.estimate, 4) or "–",
-        "95 % interval": f"{gain.low:.4f} to {gain.high:.4f}" if known else "–",
-    }
+def carried_table(found: CarryingOver) -> Table:
+    """How well each condition predicts another."""
+    headings = {"common_discount": "the one discount", "gain": "own − one discount", "gain_low": "95 % interval"}
+    roles: dict[str, Role] = {"common_discount": "discount", "own": "amount", "one_discount": "amount", "chance": "amount"}
+    drawn = "gain", "gain_low", "gain_high"
+    caption = "Log-likelihood of a decision; nearer to zero is better"
+    table = Table(found.to_frame(), caption, drawn, bars=False, roles=roles, headings=headings)
+    return table.select(*(str(name) for name in table.frame if name != "gain_error"))
 
 
 #: What `multihorizon design` writes.
@@ -289,7 +276,9 @@ def design_page(found: Design, options: dict[str, Any], check: str, remarks: Seq
     words = (
         "The design hardly matters; " if found.hardly_matters else "Most episodes are of one kind; " if found.one_sided else ""
     )
-    words += f"{used} of {count(len(found.candidates), 'candidate')} are used; the proved gap is {100 * found.gap:.2g} %"
+    words += (
+        f"{used} of {count(len(found.candidates), 'candidate')} are used; the proved gap is {significant(100 * found.gap, 2)} %"
+    )
     good = "" if found.hardly_matters or found.one_sided else "good"
     badge = Badge(words[0].upper() + words[1:], good if found.status == Status.OPTIMAL else "bad")
     pictures: list[Block] = [
@@ -303,21 +292,10 @@ def design_page(found: Design, options: dict[str, Any], check: str, remarks: Seq
         if tasks[0].grid_shape is None:
             drawn.set_ylabel("episodes")
         pictures.append(figure(drawn, "In which states episodes begin, and how many of each person"))
-    errors, table = found.errors_frame(), found.to_frame().sort_values("times", ascending=False, kind="stable")
-    error_rows = [[str(row[0]), *(decimals(value, 4) for value in row[1:])] for row in errors.to_numpy().tolist()]
-    headers = [name.replace("_", " ") for name in errors.columns]
+    given, errors, sizes = found._tables(compute=True)
     what = "discounts" if found.scale == "discount" else "the effect on the logit of the discount"
-    columns = table[table["times"] > 0][["candidate", "times", "weight", "episodes"]].to_numpy().tolist()
-    candidate_rows = [[name, f"{times:,}", decimals(weight, 4), f"{episodes}"] for name, times, weight, episodes in columns]
-    size_rows = [
-        [f"{persons:,.0f}", f"{decisions:,.0f}", f"{in_all:,.0f}", decimals(error, 4), decimals(power, 2) or "–"]
-        for persons, decisions, in_all, error, power in found.sizes.to_numpy().tolist()
-    ]
-    named = ["persons", "decisions of each", "decisions in all", "largest standard error", "power"]
-    if not np.isfinite(found.difference):
-        named, size_rows = named[:-1], [row[:-1] for row in size_rows]
     choice = ": more persons, or more decisions of each?" if found.scale == "logit" else ""
-    sizes = PageTable(named, size_rows, f"Studies of other sizes, with the same shares{choice}")
+    sizes = replace(sizes, caption=f"{sizes.caption}{choice}")
     method = (
         "Each candidate is judged by what it is expected to say about the targets after rewards and temperatures are accounted "
         "for. The study makes the information about all targets together as large as possible: the determinant of their "
@@ -327,7 +305,7 @@ def design_page(found: Design, options: dict[str, Any], check: str, remarks: Seq
     )
     return Page(
         "Which study to run",
-        f"{count(found.persons, 'person')}, {found.size:,.0f} {found.unit} each.",
+        f"{count(found.persons, 'person')}, {decimals(found.size, 0)} {found.unit} each.",
         [
             Section(
                 "What each person is given",
@@ -335,15 +313,12 @@ def design_page(found: Design, options: dict[str, Any], check: str, remarks: Seq
                     badge,
                     Items(found.sentences().splitlines()),
                     Beside(pictures),
-                    PageTable(
-                        ["candidate", "times", "best share before rounding", "episodes each time"],
-                        candidate_rows,
-                        "The candidates that are used",
-                    ),
+                    TableBlock(given),
                 ],
             ),
             Section(
-                "What it can be expected to show", [PageTable(headers, error_rows, f"Expected standard errors of {what}"), sizes]
+                "What it can be expected to show",
+                [TableBlock(replace(errors, caption=f"{errors.caption} of {what}")), TableBlock(sizes)],
             ),
             Section("How this was made", [method, Listing(check), *remarks, f"Options: {options_text(options)}."]),
         ],
@@ -395,15 +370,12 @@ def recovery_blocks(found: Recovery) -> list[str | Block]:
         sizes = _along(found, name)
         if len(sizes) > 1:
             pictures.append(_sizes_figure(sizes, name, label))
-    cells = [size_cells(size) for size in found.sizes]
-    rows = [list(row.values()) for row in cells]
     meaning = (
         "Bias and error are those of the discounts; the error is the root mean square. Coverage is the share of 95 % intervals "
         "that contain the truth. Power is the share of studies with p < 0.05. With an effect of 0 it is the share of false "
         "alarms, which should be near 5 %. The number after ± is the standard error of a share with so many simulated studies."
     )
-    table = PageTable(list(cells[0]), rows, "The study as designed first, then one change at a time")
-    return [found.sentences(), Beside(pictures), table, meaning]
+    return [found.sentences(), Beside(pictures), TableBlock(sizes_table(found)), meaning]
 
 
 def _truth_figure(size: SizeResult) -> Chart:
@@ -412,7 +384,7 @@ def _truth_figure(size: SizeResult) -> Chart:
     pairs = np.column_stack([size.truth.ravel(), size.estimates.ravel()])
     pairs = pairs[np.isfinite(pairs).all(axis=1)]
     shown = pairs[np.linspace(0, len(pairs) - 1, min(len(pairs), most)).astype(int)]
-    marks = [Mark(x, y, f"true {x:.3f}\nestimated {y:.3f}", size=2.5) for x, y in shown.tolist()]
+    marks = [Mark(x, y, f"true {decimals(x, 3)}\nestimated {decimals(y, 3)}", size=2.5) for x, y in shown.tolist()]
     few = f" Shown are {most:,} of {len(pairs):,}, evenly drawn." if len(pairs) > most else ""
     caption = f"Each dot is a simulated person in the study as designed.{few}"
     return Chart(caption, [Panel(Axis("true discount"), Axis("estimated discount"), marks, [DIAGONAL])])
@@ -423,10 +395,10 @@ def _power_figure(sizes: Sequence[SizeResult], term: str | None) -> Chart:
     x, marks = [size.effect for size in sizes], []
     for size in sizes:
         error = size.share_error(size.power)
-        tip = f"true effect {size.effect:.2f}\npower {_share(size.power, error)}"
+        tip = f"true effect {decimals(size.effect, 2)}\npower {percent_with_error(size.power, error)}"
         marks.append(Mark(size.effect, size.power, tip, up=(size.power - error, size.power + error)))
     lines = [Line([(min(x), 0.05), (max(x), 0.05)], kind="frame"), Line([(mark.x, mark.y) for mark in marks])]
-    axis = Axis("true effect on the logit of the discount", [(at, f"{at:.2g}") for at in x], min(x), max(x))
+    axis = Axis("true effect on the logit of the discount", [(at, significant(at, 2)) for at in x], min(x), max(x))
     caption = f"How often a study sees an effect of {term}. The thin line stands at 0.05, the level of the test."
     return Chart(caption, [Panel(axis, Axis("power"), marks, lines)])
 
@@ -436,36 +408,34 @@ def _sizes_figure(sizes: Sequence[SizeResult], name: str, label: str) -> Chart:
     x = [float(getattr(size, name)) for size in sizes]
     found = [("error of a discount", [s.error for s in sizes]), ("coverage of discounts", [s.coverage for s in sizes])]
     if any(np.isfinite(size.power) for size in sizes):
-        found.append((f"power, effect {sizes[0].effect:.2g}", [s.power for s in sizes]))
+        found.append((f"power, effect {significant(sizes[0].effect, 2)}", [s.power for s in sizes]))
     lines, marks = [Line([(0.0, 0.95), (max(x), 0.95)], kind="frame")], []
     for colour, (kind, values) in enumerate(found):
         points = [(at, value) for at, value in zip(x, values, strict=True) if np.isfinite(value)]
         lines.append(Line(points, kind, colour=colour))
-        marks += [Mark(at, value, f"{at:,.0f} {label}\n{kind}: {value:.3f}", colour=colour) for at, value in points]
-    axis = Axis(label, [(at, f"{at:,.0f}") for at in x], 0.0, max(x))
+        marks += [
+            Mark(at, value, f"{decimals(at, 0)} {label}\n{kind}: {decimals(value, 3)}", colour=colour) for at, value in points
+        ]
+    axis = Axis(label, [(at, decimals(at, 0)) for at in x], 0.0, max(x))
     caption = f"How the answer changes with the number of {label}. The thin line stands at 0.95."
     return Chart(caption, [Panel(axis, Axis("error, or share of studies"), marks, lines)])
 
 
-def size_cells(size: SizeResult) -> dict[str, str]:
-    """One row of the table of sizes, by header."""
-    return {
-        "people": f"{size.people}",
-        "decisions": f"{size.decisions:.0f}",
-        "effect": decimals(size.effect, 2) or "–",
-        "bias": decimals(size.bias, 3) or "–",
-        "error": decimals(size.error, 3) or "–",
-        "correlation": decimals(size.correlation, 2) or "–",
-        "coverage": _share(size.coverage, size.coverage_error),
-        "coverage of the effect": _share(size.effect_coverage, size.share_error(size.effect_coverage)),
-        "power": _share(size.power, size.share_error(size.power)),
-        "no answer": f"{size.unanswered}",
-    }
-
-
-def _share(share: float, error: float) -> str:
-    """A share with its standard error."""
-    return "–" if np.isnan(share) else f"{100 * share:.0f} ± {100 * error:.0f} %"
+def sizes_table(found: Recovery) -> Table:
+    """What simulated studies of each size showed."""
+    rows = []
+    for size in found.sizes:
+        coverage = percent_with_error(size.coverage, size.coverage_error)
+        of_effect = percent_with_error(size.effect_coverage, size.share_error(size.effect_coverage))
+        power = percent_with_error(size.power, size.share_error(size.power))
+        numbers = size.people, size.decisions, size.effect, size.bias, size.error, size.correlation
+        rows.append((*numbers, coverage, of_effect, power, size.unanswered))
+    columns = ["people", "decisions", "effect", "bias", "error", "correlation"]
+    columns += ["coverage", "coverage of the effect", "power", "no answer"]
+    roles: dict[str, Role] = {"decisions": "count", "coverage": "share", "coverage of the effect": "share", "power": "share"}
+    for name in columns[2:6]:
+        roles[name] = "amount"
+    return Table(pd.DataFrame(rows, columns=columns), "The study as designed first, then one change at a time", roles=roles)
 
 
 def _along(found: Recovery, name: str) -> list[SizeResult]:

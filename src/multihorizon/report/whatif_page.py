@@ -9,6 +9,7 @@ right one shows what is done after, coloured by the difference, on the same scal
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,24 +24,24 @@ from multihorizon.report.charts import (
     DIAGONAL,
     Axis,
     Badge,
-    Bar,
     Beside,
     Block,
     Chart,
     Items,
     Mark,
     Page,
-    PageTable,
     Panel,
     Section,
     Subheading,
+    TableBlock,
     figure,
 )
 from multihorizon.report.maps import MOST_CELLS, Arrow, GraphMap, GridMap, graph_map, grid_map
 from multihorizon.report.plots import ARROWS, new_axes
 from multihorizon.report.question_pages import options_text
 from multihorizon.result import package_version
-from multihorizon.words import Answer, count, decimals, in_words, interval_text, percent
+from multihorizon.tables import Role, Table
+from multihorizon.words import UNKNOWN, Answer, count, decimals, in_words, interval_text, percent
 
 #: What `multihorizon predict` writes of a change, and of the smallest bonus.
 WHATIF = ("whatif.json", "whatif.csv", "whatif.html")
@@ -101,54 +102,34 @@ _EXACT = 1e-9
 WORDS = (IDENTIFIED, BOUNDED, NOT_BOUNDED)
 
 
-def largest_changes(found: Prediction) -> pd.DataFrame:
-    """The rows of `to_frame()` whose choice changes, the largest first, with whether bounds are proved."""
-    frame = found.to_frame()
-    proved = dict(zip(found.experts, found.proved.tolist(), strict=True))
-    frame["known"] = [
+def largest_changes(found: Prediction, rows: int | None = None) -> Table:
+    """The choices that change, the largest change first, with whether bounds are proved."""
+    choices = found._tables(compute=True)[0]
+    frame, proved = found.to_frame(), dict(zip(found.experts, found.proved.tolist(), strict=True))
+    frame["status"] = [
         ("bounded, proved" if proved[expert] else "bounded, attained") if status == BOUNDED else status
         for expert, status in zip(frame["expert"], frame["status"], strict=True)
     ]
     size = frame["change"].abs().to_numpy()
     order = np.argsort(-np.nan_to_num(size, nan=np.inf), kind="stable")
-    return frame.iloc[[i for i in order if not size[i] < 5e-4]]
+    frame = frame.iloc[[i for i in order if not size[i] < 5e-4][:rows]]
+    return replace(choices, frame=_without_exact(frame), caption="The largest changes of a choice")
 
 
-def _interval(low: float, high: float, digits: int = 3) -> str:
-    if high <= low + _EXACT:
-        return "–"
-    return interval_text(low, high, lambda end: decimals(end, digits) or "–")
+def _without_exact(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows without intervals of what is taken as exact."""
+    frame = frame.copy()
+    frame.loc[frame["high"] <= frame["low"] + _EXACT, ["low", "high"]] = np.nan
+    return frame
 
 
-def change_cells(row: Any) -> dict[str, str]:
-    """One row of the table of choices, by header."""
-    return {
-        "expert": row.expert,
-        "state": row.state,
-        "action": row.action,
-        "before": decimals(row.before, 3) or "–",
-        "after": decimals(row.after, 3) or "–",
-        "interval": _interval(row.low, row.high),
-        "status": row.known,
-    }
-
-
-def shown_outcomes(found: Prediction) -> pd.DataFrame:
+def outcomes_table(found: Prediction) -> Table:
     """The outcomes but for visits, which are many."""
-    return found.outcomes[found.outcomes["quantity"] != "visits"]
-
-
-def outcome_cells(row: Any) -> dict[str, str]:
-    """One row of the table of outcomes, by header."""
-    digits = 3 if row.quantity.startswith("chance") else 2
-    return {
-        "expert": row.expert,
-        "outcome": f"{row.quantity} {row.state}".strip(),
-        "before": decimals(row.before, digits) or "–",
-        "after": decimals(row.after, digits) or "–",
-        "interval": _interval(row.low, row.high, digits),
-        "status": row.status,
-    }
+    frame = found.outcomes[found.outcomes["quantity"] != "visits"]
+    named = (frame["quantity"] + " " + frame["state"]).str.strip()
+    frame = _without_exact(frame.drop(columns=["quantity", "state"]))
+    frame.insert(1, "outcome", named)
+    return replace(found._tables(compute=True)[1], frame=frame, caption="Outcomes before and after")
 
 
 def whatif_page(found: Prediction, options: dict[str, Any], remarks: Sequence[str] = ()) -> Page:
@@ -201,35 +182,27 @@ def changes_in_words(found: Prediction) -> list[str]:
 def _choices(found: Prediction) -> Section:
     """A row for each choice that changes."""
     changed = largest_changes(found)
-    heading = "What each of them chooses"
-    if not len(changed):
+    heading, number = "What each of them chooses", len(changed.frame)
+    if not number:
         return Section(heading, ["No choice changes by more than 0.0005."])
-    place = {name: k for k, name in enumerate(found.experts)}
-    rows, numbers = [], []
-    for row in changed.head(MOST_ROWS).itertuples():
-        cells = change_cells(row)
-        drawn = Bar(float(row.low), float(row.after), float(row.high))  # type: ignore[arg-type]
-        numbers.append([place[str(row.expert)]])
-        rows.append([*list(cells.values())[:5], decimals(float(row.change), 3), cells["interval"], drawn, cells["status"]])  # type: ignore[arg-type]
-    headers = ["expert", "state", "action", "before", "after", "change", "interval", "after, 0 to 1", "status"]
     meaning = "Numbers are the probabilities of an action in a state, before and after."
-    blocks: list[str | Block] = [meaning, PageTable(headers, rows[:TOP], "The largest changes", numbers[:TOP])]
-    if len(rows) > TOP:
-        few = f"the {MOST_ROWS} largest of {len(changed):,}" if len(changed) > MOST_ROWS else "the largest first"
-        blocks.append(PageTable(headers, rows, f"Choices that change, {few}", numbers))
+    blocks: list[str | Block] = [meaning, _of_experts(found, changed.head(TOP))]
+    if number > TOP:
+        few = f"the {MOST_ROWS} largest of {number:,}" if number > MOST_ROWS else "the largest first"
+        blocks.append(_of_experts(found, changed.head(MOST_ROWS, f"Choices that change, {few}")))
     return Section(heading, blocks)
+
+
+def _of_experts(found: Prediction, table: Table) -> TableBlock:
+    """A table with rows of experts, as a block."""
+    place = {name: k for k, name in enumerate(found.experts)}
+    return TableBlock(table, [[place[name]] for name in table.frame["expert"]])
 
 
 def _outcomes(found: Prediction) -> Section:
     """A row for each outcome."""
-    place = {name: k for k, name in enumerate(found.experts)}
-    shown = shown_outcomes(found)
-    cells = [outcome_cells(row) for row in shown.itertuples()]
-    blocks: list[str | Block] = [OUTCOMES_MEAN]
-    if cells:
-        rows, numbers = [list(row.values()) for row in cells], [[place[name]] for name in shown["expert"]]
-        blocks.append(PageTable(list(cells[0]), rows, "Outcomes before and after", numbers))
-    return Section("What comes of it", blocks)
+    table = outcomes_table(found)
+    return Section("What comes of it", [OUTCOMES_MEAN, *([_of_experts(found, table)] if len(table.frame) else [])])
 
 
 OUTCOMES_MEAN = (
@@ -245,43 +218,38 @@ def changed_choices(found: Prediction) -> list[tuple[int, int]]:
     return [(s, a) for s, a in order if size[s, a] >= 5e-4]
 
 
-def choice_of_many(found: Prediction, s: int, a: int) -> dict[str, str]:
-    """How one choice of many persons changes, by header."""
-    before, after = found._before_there()[:, s, a], found.after[:, s, a]
-    low, high = np.quantile(after, [0.1, 0.9])
-    return {
-        "state": found.states[s],
-        "action": found.actions[a],
-        "before": decimals(float(before.mean()), 3) or "–",
-        "after": decimals(float(after.mean()), 3) or "–",
-        "80 % of persons": _interval(float(low), float(high)),
-        "more": f"{int((after - before > 0.05).sum())}",
-        "less": f"{int((before - after > 0.05).sum())}",
-    }
+def choices_of_many(found: Prediction, rows: int | None = None) -> Table:
+    """How the choices of many persons change, those that change most on average first."""
+    content = []
+    for s, a in changed_choices(found)[:rows]:
+        before, after = found._before_there()[:, s, a], found.after[:, s, a]
+        low, high = np.quantile(after, [0.1, 0.9])
+        more, less = int((after - before > 0.05).sum()), int((before - after > 0.05).sum())
+        numbers = float(before.mean()), float(after.mean()), float(low), float(high), more, less
+        content.append((found.states[s], found.actions[a], *numbers))
+    return _of_many(
+        content, ["state", "action", "before", "after", "low", "high", "more", "less"], "The largest changes of a choice"
+    )
 
 
-def outcomes_of_many(found: Prediction) -> list[dict[str, str]]:
-    """How the outcomes of many persons change, by header."""
-    rows = []
-    for (quantity, state), part in shown_outcomes(found).groupby(["quantity", "state"], sort=False):
+def outcomes_of_many(found: Prediction, rows: int | None = None) -> Table:
+    """How the outcomes of many persons change."""
+    content, outcomes = [], found.outcomes[found.outcomes["quantity"] != "visits"]
+    for (quantity, state), part in outcomes.groupby(["quantity", "state"], sort=False):
         before, after = part["before"].to_numpy(float), part["after"].to_numpy(float)
-        if np.isnan(after).all():
-            continue
-        low, high = np.nanquantile(after, [0.1, 0.9])
-        digits = 3 if str(quantity).startswith("chance") else 2
-        means = [
-            "–" if np.isnan(values).all() else decimals(float(np.nanmean(values)), digits) or "–" for values in (before, after)
-        ]
-        rows.append(
-            {
-                "outcome": f"{quantity} {state}".strip(),
-                "before": means[0],
-                "after": means[1],
-                "80 % of persons": _interval(float(low), float(high), digits),
-                "identified": f"{int((part['status'] == IDENTIFIED).sum())} of {len(part)}",
-            }
-        )
-    return rows
+        if not np.isnan(after).all():
+            low, high = np.nanquantile(after, [0.1, 0.9])
+            mean = np.nan if np.isnan(before).all() else float(np.nanmean(before))
+            sure = f"{int((part['status'] == IDENTIFIED).sum())} of {len(part)}"
+            content.append((f"{quantity} {state}".strip(), mean, float(np.nanmean(after)), float(low), float(high), sure))
+    return _of_many(content[:rows], ["outcome", "before", "after", "low", "high", "identified"], "What comes of it")
+
+
+def _of_many(content: list[tuple[Any, ...]], columns: list[str], caption: str) -> Table:
+    """Means over persons, and where most of them are."""
+    frame = _without_exact(pd.DataFrame(content, columns=columns))
+    roles: dict[str, Role] = {"before": "chance", "after": "chance"}
+    return Table(frame, caption, ("after", "low", "high"), bars=False, roles=roles, headings={"low": "80 % of persons"})
 
 
 def _distributions(found: Prediction) -> Section:
@@ -289,15 +257,14 @@ def _distributions(found: Prediction) -> Section:
     heading, chosen = "What they choose", changed_choices(found)
     if not chosen:
         return Section(heading, ["No choice changes by more than 0.0005 on average."])
-    cells = [choice_of_many(found, s, a) for s, a in chosen]
     meaning = (
         "Numbers are means over persons, where 80 % of persons are after the change, and how many choose it more or less often "
         "by over 0.05."
     )
-    rows, caption = [list(row.values()) for row in cells], "The choices that change most on average"
+    table = replace(choices_of_many(found, TOP), caption="The choices that change most on average")
     first = dict(reversed(chosen))  # of each state the choice that changes most
     pictures = [_scatter(found, s, first[s]) for s in list(reversed(first))[:2]]
-    return Section(heading, [Beside(pictures), PageTable(list(cells[0]), rows[:TOP], caption), meaning])
+    return Section(heading, [Beside(pictures), TableBlock(table), meaning])
 
 
 def _scatter(found: Prediction, s: int, a: int) -> Chart:
@@ -308,7 +275,8 @@ def _scatter(found: Prediction, s: int, a: int) -> Chart:
         x, y = float(before[k, s, a]), float(found.after[k, s, a])
         if np.isnan(x + y):
             continue
-        tip = f"{name}\nbefore {x:.3f}\nafter {y:.3f}\ninterval {_interval(low, high)}\n{found.status[k]}"
+        interval = UNKNOWN if high <= low + _EXACT else interval_text(low, high, lambda end: decimals(end, 3))
+        tip = f"{name}\nbefore {decimals(x, 3)}\nafter {decimals(y, 3)}\ninterval {interval}\n{found.status[k]}"
         marks.append(Mark(x, y, tip, [k], 2.5, up=None if crowded or np.isnan(low + high) else (low, high)))
     caption = f"{found.actions[a]} in {found.states[s]}: each dot is a person. On the line nothing changes."
     return Chart(caption, [Panel(Axis("probability before"), Axis("probability after"), marks, [DIAGONAL])])
@@ -316,9 +284,8 @@ def _scatter(found: Prediction, s: int, a: int) -> Chart:
 
 def _outcomes_of_many(found: Prediction) -> Section:
     """Of many people: how outcomes are distributed."""
-    cells = outcomes_of_many(found)
-    table = [PageTable(list(cells[0]), [list(row.values()) for row in cells], "Outcomes, means over persons")] if cells else []
-    return Section("What comes of it", [OUTCOMES_MEAN, *table])
+    table = replace(outcomes_of_many(found), caption="Outcomes, means over persons")
+    return Section("What comes of it", [OUTCOMES_MEAN, *([TableBlock(table)] if len(table.frame) else [])])
 
 
 def _maps_of_each(found: Prediction) -> list[Section]:
@@ -360,9 +327,10 @@ def _pair(found: Prediction, old: Floats, new: Floats, visited: Floats, visits: 
         return []
     tips = []
     for s, name in enumerate(found.states):
-        lines = [f"state {name}", f"visits {decimals(visited[s], 2) or 'unknown'}, then {decimals(visits[s], 2) or 'unknown'}"]
+        times = (decimals(values[s], 2, "unknown") for values in (visited, visits))
+        lines = [f"state {name}", f"visits {', then '.join(times)}"]
         for a in np.flatnonzero(mdp.live[s]):
-            lines.append(f"{found.actions[a]} {decimals(old[s, a], 3) or 'unknown'}, then {decimals(new[s, a], 3)}")
+            lines.append(f"{found.actions[a]} {decimals(old[s, a], 3, 'unknown')}, then {decimals(new[s, a], 3)}")
         tips.append("\n".join(lines))
     scale, pair = (0.0, float(np.nan_to_num([visited, visits]).max())), list[Block]()
     for policy, values, when, colours in (
@@ -394,14 +362,12 @@ def nudge_page(found: Nudge, options: dict[str, Any], remarks: Sequence[str] = (
     """The report of the smallest bonus with which people do something."""
     first, *told = found.sentences().splitlines()
     words = [line for line in told if not line.startswith("  ")]
-    cells = [nudge_cells(found, k) for k in range(len(found.experts))]
-    rows, numbers = [list(row.values()) for row in cells], [[k] for k in range(len(cells))]
     line = "the dotted line is the chance that is asked for"
     caption = f"How the chance grows with the bonus; {line}, and a dot the bonus that is needed, with its interval."
     if len(found.experts) > FEW:
         caption = f"How the chance grows with the bonus, one curve for each person; {line}."
     picture = figure(found.plot(new_axes(7.0, 4.2)), caption)
-    table = PageTable(list(cells[0]), rows, "The smallest bonus that is enough", numbers)
+    table = TableBlock(bonuses(found), [[k] for k in range(len(found.experts))])
     return Page(
         "How much must be paid",
         f"{first} {count(len(found.experts), 'person')}.",
@@ -414,17 +380,19 @@ def nudge_page(found: Nudge, options: dict[str, Any], remarks: Sequence[str] = (
     )
 
 
-def nudge_cells(found: Nudge, k: int) -> dict[str, str]:
-    """One row of the table of bonuses, by header."""
-    bonus = {"already": "0", "infinite": "none is enough", "not found": "not found"}.get(
-        found.answers[k]
-    ) or f"{found.bonus[k]:.3g}"
-    low, high = float(found.low[k]), float(found.high[k])
-    return {
-        "expert": found.experts[k],
-        "discount": decimals(float(found.discounts[k]), 3) or "–",
-        "without": percent(float(found.before[k])),
-        "bonus": bonus,
-        "interval": interval_text(low, high, lambda end: f"{end:.3g}"),
-        "status": found.status[k],
-    }
+def bonuses(found: Nudge, rows: int | None = None) -> Table:
+    """The bonus that each needs."""
+    frame = found.to_frame()
+    words: dict[str, float | str] = {"already": 0.0, "infinite": "none is enough", "not found": "not found"}
+    pairs = zip(found.answers, found.bonus.tolist(), strict=True)
+    frame["bonus"] = np.array([words.get(answer, bonus) for answer, bonus in pairs], dtype=object)
+    roles: dict[str, Role] = {"discount": "discount", "before": "share", "bonus": "amount"}
+    table = Table(
+        frame.head(len(frame) if rows is None else rows),
+        "The smallest bonus that is enough",
+        ("bonus", "low", "high"),
+        bars=False,
+        roles=roles,
+        headings={"before": "without"},
+    )
+    return table.select("expert", "discount", "before", "bonus", "low", "high", "status")
