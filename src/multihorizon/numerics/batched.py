@@ -6,9 +6,9 @@ evaluated again. An evaluation at a place x returns the value, the gradient g an
 *Maximum.* Newton's step solves `(M + μD) δ = g`, D the diagonal of M, inside bounds: a parameter that would pass a bound goes
 there, and the others follow. The step is accepted where the value rises by a fair share of the predicted gain. Otherwise μ grows,
 or, on request, the step is halved. M may be the Fisher information, which leaves out how the model itself is curved. Then what
-each step shows of the true curvature is added (BFGS), where that leaves M positive: the last steps are those of Newton. A problem
-has converged where the predicted gain `½ gᵀM⁻¹g` is below `gain` or below the last digits of the value, or where the gradient
-allows next to no gain between the bounds.
+the secant of each step shows of the true curvature is added, where that leaves M positive: the last steps are those of Newton. A
+problem has converged where the predicted gain `½ gᵀM⁻¹g` is below `gain` or below the last digits of the value, or where the
+gradient allows next to no gain between the bounds.
 
 *Ends of a profile*, for two parameters. With v the second parameter maximised out, `L(g) = max_v ℓ(g,v)`. The end is where the
 signed root `r(g) = √(2 (ℓ̂ − L(g)))` reaches a target. At (g,v) a step in v gains `½ ℓ_v²/M_vv` and moves ℓ_g by `−M_gv ℓ_v/M_vv`;
@@ -108,15 +108,35 @@ def _step(here: Local, places: Floats, lower: Floats, upper: Floats, free: Bools
 
 
 def _secant(before: Local, there: Local, step: Floats, kept: Floats) -> Floats:
-    """Return what the secants of this step and of earlier ones (`kept`) add to the curvature `(n,p,p)`, where positive."""
+    """Return what the secants of this step and of earlier ones (`kept`) add to the curvature `(n,p,p)`.
+
+    The update is of rank one (Broyden, 1967) where that leaves the curvature well positive, else that of BFGS.
+    """
     fell = before.gradient - there.gradient
     expected = ((there.curvature + kept) @ step[:, :, None])[:, :, 0]
+    missing = fell - expected
+    along = (missing * step).sum(axis=1)
+    sure = np.abs(along) > 1e-6 * np.linalg.norm(missing, axis=1) * np.linalg.norm(step, axis=1)
+    rank_one = kept + _squares(missing, np.where(sure, along, np.inf))
+    corrected = there.curvature + rank_one
+    diagonal = np.diagonal(there.curvature, axis1=1, axis2=2)
+    well = (np.diagonal(corrected, axis1=1, axis2=2) >= 0.1 * diagonal).all(axis=1)
+    well &= np.linalg.det(corrected) >= 0.05 * np.linalg.det(there.curvature)
+    if step.shape[1] > 2:
+        well &= np.linalg.eigvalsh(corrected)[:, 0] > 0
+    if well.all():
+        return rank_one
     seen, predicted = (fell * step).sum(axis=1), (expected * step).sum(axis=1)
     sure = (predicted > TINY) & (seen > 0.1 * predicted)
-    added = kept + fell[:, :, None] * fell[:, None, :] / np.where(sure, seen, np.inf)[:, None, None]
-    added -= expected[:, :, None] * expected[:, None, :] / np.where(sure, predicted, np.inf)[:, None, None]
-    positive = np.linalg.eigvalsh(there.curvature + added)[:, 0] > 0
-    return np.where(positive[:, None, None], added, 0.0)
+    bfgs = kept + _squares(fell, np.where(sure, seen, np.inf)) - _squares(expected, np.where(sure, predicted, np.inf))
+    positive = np.linalg.eigvalsh(there.curvature + bfgs)[:, 0] > 0
+    return np.where(well[:, None, None], rank_one, np.where(positive[:, None, None], bfgs, 0.0))
+
+
+def _squares(vectors: Floats, sizes: Floats) -> Floats:
+    """Return `v vᵀ / size` `(n,p,p)`."""
+    outer: Floats = vectors[:, :, None] * vectors[:, None, :] / sizes[:, None, None]
+    return outer
 
 
 def maximize_many(
