@@ -3,12 +3,30 @@
 import numpy as np
 
 import multihorizon as mh
-from multihorizon.exact.equations import joint_equations
+from multihorizon.exact.equations import (
+    LIMITS,
+    StateEquations,
+    in_order_of_content,
+    joint_equations,
+    read_equations,
+    reward_families,
+)
+from multihorizon.exact.identify import judge
 
 
 def equations_of(problem, temperature=1.0):
     """The equations of all experts, as `identify` poses them."""
     return joint_equations(problem, temperature)
+
+
+def identified(problem, temperature=1.0, limits=LIMITS, least_rows=4):
+    """Identify states' rewards as `identify` does, with other limits of size."""
+    ordered = in_order_of_content(problem, 0.5)
+    lam = None if temperature == "per_expert" else temperature
+    families = reward_families(ordered, [read_equations(expert) for expert in ordered.experts], 1e-8, limits)
+    none = np.full(problem.n_experts, np.nan)
+    equations = StateEquations(ordered, [read_equations(each) for each in ordered.experts], lam, 1e-8, none, families, least_rows)
+    return judge(equations).report().listed_as(problem.names, free_temperatures=lam is None)
 
 
 def features_of(mdp, seed):

@@ -56,8 +56,8 @@ def normal(n: int, seed: int = 0) -> Floats:
     return np.random.default_rng(200 + seed).normal(0.5, 0.8, n)
 
 
-def described(counts: Sparse) -> dict:
-    return describe_free(counts, planner, SAME_STATE, 1.0, CENTRE, -1e9)
+def described(counts: Sparse, **limits: int) -> dict:
+    return describe_free(counts, planner, SAME_STATE, 1.0, CENTRE, -1e9, **limits)
 
 
 def test_finer_nodes_add_little() -> None:
@@ -122,12 +122,10 @@ def test_persons_may_come_in_any_order() -> None:
     assert [kind["discount"] for kind in other["types"]] == pytest.approx([kind["discount"] for kind in found["types"]], abs=1e-3)
 
 
-def test_with_very_many_persons_the_gap_is_still_that_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_very_many_persons_the_gap_is_still_that_of_all() -> None:
     counts = decisions(two_types(600))
     whole = described(counts)
-    monkeypatch.setattr(module, "MOST_PERSONS", 150)
-    monkeypatch.setattr(module, "MOST_NUMBERS", 1000)  # rows are computed in blocks, and not kept
-    found = described(counts)
+    found = described(counts, most_persons=150, most_numbers=1000)  # rows are computed in blocks, and not kept
     assert found["refinement"]["persons"] == found["types_decided"]["persons"] == 150
     assert found["gap"] <= 1e-6 * 600
     assert whole["log_likelihood"] - 10 < found["log_likelihood"] <= whole["log_likelihood"] + 0.1

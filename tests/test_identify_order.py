@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-from posing import equations_of, features_of
+from posing import equations_of, features_of, identified
 
 import multihorizon as mh
-from multihorizon.exact import equations
 
 
 def shuffled(mdp, seed):
@@ -76,7 +75,7 @@ COMPACT = {
 
 
 @pytest.mark.parametrize("name", COMPACT)
-def test_compact_equations_say_the_same_as_those_of_every_state(name, monkeypatch):
+def test_compact_equations_say_the_same_as_those_of_every_state(name):
     """Coordinates in an orthonormal basis keep all that is computed from the equations; 300 states have 3 × 300 rows."""
     grid, temperature = COMPACT[name]
     mdp = mh.domains.gridworld(15, 20, slip=0.1, **grid)
@@ -86,11 +85,9 @@ def test_compact_equations_say_the_same_as_those_of_every_state(name, monkeypatc
     strange = mh.soft_plan(mdp, np.random.default_rng(3).normal(size=mdp.n_states), 0.5).policy
     for experts in (plans, [*plans[:2], strange], plans[:1]):
         problem = mh.Problem(mdp, experts)
-        monkeypatch.setattr(equations, "LEAST_ROWS", 4)
         assert equations_of(problem).rows.size < 300
         compact = mh.identify(problem, temperature)
-        monkeypatch.setattr(equations, "LEAST_ROWS", 1e9)
-        full = mh.identify(problem, temperature)
+        full = identified(problem, temperature, least_rows=1e9)
         assert (compact.status, compact.dimension, compact.surplus) == (full.status, full.dimension, full.surplus)
         assert compact.coincidence == pytest.approx(full.coincidence, rel=1e-6)
         digits = 1e-10 if full.status == "unique" else 1e-6  # a minimum that is not 0 is found to fewer digits

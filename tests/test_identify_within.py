@@ -8,7 +8,7 @@ from posing import features_of
 from scipy.optimize import linprog
 
 import multihorizon as mh
-from multihorizon.exact import nearly
+from multihorizon.exact.nearly import discounts_within
 
 NAMES = ["anna", "bob", "carla"]
 
@@ -170,19 +170,18 @@ def test_features_count_in_units_of_their_size():
 
 
 @pytest.mark.parametrize("terminal", [[(2, 2)], []])
-def test_the_equations_of_features_give_the_answer_of_states(terminal, monkeypatch):
+def test_the_equations_of_features_give_the_answer_of_states(terminal):
     mdp = mh.domains.gridworld(3, 3, slip=0.0, terminal=terminal)  # so that the largest entry of each feature is 1
     policies = deviating(mdp, np.random.default_rng(5).normal(size=9), (0.2, 0.7), 0.1, 2)
     states = mh.identify(mh.Problem(mdp, policies), within=0.15).within
-    monkeypatch.setattr(nearly, "has_features", lambda _: True)
-    features = mh.identify(mh.Problem(mdp, policies), within=0.15).within
+    features = discounts_within(mh.Problem(mdp, policies), 0.15, np.ones(2), as_features=True)
     np.testing.assert_allclose(features.smallest, states.smallest, atol=1e-3)
     np.testing.assert_allclose(features.proved, states.proved, atol=2e-3)
     np.testing.assert_allclose(features.attained, states.attained, atol=2e-3)
 
 
 @pytest.mark.slow
-def test_known_discounts_and_another_task_narrow_the_range(monkeypatch):
+def test_known_discounts_and_another_task_narrow_the_range():
     domain = mh.domains.cliff()
     policies = deviating(domain.mdp, domain.reward, (0.1, 0.5, 0.8), 0.1, 1)
     problem = mh.Problem(domain.mdp, policies, names=NAMES)
@@ -193,8 +192,9 @@ def test_known_discounts_and_another_task_narrow_the_range(monkeypatch):
     assert (held.proved[:2, 1] <= free.proved[:2, 1] + 1e-3).all()
     toys = [mh.domains.toy(chances=chances) for chances in ((0.95, 0.9, 0.6), (0.4, 0.8, 0.7))]
     joined = mh.Problem.join(*(mh.Problem(toy.mdp, toy.mce_experts(), names=NAMES) for toy in toys))
-    monkeypatch.setattr(nearly, "MOST_BOXES", 50)  # more would settle nothing here
-    both = mh.identify(joined, within=0.0).within  # each expert has one reward in both tasks
+    start = mh.identify(joined).discounts
+    # each expert has one reward in both tasks; more boxes would settle nothing here
+    both = discounts_within(joined, 0.0, np.ones(3), starts=[start], most_boxes=50)
     np.testing.assert_allclose(both.attained, np.tile([[0.3], [0.5], [0.95]], 2), atol=1e-3)
     assert (both.proved[:, 0] <= (0.3, 0.5, 0.95)).all()
     assert (both.proved[:, 1] >= (0.3, 0.5, 0.95)).all()

@@ -109,12 +109,11 @@ def test_dual_gradient_and_hessian_are_finite_differences():
     np.testing.assert_allclose(product, (ahead.gradient - behind.gradient) / (2 * step), atol=1e-7)
 
 
-def test_newton_by_products_agrees_with_the_dense_one(monkeypatch):
+def test_newton_by_products_agrees_with_the_dense_one():
     _, problem = slip_problem(0.6)
     dual = Dual(problem, np.array([0.6]), np.ones(1))
     dense = minimise_dual(dual)
-    monkeypatch.setattr("multihorizon.entropy.dual.DENSE_FEATURES", 0)
-    products = minimise_dual(dual)
+    products = minimise_dual(dual, dense_features=0)
     assert products.converged
     assert products.point.value == pytest.approx(dense.point.value, rel=1e-10)
 

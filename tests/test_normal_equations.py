@@ -1,15 +1,16 @@
 """Large least-squares solves of the action differences: three ways give the same answers."""
 
 import sys
-from functools import partial
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from posing import identified
 
 import multihorizon as mh
 from multihorizon.exact import least_squares
 from multihorizon.exact.equations import Differences
+from multihorizon.exact.least_squares import SizeLimits
 
 DISCOUNTS = (0.3, 0.6, 0.9)
 
@@ -36,28 +37,22 @@ TASKS = {
 }
 
 
-def differences(mdp: mh.MDP, weighted: bool) -> Differences:
+def differences(mdp: mh.MDP, weighted: bool, **limits) -> Differences:
     live = mdp.available & ~mdp.terminal[:, None]
     sizes = np.random.default_rng(0).integers(1, 50, live.shape) if weighted else np.ones(live.shape)
-    return Differences(mdp, np.where(live, sizes, 0.0))
-
-
-def refuse(*_: object) -> None:
-    """In place of conjugate gradients on scaled columns, where another way is tested."""
-    raise least_squares.NotSolvedError
+    return Differences(mdp, np.where(live, sizes, 0.0), SizeLimits(**limits))
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(("states", "actions", "branching"), [(400, 3, 4), (700, 4, 8), (500, 3, 3)])
 def test_conjugate_gradients_on_scaled_columns_give_the_solution_of_the_factorisation(
-    states, actions, branching, weighted, monkeypatch
+    states, actions, branching, weighted
 ) -> None:
     mdp = mh.domains.random_mdp(states, actions, branching, n_terminal=2, seed=1)
     log_policy = np.random.default_rng(1).normal(size=(mdp.n_states, mdp.n_actions, 3))
     scaled = differences(mdp, weighted)
     assert isinstance(scaled.null_space.solvers[0], least_squares.Scaled)
-    monkeypatch.setattr(least_squares, "Scaled", refuse)
-    factored = differences(mdp, weighted)
+    factored = differences(mdp, weighted, scaled=False)
     assert isinstance(factored.null_space.solvers[0], least_squares.Factored)
     np.testing.assert_array_equal(scaled.null_space.basis, factored.null_space.basis)
     size = np.abs(factored.solve(log_policy)).max()
@@ -73,14 +68,12 @@ def test_conjugate_gradients_on_scaled_columns_give_the_solution_of_the_factoris
 @pytest.mark.slow
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("task", TASKS)
-def test_multigrid_and_factorisation_give_the_same_solution(task, weighted, monkeypatch) -> None:
+def test_multigrid_and_factorisation_give_the_same_solution(task, weighted) -> None:
     mdp = TASKS[task]()
-    monkeypatch.setattr(least_squares, "Scaled", refuse)
     log_policy = np.random.default_rng(1).normal(size=(mdp.n_states, mdp.n_actions, 2))
-    factored = differences(mdp, weighted)
+    factored = differences(mdp, weighted, scaled=False)
     assert isinstance(factored.null_space.solvers[0], least_squares.Factored)
-    monkeypatch.setattr(least_squares, "FACTORED", 10)
-    iterated = differences(mdp, weighted)
+    iterated = differences(mdp, weighted, scaled=False, factored=10)
     assert isinstance(iterated.null_space.solvers[0], least_squares.Multigrid)
     np.testing.assert_array_equal(iterated.null_space.basis, factored.null_space.basis)
     apart = iterated.solve(log_policy) - factored.solve(log_policy)
@@ -93,10 +86,8 @@ def test_multigrid_and_factorisation_give_the_same_solution(task, weighted, monk
 
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("tolerance", [1e-2, 1e-3, 1e-5])
-def test_conjugate_gradients_stop_where_they_were_asked_to(task, tolerance, monkeypatch) -> None:
-    monkeypatch.setattr(least_squares, "FACTORED", 10)
-    monkeypatch.setattr(least_squares, "Scaled", refuse)
-    found = differences(TASKS[task](), weighted=True)
+def test_conjugate_gradients_stop_where_they_were_asked_to(task, tolerance) -> None:
+    found = differences(TASKS[task](), weighted=True, scaled=False, factored=10)
     whole = found.null_space.solvers[0]
     solver = least_squares.Multigrid(whole.matrix, whole.gram, whole.labels, coarsest=20)
     right = np.random.default_rng(2).normal(size=found.matrix.shape[0])
@@ -106,25 +97,23 @@ def test_conjugate_gradients_stop_where_they_were_asked_to(task, tolerance, monk
 
 
 @pytest.mark.parametrize("task", ["grid", "two rooms", "unavailable actions"])
-def test_multigrid_recovers_discounts_and_reward(task, monkeypatch) -> None:
+def test_multigrid_recovers_discounts_and_reward(task) -> None:
     mdp = TASKS[task]()
     reward = np.random.default_rng(0).normal(size=mdp.n_states)
     problem = mh.Problem(mdp, [mh.soft_plan(mdp, reward, gamma).policy for gamma in DISCOUNTS])
-    monkeypatch.setattr(least_squares, "FACTORED", 10)
-    found = mh.solve(problem, mh.ClosedForm())
+    found = identified(problem, limits=SizeLimits(factored=10))
     np.testing.assert_allclose(found.discounts, DISCOUNTS, atol=1e-10)
-    assert found.status == mh.Status.OPTIMAL
+    assert found.status == "unique"
 
 
 @pytest.mark.parametrize(("factored", "states"), [(10, 200), (10_000, 200), (10_000, 400)])
-def test_a_larger_null_space_is_noticed(factored, states, monkeypatch) -> None:
+def test_a_larger_null_space_is_noticed(factored, states) -> None:
     """Two actions in half of the states and one in the others give fewer rows than columns."""
     dense = mh.domains.random_mdp(states, 2, branching=4, seed=0)
     available = np.ones((states, 2), dtype=bool)
     available[::2, 1] = False
     mdp = mh.MDP([dense.transition(a) for a in range(2)], available=available)
-    monkeypatch.setattr(least_squares, "FACTORED", factored)
-    found = differences(mdp, weighted=False)
+    found = differences(mdp, weighted=False, factored=factored)
     assert not found.null_space.solvers
     assert found.null_space.basis.shape[1] > 1
     assert np.abs(found.matrix @ found.null_space.basis).max() < 1e-12
@@ -139,16 +128,14 @@ def test_conjugate_gradients_refuse_a_null_space_that_they_do_not_know() -> None
         least_squares.Scaled(twin, np.zeros(401, dtype=np.int64))
 
 
-def test_the_factorisation_takes_over_where_multigrid_does_not_converge(monkeypatch) -> None:
-    monkeypatch.setattr(least_squares, "FACTORED", 10)
-    monkeypatch.setattr(least_squares, "Multigrid", partial(least_squares.Multigrid, max_iter=1))
-    assert isinstance(differences(TASKS["grid"](), weighted=False).null_space.solvers[0], least_squares.Factored)
+def test_the_factorisation_takes_over_where_multigrid_does_not_converge() -> None:
+    found = differences(TASKS["grid"](), weighted=False, factored=10, multigrid_steps=1)
+    assert isinstance(found.null_space.solvers[0], least_squares.Factored)
 
 
 def test_large_tasks_are_solved_without_pyamg(monkeypatch) -> None:
     mdp = TASKS["grid"]()
     problem = mh.Problem(mdp, [mh.soft_plan(mdp, np.arange(625) % 7, gamma).policy for gamma in DISCOUNTS])
-    monkeypatch.setattr(least_squares, "FACTORED", 10)
     monkeypatch.setitem(sys.modules, "pyamg", None)
-    assert isinstance(differences(mdp, weighted=False).null_space.solvers[0], least_squares.Factored)
-    np.testing.assert_allclose(mh.solve(problem, mh.ClosedForm()).discounts, DISCOUNTS, atol=1e-10)
+    assert isinstance(differences(mdp, weighted=False, factored=10).null_space.solvers[0], least_squares.Factored)
+    np.testing.assert_allclose(identified(problem, limits=SizeLimits(factored=10)).discounts, DISCOUNTS, atol=1e-10)

@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from posing import identified
 
 import multihorizon as mh
 from multihorizon.exact import identify as explanation
 from multihorizon.exact import least_squares
 from multihorizon.exact.equations import Differences
 from multihorizon.exact.identify import Identification
+from multihorizon.exact.least_squares import SizeLimits
 
 DISCOUNTS = np.array([0.3, 0.6, 0.85])
 
@@ -57,12 +59,10 @@ TASKS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
-def test_a_sparse_null_space_gives_the_answer_of_a_dense_one(task, monkeypatch):
+def test_a_sparse_null_space_gives_the_answer_of_a_dense_one(task):
     posed, reward = problem(TASKS[task]())
     dense = mh.identify(posed)
-    monkeypatch.setattr(least_squares, "LARGEST_DENSE", 10)
-    monkeypatch.setattr(least_squares, "DENSE_ENTRIES", 0)
-    sparse = mh.identify(posed)
+    sparse = identified(posed, limits=SizeLimits(largest_dense=10, entries=0))
     assert sparse.status == dense.status == "unique"
     np.testing.assert_allclose(sparse.discounts, DISCOUNTS, atol=1e-6)
     assert (sparse.reward_dimension, sparse.surplus) == (dense.reward_dimension, dense.surplus)
@@ -71,17 +71,16 @@ def test_a_sparse_null_space_gives_the_answer_of_a_dense_one(task, monkeypatch):
     np.testing.assert_allclose(sparse.intervals, dense.intervals, atol=1e-6)
 
 
-def test_unrelated_rewards_stay_infeasible(monkeypatch):
+def test_unrelated_rewards_stay_infeasible():
     mdp = single_actions(12, 0.0, 0.5)
     rewards = np.random.default_rng(2).normal(size=(3, mdp.n_states))
     policies = [mh.soft_plan(mdp, reward, gamma).policy for reward, gamma in zip(rewards, DISCOUNTS, strict=True)]
-    monkeypatch.setattr(least_squares, "DENSE_ENTRIES", 0)
-    assert mh.identify(mh.Problem(mdp, policies)).status == "infeasible"
+    assert identified(mh.Problem(mdp, policies), limits=SizeLimits(entries=0)).status == "infeasible"
 
 
 def test_large_tables_with_many_single_actions_are_solved():
     mdp = single_actions(70, 0.0, 0.7)
-    assert mdp.n_states > least_squares.LARGEST_DENSE
+    assert mdp.n_states > SizeLimits().largest_dense
     solution = mh.solve(problem(mdp)[0], mh.ClosedForm())
     assert solution.status == mh.Status.OPTIMAL
     np.testing.assert_allclose(solution.discounts, DISCOUNTS, atol=1e-8)
@@ -104,12 +103,12 @@ def test_the_order_of_the_states_does_not_matter():
     np.testing.assert_allclose(first.reward[order][known], second.reward[known], atol=1e-5)
 
 
-def test_large_and_small_parts_are_solved_apart(monkeypatch):
+def test_large_and_small_parts_are_solved_apart():
     mdp = single_actions(20, 0.0, 0.5)
-    monkeypatch.setattr(least_squares, "FACTORED", 50)
-    solvers = Differences(mdp, mdp.live / 1.0).null_space.solvers
+    limits = SizeLimits(factored=50)
+    solvers = Differences(mdp, mdp.live / 1.0, limits).null_space.solvers
     assert [type(solver) for solver in solvers] == [least_squares.Multigrid, least_squares.Factored]
-    np.testing.assert_allclose(mh.identify(problem(mdp)[0]).discounts, DISCOUNTS, atol=1e-9)
+    np.testing.assert_allclose(identified(problem(mdp)[0], limits=limits).discounts, DISCOUNTS, atol=1e-9)
 
 
 def test_an_answer_that_does_not_reproduce_the_policies_is_refused(monkeypatch):
@@ -118,10 +117,9 @@ def test_an_answer_that_does_not_reproduce_the_policies_is_refused(monkeypatch):
         mh.identify(problem(single_actions(8, 0.1, 0.2))[0])
 
 
-def test_a_grid_of_discounts_is_refused_where_very_much_is_open(monkeypatch):
-    monkeypatch.setattr(least_squares, "DENSE_ENTRIES", 0)
-    with pytest.raises(ValueError, match="distinguish most states, received one of 144 states"):
-        mh.theory.feasibility_grid(problem(single_actions(12, 0.1, 0.5))[0], 0.5)
+def test_a_grid_of_discounts_is_refused_where_very_much_is_open():
+    with pytest.raises(ValueError, match="distinguish most states, received one of"):
+        mh.theory.feasibility_grid(problem(single_actions(40, 0.1, 0.7))[0], 0.5)
 
 
 @pytest.mark.parametrize("bound", [False, True])

@@ -61,10 +61,9 @@ def test_the_task_of_a_process_that_dies_is_done_again(tmp_path: Path) -> None:
     assert (tmp_path / "died").exists()
 
 
-def test_a_task_that_kills_every_process_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("multihorizon.parallel.RETRIES", 1)
+def test_a_task_that_kills_every_process_is_given_up() -> None:
     with pytest.raises(OSError, match="workers died 2 times during this work"):
-        list(in_parallel(die, range(2), 2))
+        list(in_parallel(die, range(2), 2, retries=1))
 
 
 @pytest.mark.slow
@@ -101,10 +100,9 @@ def test_a_cluster_tells_what_a_task_raised_and_forgets_the_rest(workers: Any) -
     assert list(in_parallel(square, [2, 3], 1)) == [4, 9]
 
 
-def test_a_task_that_kills_every_worker_of_a_cluster_is_given_up(workers: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("multihorizon.parallel.RETRIES", 0)
+def test_a_task_that_kills_every_worker_of_a_cluster_is_given_up(workers: Any) -> None:
     with mh.cluster(workers.scheduler_address), pytest.raises(OSError, match="workers died 1 time "):
-        list(in_parallel(die, range(1), 1))
+        list(in_parallel(die, range(1), 1, retries=0))
 
 
 @pytest.mark.slow

@@ -213,12 +213,11 @@ def test_a_large_grid_is_not_factorised_for_one_plan(monkeypatch) -> None:
 @pytest.mark.parametrize("factor_steps", [1.0, 1e9])
 @pytest.mark.parametrize("transpose", [False, True])
 @pytest.mark.parametrize("discount", [0.0, 0.3, 0.9, 0.999])
-def test_one_system_gives_the_same_solutions_iterated_and_factorised(discount, transpose, factor_steps, monkeypatch) -> None:
+def test_one_system_gives_the_same_solutions_iterated_and_factorised(discount, transpose, factor_steps) -> None:
     mdp, reward = big_task("no ending")
     columns = np.random.default_rng(0).normal(size=(1600, 40))
-    monkeypatch.setattr("multihorizon.planning.linear.DIRECT_STATES", 10)
-    monkeypatch.setattr("multihorizon.planning.linear.FACTOR_STEPS", factor_steps)
-    resolvent = policy_resolvent(mdp, mh.soft_plan(mdp, reward, 0.9).policy, discount)
+    policy = mh.soft_plan(mdp, reward, 0.9).policy
+    resolvent = policy_resolvent(mdp, policy, discount, direct_states=10, factor_steps=factor_steps)
     matrix = np.eye(1600) - discount * resolvent.matrix.toarray()
     expected = np.linalg.solve(matrix.T if transpose else matrix, columns)
     found = resolvent.solve(columns, transpose=transpose)
@@ -226,14 +225,13 @@ def test_one_system_gives_the_same_solutions_iterated_and_factorised(discount, t
 
 
 @pytest.mark.slow
-def test_a_task_whose_factors_would_fill_up_is_iterated(monkeypatch) -> None:
+def test_a_task_whose_factors_would_fill_up_is_iterated() -> None:
     mdp = mh.domains.random_mdp(2500, 3, branching=4, seed=0)
-    monkeypatch.setattr("multihorizon.planning.linear.FACTOR_STEPS", 0.0)
-    monkeypatch.setattr("multihorizon.planning.linear.spla.splu", lambda *_, **__: pytest.fail("factorised"))
-    resolvent = policy_resolvent(mdp, np.full((2500, 3), 1 / 3), 0.95)
+    resolvent = policy_resolvent(mdp, np.full((2500, 3), 1 / 3), 0.95, factor_steps=0.0)
     b = np.random.default_rng(0).normal(size=(2500, 5))
     x = resolvent.solve(b)
     np.testing.assert_allclose(x - 0.95 * (resolvent.matrix @ x), b, atol=1e-11)
+    assert "_factor" not in vars(resolvent)
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -339,13 +337,12 @@ def test_the_first_best_action_is_the_first_of_equals() -> None:
 
 @pytest.mark.parametrize("transpose", [False, True])
 @pytest.mark.parametrize("discount", [0.3, 0.99])
-def test_large_filled_systems_are_iterated(discount, transpose, monkeypatch) -> None:
+def test_large_filled_systems_are_iterated(discount, transpose) -> None:
     mdp, reward = filled_task("endless")
     policy = mh.soft_plan(mdp, reward, 0.9).policy
     columns = np.random.default_rng(0).normal(size=(150, 3))
     factored = policy_resolvent(mdp, policy, discount).solve(columns, transpose=transpose)
-    monkeypatch.setattr("multihorizon.planning.linear.DIRECT_STATES", 10)
-    monkeypatch.setattr("multihorizon.planning.linear.Resolvent._direct", lambda *_: False)
-    monkeypatch.setattr("multihorizon.planning.linear.lapack.dgetrf", lambda *_: pytest.fail("factorised"))
-    iterated = policy_resolvent(mdp, policy, discount).solve(columns, transpose=transpose)
+    resolvent = policy_resolvent(mdp, policy, discount, direct_states=10, dense_steps=np.inf)
+    iterated = resolvent.solve(columns, transpose=transpose)
+    assert "_dense_factor" not in vars(resolvent)
     np.testing.assert_allclose(iterated, factored, atol=1e-11 * np.abs(factored).max())

@@ -98,8 +98,6 @@ class TimeLeft:
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-#: How often work is begun anew after workers died. A task that kills every worker is given up.
-RETRIES = 3
 #: How long to wait for a cluster to answer.
 ANSWER_SECONDS = 5.0
 
@@ -152,8 +150,11 @@ def cluster(address: str | None) -> Iterator[None]:
         client.close()
 
 
-def in_parallel(task: Callable[[Item], Result], items: Sequence[Item], jobs: int) -> Iterator[Result]:
-    """The results of `task` in the order of `items`, each as soon as it and those before it are done."""
+def in_parallel(task: Callable[[Item], Result], items: Sequence[Item], jobs: int, retries: int = 3) -> Iterator[Result]:
+    """Yield the results of `task` in the order of `items`, each as soon as it and those before it are done.
+
+    Work is begun again after workers died, so many times. A task that kills every worker is given up.
+    """
     as_jobs(jobs)
     done = failures = 0
     while done < len(items):
@@ -164,7 +165,7 @@ def in_parallel(task: Callable[[Item], Result], items: Sequence[Item], jobs: int
                 yield result
         except WorkersDiedError as error:
             failures += 1
-            if failures > RETRIES:
+            if failures > retries:
                 often = f"{failures} time{'s' if failures > 1 else ''}"
                 raise OSError(f"workers died {often} during this work, perhaps of too little memory: {error}") from error
 

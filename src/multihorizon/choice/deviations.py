@@ -10,7 +10,7 @@ likelihood of `tabular` is, and everything that climbs, profiles or tests that o
 reward. With τ → ∞ the decisions of others say nothing of an expert's reward, and discounts are open.
 
 *The mode* is found by Fisher scoring, `H_k = I_k + P`, all experts together, each with a step of their own length. H is corrected
-by what each step shows of the true curvature (BFGS). A mode that is not found is no answer: then there is no point at x.
+by the secant of each step (`numerics.batched`). Where a mode is not found, there is no point at x.
 
 *The arrow.* In (x, δ_1, …, δ_K) the information has a block for each expert that touches x alone. With A the information of
 expert k in x, of which δ_k shares the columns of θ, eliminating δ_k leaves
@@ -43,6 +43,7 @@ import numpy as np
 from multihorizon.checks import TINY, Floats, Ints
 from multihorizon.choice.model import ChoicePoint
 from multihorizon.choice.tabular import Likelihood, Persons, Plans, Point, persons_by_task
+from multihorizon.numerics.batched import Local, maximize_many
 
 
 class NearlyShared(Likelihood):
@@ -111,35 +112,27 @@ class NearlyShared(Likelihood):
 
         It begins at `delta` with curvatures `(K,d,d)` of a neighbour, if there is one.
         """
-        theta, inner = self.reward(x), self._inner(plans, delta)
-        # Where a neighbour does not lead to the mode soon, x is too far away, and a climb does better with a shorter step.
-        steps = 200 if curvatures is None else 25
-        if curvatures is None:
-            curvatures = NearPoint(self, x, plans, np.nan, np.nan, delta).curvatures
-        slope = self._slope(plans, delta)
-        for _ in range(steps):
-            step = np.linalg.solve(curvatures, slope[:, :, None])[:, :, 0]
-            promised = (slope * step).sum(axis=1)
-            # Far below what the value shows: the gradient in γ at a fixed δ is large beside that of M.
-            if 0.5 * float(promised.sum()) < 1e-16:
-                return delta, plans, inner
-            length = np.ones(self.n_experts)
-            while True:
-                tried = delta + length[:, None] * step
-                there = self.plans(batches, x, theta + tried, plans)
-                reached = np.full(self.n_experts, -np.inf) if there is None else self._inner(there, tried)
-                # A quarter of the promised gain rules out steps that only change sides of the maximum.
-                wanted = inner + 0.25 * length * promised - 1e-10 * np.maximum(1.0, np.abs(inner))
-                worse = ~(reached >= wanted)
-                if there is not None and not worse.any():
-                    break
-                if length.min() < 1e-6:
-                    return None
-                length = np.where(worse, 0.4 * length, length)
-            delta, plans, inner, old = tried, there, reached, slope
-            slope = self._slope(plans, delta)
-            curvatures = _updated(curvatures, length[:, None] * step, old - slope)
-        return None
+        theta, start, latest = self.reward(x), curvatures, (delta, plans)
+        if start is None:
+            start = NearPoint(self, x, plans, np.nan, np.nan, delta).curvatures
+
+        def at(who: Ints, places: Floats) -> Local:
+            nonlocal latest
+            tried = latest[0].copy()
+            tried[who] = places
+            there = latest[1] if np.array_equal(tried, latest[0]) else self.plans(batches, x, theta + tried, latest[1])
+            if there is None:
+                return Local(np.full(who.size, -np.inf), np.zeros_like(places), start[who])
+            latest = tried, there
+            return Local(self._inner(there, tried)[who], self._slope(there, tried)[who], start[who])
+
+        # Where a neighbour does not lead to the mode soon, x is too far away, and a shorter step in x does better.
+        # The gain is far below what the value shows: the gradient in γ at a fixed δ is large beside that of M.
+        ends = maximize_many(at, delta, gain=1e-16 / len(delta), max_steps=200 if curvatures is None else 25, halving=True)
+        if not ends.finished.all():
+            return None
+        last = at(np.arange(len(delta)), ends.places).value
+        return ends.places, latest[1], last
 
     def _slope(self, plans: Sequence[Plans], delta: Floats) -> Floats:
         """The gradient `(K,d)` of what the deviations maximise."""
@@ -151,18 +144,6 @@ class NearlyShared(Likelihood):
         for plan in plans:
             np.add.at(total, plan.persons.owners, (plan.persons.counts * plan.finite_log).sum(axis=(0, 1)))
         return total
-
-
-def _updated(curvatures: Floats, step: Floats, fell: Floats) -> Floats:
-    """Curvatures `(K,d,d)` that agree with how far the gradient `(K,d)` fell along the last step (BFGS)."""
-    along = np.einsum("kde,ke->kd", curvatures, step)
-    expected, found = (step * along).sum(axis=1), (step * fell).sum(axis=1)
-    sure = (found > 0.1 * expected) & (expected > TINY)
-    scale = np.where(sure, 1.0, 0.0)[:, None, None]
-    seen = fell[:, :, None] * fell[:, None, :] / np.where(sure, found, 1.0)[:, None, None]
-    forgotten = along[:, :, None] * along[:, None, :] / np.where(sure, expected, 1.0)[:, None, None]
-    updated: Floats = curvatures + scale * (seen - forgotten)
-    return updated
 
 
 def by_person(plans: Sequence[Plans], weights: Sequence[Floats], shape: tuple[int, ...]) -> Floats:

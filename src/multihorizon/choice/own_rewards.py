@@ -30,6 +30,7 @@ import numpy as np
 
 from multihorizon.checks import Floats, Ints, Sparse
 from multihorizon.choice.surfaces import Surface, Tables
+from multihorizon.numerics.batched import Local, maximize_many
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,26 +136,15 @@ def _at(x: Floats, log: Floats, slopes: Floats, counts: Floats) -> tuple[Floats,
 
 
 def _modes(log: Floats, slopes: Floats, counts: Floats) -> Floats:
-    """The most likely x `(B,d)`, by Newton's method; steps are halved until they lead upwards."""
-    x, size = np.zeros((len(log), slopes.shape[2])), np.ones(len(log))
-    step, best, left = np.zeros_like(x), np.full(len(log), -np.inf), np.arange(len(log))
-    promised = np.full(len(log), np.inf)
-    for _ in range(100):
-        tried = x[left] + size[left, None] * step[left]
-        own = slice(None) if left.size == len(log) else left
-        value, _, y, square = _at(tried, log[own], slopes[own], counts[own])
-        better = value >= best[left] - 1e-12 * np.abs(value)
-        on = left[better]
-        x[on], best[on], size[left] = tried[better], value[better], np.where(better, 1.0, size[left] / 2)
-        gradient = (y[better].reshape(on.size, 1, slopes.shape[1]) @ slopes[on])[:, 0] - x[on]
-        step[on] = np.linalg.solve(np.eye(x.shape[1]) + square[better], gradient[:, :, None])[:, :, 0]
-        done = np.zeros(len(log), dtype=np.bool_)
-        promised[on] = (gradient * step[on]).sum(axis=1)
-        done[on] = promised[on] < 1e-12
-        going = ~done[left] & (size[left] > 1e-6)
-        if (promised[left[~done[left] & ~going]] > 1e-6).any():
-            break
-        left = left[going]
-        if not left.size:
-            return x
-    raise ValueError("the most likely deviations of some persons were not found: their decisions do not fit the model")
+    """Find the most likely x `(B,d)` by Newton's method."""
+
+    def at(who: Ints, x: Floats) -> Local:
+        which = slice(None) if who.size == len(log) else who
+        value, _, y, square = _at(x, log[which], slopes[which], counts[which])
+        gradient = (y.reshape(who.size, 1, -1) @ slopes[which])[:, 0] - x
+        return Local(value, gradient, np.eye(x.shape[1]) + square)
+
+    ends = maximize_many(at, np.zeros((len(log), slopes.shape[2])), gain=5e-13, max_steps=100, halving=True, secant=False)
+    if not ends.finished.all():
+        raise ValueError("the most likely deviations of some persons were not found: their decisions do not fit the model")
+    return ends.places

@@ -239,15 +239,18 @@ class DualSolution:
     converged: bool
 
 
-def minimise_dual(dual: Dual, start: Floats | None = None, tolerance: float = 1e-9) -> DualSolution:
+def minimise_dual(
+    dual: Dual, start: Floats | None = None, tolerance: float = 1e-9, dense_features: int = DENSE_FEATURES
+) -> DualSolution:
     """Minimise from `start` (no reward by default); `tolerance` bounds the largest entry of the gradient.
 
+    Up to `dense_features` parameters the Hessian is computed.
     Where it stops short of the tolerance, it begins again at another start, and the smallest gradient is kept.
     """
     found: list[DualSolution] = []
-    for point in map(dual.at, _starts(dual, start)):
+    for point in map(dual.at, _starts(dual, start, dense_features)):
         if point is not None:
-            found.append(_newton(dual, point, tolerance))
+            found.append(_newton(dual, point, tolerance, dense_features))
             if found[-1].converged:
                 return found[-1]
     if not found:
@@ -255,14 +258,14 @@ def minimise_dual(dual: Dual, start: Floats | None = None, tolerance: float = 1e
     return min(found, key=lambda solution: solution.gradient_norm)
 
 
-def _starts(dual: Dual, start: Floats | None) -> Iterator[Floats]:
+def _starts(dual: Dual, start: Floats | None, dense_features: int) -> Iterator[Floats]:
     """The given start, the reward of least squares, none, and a cost of each decision above its entropy.
 
     At discount 1 only the last has values.
     """
     if start is not None:
         yield start
-    elif dual.problem.n_parameters + sum(expert.mdp.n_states for expert in dual.problem.experts) <= 3 * DENSE_FEATURES:
+    elif dual.problem.n_parameters + sum(expert.mdp.n_states for expert in dual.problem.experts) <= 3 * dense_features:
         yield _least_squares(dual)
     yield np.zeros(dual.problem.n_parameters)
     tasks = {id(expert.feature_matrix): expert for expert in dual.problem.experts}.values()
@@ -270,10 +273,10 @@ def _starts(dual: Dual, start: Floats | None) -> Iterator[Floats]:
     yield spla.lsqr(sp.vstack([task.feature_matrix for task in tasks], format="csr"), np.concatenate(costs))[0]
 
 
-def _newton(dual: Dual, start: DualPoint, tolerance: float) -> DualSolution:
+def _newton(dual: Dual, start: DualPoint, tolerance: float, dense_features: int) -> DualSolution:
     """SciPy's trust-region Newton method from one point; it stops by the gradient's length, which bounds its largest entry."""
     path = _Path(dual, start)
-    dense = start.theta.size <= DENSE_FEATURES
+    dense = start.theta.size <= dense_features
     with np.errstate(invalid="ignore"):
         found = minimize(
             path.value,

@@ -65,6 +65,7 @@ from multihorizon.exact.equations import (
 from multihorizon.exact.identify import Temperature, judge, minimise, read_temperature
 from multihorizon.frames import as_frame, is_frame
 from multihorizon.mdp import MDP, refuse_durations
+from multihorizon.numerics.batched import Local, maximize_many
 from multihorizon.numerics.boxes import branch_and_bound
 from multihorizon.numerics.lp import INFINITY, LinearProgram, LPResult, LPStatus, solve_lp
 from multihorizon.parallel import Progress, part_of, silent
@@ -426,30 +427,31 @@ def _inner_point(rows: Floats, limits: Floats) -> Floats | None:
 
 
 def _central(rows: Floats, limits: Floats, z: Floats) -> Floats:
-    """The z that minimises `|z|²/200 − Σ log(limits − rows z)`, from one within the limits, by Newton's method.
+    """Return the z that minimises `|z|²/200 − Σ log(limits − rows z)`, from one within the limits, by Newton's method.
 
     It is one point whatever the basis of z is, and away from the limits; where nothing limits a direction, |z| does.
     """
     keep = np.any(rows != 0, axis=1)
-    rows, limits = rows[keep], limits[keep]
+    rows, slack = rows[keep], (limits - rows @ z)[keep]
+    if not (slack > 0).all():
+        return z
+    # In units in which the first curvature is 1, it keeps its digits where some limits are much nearer than others.
+    units = np.linalg.inv(np.linalg.qr(np.vstack([rows / slack[:, None], np.eye(z.size) / 10]), mode="r"))
+    rows = rows @ units
 
-    def height(at: Floats) -> float:
-        slack = limits - rows @ at
-        return float(at @ at / 200 - np.log(slack).sum()) if (slack > 0).all() else np.inf
+    def at(_: Ints, places: Floats) -> Local:
+        there = z + units @ places[0]
+        left = slack - rows @ places[0]
+        if not (left > 0).all():
+            return Local(np.full(1, -np.inf), np.zeros((1, z.size)), np.zeros((1, z.size, z.size)))
+        scaled = rows / left[:, None]
+        value = np.log(left).sum() - there @ there / 200
+        gradient = -scaled.sum(axis=0) - units.T @ there / 100
+        return Local(np.array([value]), gradient[None], (scaled.T @ scaled + units.T @ units / 100)[None])
 
-    here = height(z)
-    for _ in range(100 if np.isfinite(here) else 0):
-        slack = limits - rows @ z
-        # The Newton step as a least-squares solution, which keeps its digits where some limits are much nearer than others.
-        matrix = np.vstack([rows / slack[:, None], np.eye(z.size) / 10])
-        step = np.linalg.lstsq(matrix, -np.concatenate([np.ones(slack.size), z / 10]), rcond=None)[0]
-        gain, length = float(np.sum((matrix @ step) ** 2)), 1.0
-        while (there := height(z + length * step)) > here - 0.1 * length * gain and length > 1e-10:
-            length /= 2
-        if length <= 1e-10 or gain < 1e-20:
-            break
-        z, here = z + length * step, there
-    return z
+    ends = maximize_many(at, np.zeros((1, z.size)), gain=5e-21, max_steps=100, halving=True, secant=False)
+    moved: Floats = z + units @ ends.places[0]
+    return moved
 
 
 def _contradiction(problem: Problem, discounts: Floats, temperatures: Floats, restrictions: tuple[Floats, Floats]) -> str:

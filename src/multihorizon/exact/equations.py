@@ -56,7 +56,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from multihorizon.checks import LARGEST_SOLVABLE_DISCOUNT, TINY, Bools, Floats, Ints, Sparse
-from multihorizon.exact.least_squares import Coefficients, ColumnSpace, DenseColumns, columns_of, null_space
+from multihorizon.exact.least_squares import Coefficients, ColumnSpace, DenseColumns, SizeLimits, columns_of, null_space
 from multihorizon.mdp import MDP, refuse_durations
 from multihorizon.planning.linear import DENSE_STATES, Resolvent, SingularError, matrix_resolvent
 from multihorizon.problem import Expert, Problem
@@ -68,8 +68,8 @@ MISFIT = 5.0
 ORDERED_DRAWS = 50_000
 #: Up to this many entries of log π the error of each is carried along, which is exact; of more, random draws are.
 EXACT_ERRORS = 300
-#: Equations are made compact where they have at least this many rows for each column.
-LEAST_ROWS = 4
+#: Up to which sizes null spaces are found in each way.
+LIMITS = SizeLimits()
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +169,7 @@ class Differences:
         null_space: null(D).
     """
 
-    def __init__(self, mdp: MDP, weights: Floats) -> None:
+    def __init__(self, mdp: MDP, weights: Floats, limits: SizeLimits = LIMITS) -> None:
         self.mdp = mdp
         self.entered: Ints = np.flatnonzero(mdp.entered)
         self.ends = bool((mdp.terminal & mdp.entered).any())
@@ -177,7 +177,7 @@ class Differences:
         self._totals = np.maximum(weights.sum(axis=1), TINY)
         self._root = np.sqrt(np.where(mdp.live, weights, 0.0).T, order="C")
         self.matrix = self._centred_rows()
-        self.null_space = null_space(self.matrix)
+        self.null_space = null_space(self.matrix, limits)
 
     def _centred_rows(self) -> Sparse:
         mean = self.mdp.under(self._weights / self._totals[:, None])
@@ -237,13 +237,16 @@ class RewardFamily:
     ends: bool
 
 
-def reward_families(problem: Problem, policies: Sequence[PolicyEquations], error: float) -> list[RewardFamily]:
+def reward_families(
+    problem: Problem, policies: Sequence[PolicyEquations], error: float, limits: SizeLimits = LIMITS
+) -> list[RewardFamily]:
     """Steps 1 and 2 for every expert of a problem whose reward is one number per state; D is factorised once per MDP.
 
     Args:
         problem: policies or demonstrations, without features.
         policies: the equations of each expert.
         error: the size of the errors in log π that are assumed; demonstrations bring their own.
+        limits: up to which sizes null spaces are found in each way.
     """
     refuse_durations(problem.mdps, "equations that are linear in the discounts")
     shared: dict[int, Differences] = {}
@@ -254,9 +257,9 @@ def reward_families(problem: Problem, policies: Sequence[PolicyEquations], error
         if columns is None:
             raise ValueError(f"expert {expert.name} must have a reward of one number per state for this, received features")
         if expert.counts is not None:
-            differences, size = Differences(expert.mdp, policy.weights), 1.0
+            differences, size = Differences(expert.mdp, policy.weights, limits), 1.0
         else:
-            differences, size = shared.get(id(expert.mdp)) or Differences(expert.mdp, policy.weights), error
+            differences, size = shared.get(id(expert.mdp)) or Differences(expert.mdp, policy.weights, limits), error
             shared[id(expert.mdp)] = differences
         entered, null = differences.entered, differences.null_space
         error_u = solved.get(id(differences))
@@ -535,7 +538,7 @@ class SharedReward:
             (self.root / total[self.parameters], (self.parameters, np.arange(self.size))), shape=(n_parameters, self.size)
         )
 
-    def compact(self) -> SharedReward:
+    def compact(self, least_rows: float = 4) -> SharedReward:
         """The same equations with few rows, where there are few columns: all columns in one orthonormal basis of what they span.
 
         Lengths and angles stay the same, and nothing else is asked of the rows. It needs rows that all count alike and belong to
@@ -550,7 +553,7 @@ class SharedReward:
         blocks = [piece.reshape(first.size, -1) for piece in pieces.values()]
         widths = [block.shape[1] for block in blocks]
         size = sum(widths) + max(family.error_u.shape[1] + family.error_v.shape[1] for family in self.families)
-        if LEAST_ROWS * size > first.size:
+        if least_rows * size > first.size:
             return self
         span, corner = np.linalg.qr(np.hstack(blocks))
         found = dict(zip(pieces, np.split(corner, np.cumsum(widths)[:-1], axis=1), strict=True))
@@ -601,16 +604,18 @@ class SharedReward:
 class StateEquations(JointEquations):
     """M and h for one reward per state; x = (z of every family, then λ_2 … λ_K where temperatures are free).
 
-    `families` are what each expert says, `shared` their rows of all states, `rows` the same in few rows where that is possible.
+    `families` are what each expert says, `shared` their rows of all states, `rows` the same in few rows where that is possible
+    and there are at least `least_rows` for each column.
     """
 
     families: Sequence[RewardFamily]
+    least_rows: float = 4
 
     def __post_init__(self) -> None:
         super().__post_init__()
         families = self.families
         self.shared = SharedReward(families, self.problem.n_parameters)
-        self.rows = self.shared.compact()
+        self.rows = self.shared.compact(self.least_rows)
         self.entered = self.shared.entered
         self.outside = max(family.misfit / max(family.error, DenseColumns.rounding) for family in families)
         self.free_constant = not any(family.ends for family in families)

@@ -24,7 +24,7 @@ of ε there is one negative pivot for each, besides one for each row of C.
 
 *Normal equations.* Where states are linked without any order, the factors of `DᵀD` fill up, but D is well conditioned: conjugate
 gradients on columns of equal length take some sixty steps at every size. Whether they do is seen after ten steps. Elsewhere
-SuperLU factorises `DᵀD` with one row and column of each part left out. It is exact, and quick on parts of up to `FACTORED`
+SuperLU factorises `DᵀD` with one row and column of each part left out. It is exact, and quick on parts of up to 20,000
 columns; its cost then grows faster than their number. Solves are refined on D, because `DᵀD` squares its condition number. Larger
 parts are solved by conjugate gradients with algebraic multigrid as preconditioner (`pyamg`, the method of Ruge and Stüben): about
 a dozen steps at every size, so the cost is linear. Each right-hand side is solved only as far as it is asked for. Where this does
@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -47,14 +47,29 @@ from scipy.sparse.csgraph import connected_components
 
 from multihorizon.checks import RANK_TOLERANCE, TINY, Bools, Floats, Ints, Sparse
 
-#: Up to the first number of columns D is decomposed densely, up to the second where null(D) is larger than the constants.
-DENSE, LARGEST_DENSE = 64, 3000
-#: Bases with more entries are sparse.
-DENSE_ENTRIES = 100_000
-#: Parts with at most this many columns are factorised, larger ones are iterated.
-FACTORED = 20_000
 #: Smaller singular values, relative to the largest, are lost where `DᵀD` is solved: they may be 0.
 WEAKEST = 10 * float(np.sqrt(np.finfo(np.float64).eps))
+
+
+@dataclass(frozen=True)
+class SizeLimits:
+    """Up to which sizes `null_space` takes each way.
+
+    Attributes:
+        dense: columns of D that are decomposed densely.
+        largest_dense: the same where null(D) is larger than the constants.
+        entries: of a dense basis.
+        factored: columns of a part that is factorised; larger ones are iterated.
+        scaled: whether conjugate gradients on scaled columns are tried first.
+        multigrid_steps: the most steps with multigrid.
+    """
+
+    dense: int = 64
+    largest_dense: int = 3000
+    entries: int = 100_000
+    factored: int = 20_000
+    scaled: bool = True
+    multigrid_steps: int = 200
 
 
 class DenseColumns:
@@ -212,19 +227,19 @@ class NullSpace:
     solvers: Sequence[Factored | Multigrid | Scaled] = ()
 
 
-def null_space(matrix: Sparse) -> NullSpace:
-    """The null space of D, in the way that suits its size and structure."""
+def null_space(matrix: Sparse, limits: SizeLimits) -> NullSpace:
+    """Find the null space of D, in the way that suits its size and structure."""
     size = matrix.shape[1]
-    if size > DENSE and (found := _constant_on_parts(matrix)) is not None:
+    if size > limits.dense and (found := _constant_on_parts(matrix, limits)) is not None:
         return found
-    if size <= LARGEST_DENSE:
+    if size <= limits.largest_dense:
         dense = DenseColumns(matrix.toarray(), RANK_TOLERANCE)
         basis = np.full((size, 1), size**-0.5) if dense.nullity == 1 else dense.null.copy()
         inverse = dense.inverse()
         return NullSpace(basis, None, lambda right, _: inverse @ right)
     sparse = SparseColumns(matrix, Coefficients.free(size))
     dimension = sparse.nullity
-    if dimension * size <= DENSE_ENTRIES:
+    if dimension * size <= limits.entries:
         basis, coefficients = np.linalg.qr(sparse.null_draws(dimension))[0], None
     else:
         rows = sp.csr_array(matrix[np.diff(matrix.indptr) > 0])
@@ -232,14 +247,14 @@ def null_space(matrix: Sparse) -> NullSpace:
     return NullSpace(basis, coefficients, lambda right, _: sparse.solve(right))
 
 
-def _constant_on_parts(matrix: Sparse) -> NullSpace | None:
+def _constant_on_parts(matrix: Sparse, limits: SizeLimits) -> NullSpace | None:
     """null(D) if it is constant on each part; None if it holds more. Solutions have mean 0 on each part."""
     rows, size = matrix.shape  # a graph of rows and columns, linked by entries of D
     starts = np.append(matrix.indptr, np.full(size, matrix.indptr[-1]))
     links = sp.csr_array((np.ones(matrix.nnz), matrix.indices + rows, starts), shape=(rows + size, rows + size))
     labels = np.unique(connected_components(links, directed=False)[1][rows:], return_inverse=True)[1]
     sizes = np.bincount(labels)
-    solvers = _solvers(matrix, labels, sizes[labels] > FACTORED)
+    solvers = _solvers(matrix, labels, sizes[labels] > limits.factored, limits)
     if solvers is None:
         return None
 
@@ -251,7 +266,7 @@ def _constant_on_parts(matrix: Sparse) -> NullSpace | None:
 
     found = [solver for _, solver in solvers]
     basis = sp.csr_array((1 / np.sqrt(sizes[labels]), labels, np.arange(labels.size + 1)), shape=(labels.size, sizes.size))
-    if basis.shape[0] * basis.shape[1] <= DENSE_ENTRIES or sizes.size == 1:
+    if basis.shape[0] * basis.shape[1] <= limits.entries or sizes.size == 1:
         return NullSpace(basis.toarray(), None, solve, found)
     return NullSpace(basis, Coefficients.free(sizes.size), solve, found)
 
@@ -260,16 +275,19 @@ class NotSolvedError(RuntimeError):
     """A way of solving that does not work for this matrix."""
 
 
-def _solvers(matrix: Sparse, labels: Ints, large: Bools) -> list[tuple[Ints, Factored | Multigrid | Scaled]] | None:
+def _solvers(
+    matrix: Sparse, labels: Ints, large: Bools, limits: SizeLimits
+) -> list[tuple[Ints, Factored | Multigrid | Scaled]] | None:
     """Solvers and the columns of D for which each is; None where null(D) is larger than one constant on each part.
 
     Args:
         matrix: D.
         labels: for each column the part to which it belongs.
         large: the columns whose parts are so large that they are iterated.
+        limits: the sizes for each way.
     """
-    full = labels.size <= LARGEST_DENSE and matrix.nnz > 0.05 * matrix.shape[0] * matrix.shape[1]
-    if labels.size > 300 and not full:  # fewer are factorised before conjugate gradients have begun
+    full = labels.size <= limits.largest_dense and matrix.nnz > 0.05 * matrix.shape[0] * matrix.shape[1]
+    if limits.scaled and labels.size > 300 and not full:  # fewer are factorised before conjugate gradients have begun
         try:
             return [(np.arange(labels.size), Scaled(matrix, labels))]
         except NotSolvedError:
@@ -282,11 +300,11 @@ def _solvers(matrix: Sparse, labels: Ints, large: Bools) -> list[tuple[Ints, Fac
     solvers: list[tuple[Ints, Factored | Multigrid | Scaled]] = []
     for columns in (np.flatnonzero(large), np.flatnonzero(~large)):
         if columns.size == labels.size:
-            solver = normal_solver(matrix, gram, labels, bool(large[0]))
+            solver = normal_solver(matrix, gram, labels, bool(large[0]), limits)
         elif columns.size:
             own = np.unique(labels[columns], return_inverse=True)[1]
             parts = sp.csr_array(matrix[:, columns]), sp.csr_array(gram[columns][:, columns]), own
-            solver = normal_solver(*parts, bool(large[columns[0]]))
+            solver = normal_solver(*parts, bool(large[columns[0]]), limits)
         else:
             continue
         if solver is None:
@@ -295,10 +313,11 @@ def _solvers(matrix: Sparse, labels: Ints, large: Bools) -> list[tuple[Ints, Fac
     return solvers
 
 
-def normal_solver(matrix: Sparse, gram: Sparse, labels: Ints, large: bool) -> Factored | Multigrid | None:
+def normal_solver(matrix: Sparse, gram: Sparse, labels: Ints, large: bool, limits: SizeLimits) -> Factored | Multigrid | None:
     """Solves with D by `DᵀD`; None where its null space is larger than one constant on each part."""
     largest = float(np.sqrt(abs(gram).sum(axis=0).max(initial=0.0)))
-    for kind in (Multigrid, Factored) if large else (Factored,):
+    iterated = partial(Multigrid, max_iter=limits.multigrid_steps)
+    for kind in (iterated, Factored) if large else (Factored,):
         try:
             solver = kind(matrix, gram, labels)
         except NotSolvedError:

@@ -66,8 +66,6 @@ from multihorizon.words import decimals, significant
 
 #: Ends of ranges are settled when what is proved is this near to what is attained.
 GAP = 1e-3
-#: Boxes looked at for each end of a range.
-MOST_BOXES = 500
 #: The largest projective coordinate of z that is still a number: z is then 10,000 times as large as the equations' own numbers.
 FARTHEST = 1 - 1e-4
 
@@ -407,6 +405,8 @@ def discounts_within(
     known: Floats | None = None,
     tolerance: float = 1e-8,
     starts: Sequence[Floats] = (),
+    most_boxes: int = 500,
+    as_features: bool = False,
 ) -> WithinDistance:
     """The discounts that explain the experts within a distance.
 
@@ -417,6 +417,8 @@ def discounts_within(
         known: `(K,)`, discounts that are known, NaN elsewhere.
         tolerance: how large errors in the policies may be, as the standard deviation of log π.
         starts: discounts `(K,)` from which the search may begin.
+        most_boxes: how many boxes each search may solve.
+        as_features: treat the rewards of states as those of features, which is slower.
 
     Raises:
         ValueError: for demonstrations, and for problems that leave too many directions open.
@@ -431,20 +433,28 @@ def discounts_within(
     ordered = in_order_of_content(problem)
     there = [problem.names.index(name) for name in ordered.names]
     held = np.full(problem.n_experts, np.nan) if known is None else known
-    found = _within(ordered, distance, temperatures[there], held[there], tolerance, [start[there] for start in starts])
+    begin = [start[there] for start in starts]
+    found = _within(ordered, distance, temperatures[there], held[there], tolerance, begin, most_boxes, as_features)
     back = [ordered.names.index(name) for name in problem.names]
     rows = {name: getattr(found, name)[back] for name in ("closest", "attained", "proved", "settled")}
     return replace(found, **rows)
 
 
 def _within(
-    problem: Problem, distance: float, temperatures: Floats, held: Floats, tolerance: float, starts: Sequence[Floats]
+    problem: Problem,
+    distance: float,
+    temperatures: Floats,
+    held: Floats,
+    tolerance: float,
+    starts: Sequence[Floats],
+    most_boxes: int,
+    as_features: bool,
 ) -> WithinDistance:
     """The same for experts in the order of what they do."""
     refuse_durations(problem.mdps, "a set of discounts within a distance")
     K = problem.n_experts
     policies = [read_equations(expert) for expert in problem.experts]
-    if has_features(problem):
+    if as_features or has_features(problem):
         pieces = feature_pieces(problem, policies, temperatures, tolerance)
         sizes = problem.feature_sizes
     else:
@@ -457,7 +467,7 @@ def _within(
     relaxation = RegionPrograms(pieces, sizes, K)
     infinite = np.full(relaxation.m, INFINITY)
     low, high = (np.where(np.isnan(held), end, held) for end in (0.0, 1.0))
-    search = RangeSearch(relaxation, Region(np.concatenate([low, -infinite]), np.concatenate([high, infinite])))
+    search = RangeSearch(relaxation, Region(np.concatenate([low, -infinite]), np.concatenate([high, infinite])), most_boxes)
     search.link()
     members = [point for point in map(search.at, starts) if point is not None]
     first = min(members, key=lambda point: point.distance, default=None)
@@ -508,8 +518,8 @@ class End(NamedTuple):
 class RangeSearch:
     """Branch and bound with one relaxation; `root` is the box that holds everything."""
 
-    def __init__(self, relaxation: RegionPrograms, root: Region) -> None:
-        self.relaxation, self.root = relaxation, root
+    def __init__(self, relaxation: RegionPrograms, root: Region, most_boxes: int) -> None:
+        self.relaxation, self.root, self.most_boxes = relaxation, root, most_boxes
         self.links: list[tuple[int, int, float, float]] = []
 
     def shrink(self, box: Region, rounds: int = 1) -> Region | None:
@@ -611,7 +621,7 @@ class RangeSearch:
         def enough() -> float:
             return gap(attained()) - attained()
 
-        most = MOST_BOXES - 1 if relaxation.m else 0
+        most = self.most_boxes - 1 if relaxation.m else 0
         left, made = branch_and_bound([(root.value, self.root, root)], lambda box: -box[0], halves, enough, most)
         proved = min([attained(), *(value for value, _, _ in left[:1])])
         return End(proved, attained(), best, bool(proved >= attained() - gap(attained())), 1 + made)

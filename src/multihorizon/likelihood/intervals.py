@@ -30,7 +30,7 @@ approximation at the answer, with their own parameters profiled out. Each end is
 disagree, the end is found again with all experts.
 
 *Persons apart.* Where the reward is known and nobody shares a parameter, the information is a matrix `(2,2)` for each person, and
-so is everything above. Profiles are those of `numerics.each`, for many persons at once and with r to a millionth.
+so is everything above. Profiles are those of `numerics.batched`, for many persons at once and with r to a millionth.
 
 *An estimated variance.* Where goals are only nearly shared, the spread of deviations decides how wide intervals are, and few
 experts show it roughly. With v the variance of its logarithm and φ the share of a standard error's logarithm that follows it, the
@@ -59,8 +59,8 @@ from multihorizon.choice.surfaces import Tables
 from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.likelihood.ascent import climb, left_to_gain
 from multihorizon.likelihood.clusters import clusters_that_count, middle
+from multihorizon.numerics.batched import Local, of_some, profile_ends
 from multihorizon.numerics.chance import chi2_ppf, t_ppf
-from multihorizon.numerics.each import Local, of_some, profile_ends
 from multihorizon.numerics.newton import Dense, Metric
 from multihorizon.numerics.profile import profile_end
 from multihorizon.numerics.spectrum import Spectrum, positive_part, spectrum

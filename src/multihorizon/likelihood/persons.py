@@ -6,7 +6,7 @@ number of persons and no faster: no matrix of all parameters, and nobody waits f
 
 Each person begins at the likeliest places of a grid that all share, on 16 discounts and 24 temperatures: the likeliest, and
 others that none of their neighbours exceeds, if they are not far below (`choice.apart`). From there each climbs on plans of their
-own to the exact maximum (`numerics.each`). Temperatures are looked for relative to the range of the known reward, so that its
+own to the exact maximum (`numerics.batched`). Temperatures are looked for relative to the range of the known reward, so that its
 unit does not matter. Whom two ends with different discounts fit equally well is not identified.
 
 *Who goes on forever.* In a task that can end, a soft value at discount 1 is infinite where going on pays. Near 1 it has lost its
@@ -34,7 +34,7 @@ from multihorizon.choice.model import Settings, log_temperature_bounds, usual_te
 from multihorizon.choice.surfaces import Tables
 from multihorizon.likelihood.ascent import CONVERGED_GRADIENT
 from multihorizon.likelihood.intervals import OtherPlaces, ProfilesApart, precision_apart
-from multihorizon.numerics.each import Ends, Local, climb_each, of_some, resting
+from multihorizon.numerics.batched import Ends, Local, maximize_many, of_some, resting
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Problem
 from multihorizon.solution import FamilyParameters, LikelihoodEvidence, Solution, Status
@@ -100,7 +100,7 @@ class PersonsApart:
         """Climb from the starts of some persons, and keep each one's best end."""
         owner, places, along = grid.starts(who)
         here = FromPlans(self.tables, self.counts[who[owner]])
-        ends = self._within_reach(here, who[owner], climb_each(here, places, *self._bounds(who[owner]), gain=1e-13))
+        ends = self._within_reach(here, who[owner], maximize_many(here, places, *self._bounds(who[owner]), gain=1e-13))
         # the best end of each person comes first
         order = np.lexsort((-ends.here.value, owner))
         first = order[np.unique(owner[order], return_index=True)[1]]
@@ -128,7 +128,9 @@ class PersonsApart:
             return ends
         self.upper[who[forever], 0] = ENDLESS_DISCOUNT
         lower, upper = self._bounds(who[forever])
-        again = climb_each(partial(of_some, here, forever), np.clip(ends.places[forever], lower, upper), lower, upper, gain=1e-13)
+        again = maximize_many(
+            partial(of_some, here, forever), np.clip(ends.places[forever], lower, upper), lower, upper, gain=1e-13
+        )
         ends.places[forever], ends.steps[forever], ends.finished[forever] = again.places, again.steps, again.finished
         ends.here.put(forever, again.here, np.ones(forever.size, dtype=np.bool_))
         return ends

@@ -42,7 +42,7 @@ class SingularError(ValueError):
     """`I − γP` cannot be inverted: at discount 1 the policy can go on forever."""
 
 
-def policy_resolvent(mdp: MDP, policy: Floats, discount: float) -> Resolvent:
+def policy_resolvent(mdp: MDP, policy: Floats, discount: float, **limits: Any) -> Resolvent:
     """The resolvent of one policy `(S,A)`: dense for few states, or for somewhat more with many transitions; else sparse.
 
     On a dozen states a sparse matrix takes a hundred times longer to build than a dense system takes to solve. Where states
@@ -52,27 +52,50 @@ def policy_resolvent(mdp: MDP, policy: Floats, discount: float) -> Resolvent:
     if mdp.n_states <= DENSE_STATES:
         return Resolvent(np.einsum("sa,ast->st", policy, mdp.dense), discount)
     if isinstance(mdp.moves, np.ndarray):
-        return Resolvent((policy[:, None, :] @ mdp.dense.transpose(1, 0, 2))[:, 0], discount)
-    return matrix_resolvent(mdp, mdp.under(policy), discount)
+        return Resolvent((policy[:, None, :] @ mdp.dense.transpose(1, 0, 2))[:, 0], discount, **limits)
+    return matrix_resolvent(mdp, mdp.under(policy), discount, **limits)
 
 
-def matrix_resolvent(mdp: MDP, matrix: Sparse | Floats, discount: float) -> Resolvent:
-    """The resolvent of a policy's `P`; a sparse one is made dense where over 5 % of all pairs of states have a transition."""
+def matrix_resolvent(mdp: MDP, matrix: Sparse | Floats, discount: float, **limits: Any) -> Resolvent:
+    """Return the resolvent of a policy's `P`; a sparse one is made dense where over 5 % of all pairs of states have a transition.
+
+    `limits` are those of `Resolvent`.
+    """
     assert mdp.durations is None, "P must be that of the task as it is seen at the discount"
     if isinstance(matrix, np.ndarray):
-        return Resolvent(matrix, discount)
-    if mdp.n_states <= DIRECT_STATES and mdp.stacked.nnz > 0.05 * mdp.n_states**2:
-        return Resolvent(matrix.toarray(), discount)
-    found = Resolvent(matrix, discount, lambda: mdp.narrow)
-    found.shrinks = mdp.shortest >= 1
-    return found
+        return Resolvent(matrix, discount, **limits)
+    if mdp.n_states <= limits.get("direct_states", DIRECT_STATES) and mdp.stacked.nnz > 0.05 * mdp.n_states**2:
+        return Resolvent(matrix.toarray(), discount, **limits)
+    resolvent = Resolvent(matrix, discount, lambda: mdp.narrow, **limits)
+    resolvent.shrinks = mdp.shortest >= 1
+    return resolvent
 
 
 class Resolvent:
     """Solves with `I − γP` for one row-substochastic `(S,S)` matrix `P`, sparse or (when small) dense, and one discount."""
 
-    def __init__(self, matrix: Sparse | Floats, discount: float, narrow: Callable[[], bool] | None = None) -> None:
-        """`narrow` says whether the factors stay small, where someone else knows; it is asked only when it matters."""
+    def __init__(
+        self,
+        matrix: Sparse | Floats,
+        discount: float,
+        narrow: Callable[[], bool] | None = None,
+        direct_states: float | None = None,
+        factor_steps: float | None = None,
+        dense_steps: float = 1 / 35,
+    ) -> None:
+        """Keep the system.
+
+        Args:
+            matrix: P.
+            discount: γ.
+            narrow: says whether the factors stay small, where someone else knows; it is asked only when it matters.
+            direct_states: `DIRECT_STATES`.
+            factor_steps: `FACTOR_STEPS`.
+            dense_steps: a dense one takes as long as `dense_steps · S` steps.
+        """
+        self.direct_states = DIRECT_STATES if direct_states is None else direct_states
+        self.factor_steps = FACTOR_STEPS if factor_steps is None else factor_steps
+        self.dense_steps = dense_steps
         self.matrix = matrix
         self.narrow = narrow
         self.discount = discount
@@ -116,10 +139,9 @@ class Resolvent:
     def _direct(self, steps: int) -> bool:
         """Whether a factorisation is there, or is worth its time when so many steps were taken or are to come."""
         n = self.matrix.shape[0]
-        if n <= DIRECT_STATES or "_factor" in self.__dict__ or "_dense_factor" in self.__dict__:
+        if n <= self.direct_states or "_factor" in self.__dict__ or "_dense_factor" in self.__dict__:
             return True
-        # A dense factorisation takes as long as about n/35 steps.
-        return steps > n / 35 if self.dense else steps > FACTOR_STEPS * np.sqrt(n) and self._narrow
+        return steps > self.dense_steps * n if self.dense else steps > self.factor_steps * np.sqrt(n) and self._narrow
 
     @cached_property
     def _narrow(self) -> bool:

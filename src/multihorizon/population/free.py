@@ -44,10 +44,6 @@ from multihorizon.words import decimals, from_to, in_words, percent, significant
 SIDES = (33, 21)
 #: Policies whose probabilities differ by no more than this hardly differ.
 ALIKE = 0.05
-#: Nodes are placed, and types decided, with at most so many persons.
-MOST_PERSONS = 20_000
-#: Log-likelihoods that are kept in memory; where there are more, they are computed again in blocks.
-MOST_NUMBERS = 40_000_000
 
 #: `log π` `(rows,K)` at places η `(K,2)`; −inf where a soft value is infinite.
 Planner = Callable[[Floats], Floats]
@@ -79,23 +75,34 @@ class Free:
         return bool(self.gain <= 1e-3 * np.sqrt(self.asked.size))
 
 
-def fit_free(counts: Sparse, planner: Planner, centre: Floats, jobs: int = 1, progress: Progress = silent) -> Free:
-    """The most likely distribution of persons with these counts `(n,rows)`; `centre` `(2,)` is a typical η."""
+def fit_free(
+    counts: Sparse,
+    planner: Planner,
+    centre: Floats,
+    jobs: int = 1,
+    progress: Progress = silent,
+    most_persons: int = 20_000,
+    most_numbers: int = 40_000_000,
+) -> Free:
+    """Find the most likely distribution of persons with these counts `(n,rows)`; `centre` `(2,)` is a typical η.
+
+    Nodes are refined on at most `most_persons`. A table of persons and nodes with more than `most_numbers` is not kept.
+    """
     n = counts.shape[0]
     asked = np.arange(n)
-    if n > MOST_PERSONS:  # every so many in the order of their likelihoods, which is the same however persons are listed
+    if n > most_persons:  # every so many in the order of their likelihoods, which is the same however persons are listed
         order = np.argsort((counts @ _table(planner, centre[None]))[:, 0], kind="stable")
-        asked = np.sort(order[np.linspace(0, n - 1, MOST_PERSONS).astype(np.int64)])
-    some = counts[asked] if n > MOST_PERSONS else counts
+        asked = np.sort(order[np.linspace(0, n - 1, most_persons).astype(np.int64)])
+    some = counts[asked] if n > most_persons else counts
     # Beyond logits of ±8 and temperatures e⁶ times the typical one policies hardly change any more.
     reach = np.array([[-8.0, centre[1] - 6.0], [8.0, centre[1] + 6.0]])
     coarse, first = _grid(reach, (17, 13)), SIDES[0] * SIDES[1]
-    rough = _fitted(some, _table(planner, coarse), None, 1e-4, jobs, part_of(progress, 0.0, 0.1))
+    rough = _fitted(some, _table(planner, coarse), None, 1e-4, jobs, part_of(progress, 0.0, 0.1), most_numbers)
     used = coarse[rough.weights > 1e-4 / n]
     box = np.stack([np.maximum(used.min(axis=0) - 1.0, reach[0]), np.minimum(used.max(axis=0) + 1.0, reach[1])])
     nodes, spacing = _grid(box, SIDES), (box[1] - box[0]) / (np.array(SIDES) - 1)
     table = _table(planner, nodes)
-    found = _fitted(some, table, None, 1e-6, jobs, part_of(progress, 0.1, 0.3))
+    found = _fitted(some, table, None, 1e-6, jobs, part_of(progress, 0.1, 0.3), most_numbers)
     gain = found.log_likelihood - rough.log_likelihood
     for level in range(10):
         if gain <= 1e-3 * np.sqrt(asked.size):
@@ -107,10 +114,11 @@ def fit_free(counts: Sparse, planner: Planner, centre: Floats, jobs: int = 1, pr
         kept = (found.weights > 0) | (np.arange(len(nodes)) < first)  # the box's grid stays
         nodes, table = np.concatenate([nodes[kept], new]), np.concatenate([table[:, kept], _table(planner, new)], axis=1)
         start = np.concatenate([found.weights[kept], np.zeros(len(new))])
-        finer = _fitted(some, table, start, 1e-6, jobs, part_of(progress, 0.3 + 0.04 * level, 0.34 + 0.04 * level))
+        part = part_of(progress, 0.3 + 0.04 * level, 0.34 + 0.04 * level)
+        finer = _fitted(some, table, start, 1e-6, jobs, part, most_numbers)
         gain, found = finer.log_likelihood - found.log_likelihood, finer
-    if n > MOST_PERSONS:
-        found = _fitted(counts, table, found.weights, 1e-6, jobs, part_of(progress, 0.7, 0.95))
+    if n > most_persons:
+        found = _fitted(counts, table, found.weights, 1e-6, jobs, part_of(progress, 0.7, 0.95), most_numbers)
     return Free(nodes, found, gain, asked, box, table)
 
 
@@ -128,9 +136,11 @@ def _table(planner: Planner, nodes: Floats) -> Floats:
     return np.maximum(found, -1e15)
 
 
-def _fitted(counts: Sparse, table: Floats, start: Floats | None, tol: float, jobs: int, progress: Progress) -> Mixture:
+def _fitted(
+    counts: Sparse, table: Floats, start: Floats | None, tol: float, jobs: int, progress: Progress, most_numbers: int
+) -> Mixture:
     shape = counts.shape[0], table.shape[1]
-    if shape[0] * shape[1] <= MOST_NUMBERS:
+    if shape[0] * shape[1] <= most_numbers:
         return fit_mixture(counts @ table, tol=tol, start=start, jobs=1, progress=progress)
     return fit_mixture(partial(_product, counts, table), shape, tol, start, jobs=jobs, progress=progress)
 
@@ -347,6 +357,7 @@ def describe_free(
     normal: float,
     jobs: int = 1,
     progress: Progress = silent,
+    **limits: int,
 ) -> dict[str, Any]:
     """What `evidence["population"]["distribution"]` says of persons with these counts `(n,rows)`.
 
@@ -359,8 +370,9 @@ def describe_free(
         normal: the log-likelihood of the same persons where the population is normal.
         jobs: processes.
         progress: called as the work goes on.
+        **limits: those of `fit_free`.
     """
-    free = fit_free(counts, planner, centre, jobs, progress)
+    free = fit_free(counts, planner, centre, jobs, progress, **limits)
     first, used = SIDES[0] * SIDES[1], np.flatnonzero(free.found.weights > 0)
     used = used[np.lexsort(free.nodes[used].T[::-1])]
     below = np.cumsum(free.found.weights[used])

@@ -104,6 +104,7 @@ from multihorizon.checks import Bools, Floats, Ints, Sparse
 from multihorizon.choice.own_rewards import OwnRewards, own_rewards, states_visited
 from multihorizon.choice.surfaces import Surface, Tables
 from multihorizon.choice.tabular import redrawn
+from multihorizon.numerics.batched import Local, maximize_many
 from multihorizon.numerics.quadrature import normal_nodes, scattered_nodes
 from multihorizon.numerics.spectrum import Spectrum, positive_part, spectrum
 from multihorizon.parallel import Progress, in_parallel, part_of, silent
@@ -1020,38 +1021,27 @@ def modes(layout: PsiLayout, psi: Floats) -> PersonMoments:
     parts, n = layout.unpack(psi), layout.persons
     centre, root = layout.means(parts.effects), parts.root
 
-    def at(who: Ints, z: Floats, around: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        """What decisions say at places z, or around them."""
+    cells = np.zeros((layout.cells if layout.mixed else 0, 2, 2))
+
+    def around(who: Ints, z: Floats, grid: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """Evaluate the decisions of some persons at places around z."""
         nowhere = np.zeros((who.size, layout.deep, layout.deep))
         few = layout if who.size == n else layout.some(who)
-        return Marginal(few, PersonMoments(centre[who] + z @ root.T, nowhere, nowhere, NOTHING), 1).local(psi, around @ root.T)
+        return Marginal(few, PersonMoments(centre[who] + z @ root.T, nowhere, nowhere, NOTHING), 1).local(psi, grid @ root.T)
 
-    everyone, here = np.arange(n), np.zeros((1, layout.deep))
+    def at(who: Ints, z: Floats) -> Local:
+        log, slopes, bends, precision = around(who, z, np.zeros((1, layout.deep)))
+        if layout.mixed:
+            cells[layout.cells_of(who)] = precision
+        curvature = positive_part(np.eye(layout.deep) - root.T @ bends @ root, 0.2)
+        return Local(log[:, 0] - 0.5 * (z**2).sum(axis=1), slopes @ root - z, curvature)
+
     grid = np.zeros((9, layout.deep))
     grid[:, :2] = 2.0 * np.array(list(product((-1, 0, 1), repeat=2)))
-    tried = at(everyone, np.zeros((n, layout.deep)), grid)[0] - 0.5 * (grid**2).sum(axis=1)
-    z, step, who = grid[tried.argmax(axis=1)], np.zeros((n, layout.deep)), everyone
-    best, damping = np.full(n, -np.inf), np.zeros(n)
-    slope, curvature = np.zeros((n, layout.deep)), np.zeros((n, layout.deep, layout.deep))
-    cells = np.zeros((layout.cells if layout.mixed else 0, 2, 2))
-    for _ in range(60):
-        moved = z[who] + step[who]
-        log, slopes, bends, own = at(who, moved, here)
-        value, slopes = log[:, 0] - 0.5 * (moved**2).sum(axis=1), slopes @ root - moved
-        better = value >= best[who]
-        on, off = who[better], who[~better]
-        z[on], best[on], damping[on], damping[off] = z[on] + step[on], value[better], damping[on] / 4, 4 * damping[off] + 1
-        slope[on] = slopes[better]
-        curvature[on] = positive_part(np.eye(layout.deep) - root.T @ bends[better] @ root, 0.2)
-        if layout.mixed:
-            cells[layout.cells_of(who)] = own
-        damped = curvature[who] + damping[who, None, None] * np.eye(layout.deep)
-        step[who] = np.linalg.solve(damped, slope[who][:, :, None])[:, :, 0]
-        step[who] /= np.maximum(1.0, np.abs(step[who]).max(axis=1, keepdims=True))
-        left = (step[who][:, None, :] @ curvature[who] @ step[who][:, :, None])[:, 0, 0]
-        who = who[left > 0.1**2]
-        if not who.size:
-            break
+    tried = around(np.arange(n), np.zeros((n, layout.deep)), grid)[0] - 0.5 * (grid**2).sum(axis=1)
+    # a tenth of a standard deviation is near enough to place nodes
+    ends = maximize_many(at, grid[tried.argmax(axis=1)], gain=0.005, max_steps=60, halving=True, secant=False, longest=1.0)
+    z, curvature = ends.places, ends.here.curvature
     covariance = root @ np.linalg.inv(curvature) @ root.T
     return PersonMoments.under(parts.covariance, centre + z @ root.T, covariance, cells)
 

@@ -63,7 +63,7 @@ import scipy.linalg as la
 from scipy.special import expit, log_expit, logit, ndtri
 from scipy.stats import rankdata
 
-from multihorizon.checks import Floats, as_count, as_floats, as_positive, as_seed, first_few
+from multihorizon.checks import Floats, Ints, as_count, as_floats, as_positive, as_seed, first_few
 from multihorizon.choice.deviations import NearlyShared
 from multihorizon.choice.model import DENSE_PARAMETERS, DENSE_REWARDS, ChoicePoint
 from multihorizon.choice.tabular import Likelihood, ListedModel, Persons
@@ -72,6 +72,7 @@ from multihorizon.driver import solve
 from multihorizon.likelihood.look_ahead import fit_lookahead
 from multihorizon.likelihood.maximum_likelihood import WEAK_PRIOR, MaximumLikelihood, resume
 from multihorizon.lookahead import Depth, Exponential, family_named
+from multihorizon.numerics.batched import Local, maximize_many
 from multihorizon.parallel import Progress, in_parallel, part_of, silent
 from multihorizon.population.covariates import Covariates
 from multihorizon.population.marginal import Marginal, Maximum
@@ -694,20 +695,20 @@ def _solver_of(solution: Solution) -> MaximumLikelihood | Population:
 
 def _mode(target: Target) -> tuple[Floats, Floats]:
     """The mode of the density, near enough to centre the sampler there, and the curvature at it; the fit where it has no mode."""
-    u, here = target.start, target.at(target.start)
-    if here is None:
+    u = target.start
+    if target.at(u) is None:
         raise ValueError("the soft values must be finite at the fit: check rewards and transitions")
-    for _ in range(100 if target.has_mode else 0):
-        curvature, (value, gradient) = target.curvature(u), here
-        step = la.solve(curvature, gradient, assume_a="pos")
-        if gradient @ step < 2e-3:  # the rest is less than a twentieth of a standard deviation
-            break
-        share = 1.0
-        while (there := target.at(u + share * step)) is None or there[0] < value + 1e-4 * share * gradient @ step:
-            share /= 2
-            if share < 1e-6:
-                return u, curvature
-        u, here = u + share * step, there
+    if target.has_mode:
+
+        def at(_: Ints, places: Floats) -> Local:
+            there = target.at(places[0])
+            if there is None:
+                return Local(np.full(1, -np.inf), np.zeros((1, u.size)), np.zeros((1, u.size, u.size)))
+            value, gradient = there
+            return Local(np.array([value]), gradient[None], target.curvature(places[0])[None])
+
+        # the rest is less than a twentieth of a standard deviation
+        u = maximize_many(at, u[None], gain=1e-3, max_steps=100, halving=True, secant=False).places[0]
     return u, target.curvature(u)
 
 

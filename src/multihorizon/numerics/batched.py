@@ -1,20 +1,20 @@
-"""Many small problems at once: for each person the maximum of a function of two parameters, and the ends of its profile.
+"""Many small problems at once: the maximum of each of n functions of p parameters, and the ends of their profiles.
 
-Persons have nothing in common but the arithmetic, so each has a damping, a step and an end of their own, and those who have
-arrived are not asked again. What is asked of a person at a place u is the value, the gradient g and a curvature M, positive or
-nearly so.
+The problems have nothing in common but the arithmetic. Each has a damping and a step size, and those that have converged are not
+evaluated again. An evaluation at a place x returns the value, the gradient g and a curvature M, positive or nearly so.
 
-*Maximum.* The step solves `(M + μD) δ = g`, D the diagonal of M, inside bounds: a parameter that would pass a bound goes there,
-and the other follows. It is taken where the value rises by a fair share of what is promised; otherwise μ grows. M may be the
-Fisher information, which leaves out how the model itself is curved. So the secant of the last step is added (of rank one, as
-Broyden, 1967), where that leaves M positive: the last steps are then those of Newton. A climb ends where less than `gain` is
-promised, or less than the last digits of the value can show, or where the gradient promises next to nothing between the bounds.
+*Maximum.* Newton's step solves `(M + μD) δ = g`, D the diagonal of M, inside bounds: a parameter that would pass a bound goes
+there, and the others follow. The step is accepted where the value rises by a fair share of the predicted gain. Otherwise μ grows,
+or, on request, the step is halved. M may be the Fisher information, which leaves out how the model itself is curved. Then what
+the secant of each step shows of the true curvature is added, where that leaves M positive: the last steps are those of Newton. A
+problem has converged where the predicted gain `½ gᵀM⁻¹g` is below `gain` or below the last digits of the value, or where the
+gradient allows next to no gain between the bounds.
 
-*Ends of a profile.* With v the second parameter maximised out, `L(g) = max_v ℓ(g,v)`, and the end is where the signed root
-`r(g) = √(2 (ℓ̂ − L(g)))` reaches a target. At (g,v) one step in v promises `½ ℓ_v²/M_vv` more and moves ℓ_g by
-`−M_gv ℓ_v/M_vv`; with these r and its slope `−ℓ_g/r` are known without an inner search, and Newton's method on r moves g and v
-together (Venzon and Moolgavkar, 1988). Places that are known to be inside and outside keep it between them. Where v is far from
-its maximum, it is climbed to first.
+*Ends of a profile*, for two parameters. With v the second parameter maximised out, `L(g) = max_v ℓ(g,v)`. The end is where the
+signed root `r(g) = √(2 (ℓ̂ − L(g)))` reaches a target. At (g,v) a step in v gains `½ ℓ_v²/M_vv` and moves ℓ_g by `−M_gv ℓ_v/M_vv`;
+with these r and its slope `−ℓ_g/r` are known without an inner search, and Newton's method on r moves g and v together (Venzon and
+Moolgavkar, 1988). Places that are known to be inside and outside keep it between them. Where v is far from its maximum, v is
+maximised first.
 """
 
 from __future__ import annotations
@@ -25,39 +25,39 @@ from functools import partial
 
 import numpy as np
 
-from multihorizon.checks import Bools, Floats, Ints
+from multihorizon.checks import TINY, Bools, Floats, Ints
 from multihorizon.numerics.newton import FIRST_DAMPING, LEAST_DAMPING
 
 
 @dataclass(frozen=True, eq=False)
 class Local:
-    """Values `(n,)`, gradients `(n,2)` and curvatures `(n,2,2)` of persons, each at a place; −inf where there is no value."""
+    """Values `(n,)`, gradients `(n,p)` and curvatures `(n,p,p)` of problems, each at a place; −inf where there is no value."""
 
     value: Floats
     gradient: Floats
     curvature: Floats
 
     def put(self, who: Ints, other: Local, some: Bools) -> None:
-        """Take over what is known of some of the persons `who`."""
+        """Replace those of the problems `who` that are in `some`."""
         for name in ("value", "gradient", "curvature"):
             getattr(self, name)[who[some]] = getattr(other, name)[some]
 
     def with_curvature(self, added: Floats) -> Local:
-        """The same with so much more curvature."""
+        """Add to the curvature."""
         return Local(self.value, self.gradient, self.curvature + added)
 
     def of(self, who: Ints | Bools) -> Local:
-        """The same of some persons."""
+        """Select some problems."""
         return Local(self.value[who], self.gradient[who], self.curvature[who])
 
 
-#: What is known of the persons `(m,)` at places `(m,2)`.
+#: Evaluates the problems `(m,)` at places `(m,p)`.
 At = Callable[[Ints, Floats], Local]
 
 
 @dataclass(frozen=True, eq=False)
 class Ends:
-    """Where climbs ended `(n,2)`, what is known there, how many steps they took, and whether nothing was left to gain."""
+    """Where the searches ended `(n,p)`, the evaluations there, the numbers of steps, and which searches converged."""
 
     places: Floats
     here: Local
@@ -66,65 +66,118 @@ class Ends:
 
 
 def resting(here: Local, places: Floats, lower: Floats, upper: Floats) -> Bools:
-    """Parameters `(n,2)` on a bound which the gradient pushes outwards."""
+    """Mark parameters `(n,p)` on a bound which the gradient pushes outwards."""
     mask: Bools = ((places <= lower) & (here.gradient <= 0)) | ((places >= upper) & (here.gradient >= 0))
     return mask
 
 
 def _solved(matrix: Floats, b: Floats, free: Bools, damping: Floats) -> Floats:
-    """δ `(n,2)` with `(M + μD) δ = b` in the free parameters, 0 elsewhere and in those without information."""
+    """Solve `(M + μD) δ = b` for δ `(n,p)` in the free parameters; δ is 0 elsewhere and in those without information."""
     diagonal = np.diagonal(matrix, axis1=1, axis2=2)
     free = free & (diagonal > 0)
-    scale = np.maximum(diagonal, 1e-10 * diagonal.max(axis=1, keepdims=True))
-    both = free[:, 0] & free[:, 1]
-    own = np.where(free, (1 + damping[:, None]) * scale, 1.0)
-    across = np.where(both, matrix[:, 0, 1], 0.0)
-    rest = np.where(free, b, 0.0)
-    determinant = own[:, 0] * own[:, 1] - across**2
-    determinant = np.where(determinant > 0, determinant, np.inf)
-    found: Floats = (
-        np.stack([own[:, 1] * rest[:, 0] - across * rest[:, 1], own[:, 0] * rest[:, 1] - across * rest[:, 0]], axis=1)
-        / determinant[:, None]
-    )
-    return np.where(free, found, 0.0)
+    unit = np.where(free, np.sqrt(np.maximum(diagonal, 1e-10 * diagonal.max(axis=1, keepdims=True, initial=0.0))), 1.0)
+    scaled = np.where(free[:, :, None] & free[:, None, :], matrix / unit[:, :, None] / unit[:, None, :], 0.0)
+    places = np.arange(unit.shape[1])
+    scaled[:, places, places] = np.where(free, 1 + damping[:, None], 1.0)
+    right = np.where(free, b / unit, 0.0)[:, :, None]
+    try:
+        step = np.linalg.solve(scaled, right)
+    except np.linalg.LinAlgError:
+        step = np.linalg.pinv(scaled, hermitian=True) @ right
+    solved: Floats = step[:, :, 0] / unit
+    return solved
+
+
+def _gain(here: Local, free: Bools, damping: Floats) -> Floats:
+    """Return the gain `½ gᵀM⁻¹g` `(n,)` that Newton's step predicts on the free parameters."""
+    gain: Floats = 0.5 * (here.gradient * _solved(here.curvature, here.gradient, free, damping)).sum(axis=1)
+    return gain
 
 
 def _step(here: Local, places: Floats, lower: Floats, upper: Floats, free: Bools, damping: Floats) -> Floats:
-    """The damped step; what would leave the bounds goes to the bound, and the other parameter follows."""
-    step, moving = _solved(here.curvature, here.gradient, free, damping), free.copy()
-    for _ in range(2):
-        out = moving & ((places + step < lower) | (places + step > upper))
+    """Return the damped step; a parameter that would leave the bounds goes to the bound, and the others follow."""
+    step = _solved(here.curvature, here.gradient, free, damping)
+    moving = free.copy()
+    while (out := moving & ((places + step < lower) | (places + step > upper))).any():
         moving &= ~out
         held = np.where(moving, 0.0, np.clip(places + step, lower, upper) - places)
         left = here.gradient - (here.curvature @ held[:, :, None])[:, :, 0]
         step = np.where(moving, _solved(here.curvature, left, moving, damping), held)
-    found: Floats = np.clip(places + step, lower, upper) - places
-    return found
+    inside: Floats = np.clip(places + step, lower, upper) - places
+    return inside
 
 
 def _secant(before: Local, there: Local, step: Floats, kept: Floats) -> Floats:
-    """What the secant of a step adds to the curvature there `(n,2,2)`, with what was `kept` from earlier ones."""
-    missing = before.gradient - there.gradient - ((there.curvature + kept) @ step[:, :, None])[:, :, 0]
+    """Return what the secants of this step and of earlier ones (`kept`) add to the curvature `(n,p,p)`.
+
+    The update is of rank one (Broyden, 1967) where that leaves the curvature well positive, else that of BFGS.
+    """
+    fell = before.gradient - there.gradient
+    expected = ((there.curvature + kept) @ step[:, :, None])[:, :, 0]
+    missing = fell - expected
     along = (missing * step).sum(axis=1)
     sure = np.abs(along) > 1e-6 * np.linalg.norm(missing, axis=1) * np.linalg.norm(step, axis=1)
-    added = kept + missing[:, :, None] * missing[:, None, :] / np.where(sure, along, np.inf)[:, None, None]
-    found, own = there.curvature + added, np.diagonal(there.curvature, axis1=1, axis2=2)
-    positive = (np.diagonal(found, axis1=1, axis2=2) >= 0.1 * own).all(axis=1)
-    positive &= np.linalg.det(found) >= 0.05 * np.linalg.det(there.curvature)
-    return np.where(positive[:, None, None], added, 0.0)
+    rank_one = kept + _squares(missing, np.where(sure, along, np.inf))
+    corrected = there.curvature + rank_one
+    diagonal = np.diagonal(there.curvature, axis1=1, axis2=2)
+    well = (np.diagonal(corrected, axis1=1, axis2=2) >= 0.1 * diagonal).all(axis=1)
+    well &= np.linalg.det(corrected) >= 0.05 * np.linalg.det(there.curvature)
+    if step.shape[1] > 2:
+        well &= np.linalg.eigvalsh(corrected)[:, 0] > 0
+    if well.all():
+        return rank_one
+    seen, predicted = (fell * step).sum(axis=1), (expected * step).sum(axis=1)
+    sure = (predicted > TINY) & (seen > 0.1 * predicted)
+    bfgs = kept + _squares(fell, np.where(sure, seen, np.inf)) - _squares(expected, np.where(sure, predicted, np.inf))
+    positive = np.linalg.eigvalsh(there.curvature + bfgs)[:, 0] > 0
+    return np.where(well[:, None, None], rank_one, np.where(positive[:, None, None], bfgs, 0.0))
 
 
-def climb_each(at: At, places: Floats, lower: Floats, upper: Floats, gain: float, max_steps: int = 300) -> Ends:
-    """Climb from `places` `(n,2)` to a maximum of each person, between bounds `(n,2)`."""
-    n, places = len(places), places.copy()
+def _squares(vectors: Floats, sizes: Floats) -> Floats:
+    """Return `v vᵀ / size` `(n,p,p)`."""
+    outer: Floats = vectors[:, :, None] * vectors[:, None, :] / sizes[:, None, None]
+    return outer
+
+
+def maximize_many(
+    at: At,
+    places: Floats,
+    lower: Floats | float = -np.inf,
+    upper: Floats | float = np.inf,
+    *,
+    gain: float,
+    max_steps: int = 300,
+    halving: bool = False,
+    secant: bool = True,
+    longest: float = np.inf,
+) -> Ends:
+    """Find a local maximum of each problem by damped Newton steps from `places` `(n,p)`, between bounds `(n,p)`.
+
+    Args:
+        at: evaluates some of the problems.
+        places: where to begin. A problem without a value there ends there, and has not converged.
+        lower, upper: bounds; a parameter with equal bounds is held.
+        gain: the predicted gain below which a problem has converged.
+        max_steps: the most evaluations of one problem.
+        halving: begin with steps that are not damped, and halve one that fails, as suits a curvature that is exact.
+        secant: correct the curvature by secants.
+        longest: the most by which one step moves a parameter.
+    """
+    n = len(places)
+    places = places.copy()
+    lower, upper = np.broadcast_to(lower, places.shape), np.broadcast_to(upper, places.shape)
     here = at(np.arange(n), places)
-    steps, finished, damping = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.bool_), np.full(n, FIRST_DAMPING)
+    steps = np.zeros(n, dtype=np.int64)
+    finished = np.zeros(n, dtype=np.bool_)
+    least = np.full(n, 0.0 if halving else LEAST_DAMPING)
+    damping = np.full(n, 0.0 if halving else FIRST_DAMPING)
+    share = np.ones(n)
+    secants = np.zeros(here.curvature.shape)
     who = np.flatnonzero(np.isfinite(here.value))
-    least, secants = np.full(n, LEAST_DAMPING), np.zeros((n, 2, 2))
     for _ in range(max_steps):
         now, own, low, high = here.with_curvature(secants).of(who), places[who], lower[who], upper[who]
         free = ~resting(now, own, low, high)
-        left = 0.5 * (now.gradient * _solved(now.curvature, now.gradient, free, least[who])).sum(axis=1)
+        left = _gain(now, free, least[who])
         done = (left < gain) | (_reach(now, low, high, free) < 1e-8)
         finished[who[done]] = True
         going = ~done
@@ -133,31 +186,39 @@ def climb_each(at: At, places: Floats, lower: Floats, upper: Floats, gain: float
         if not who.size:
             break
         step = _step(now, own, low, high, free, damping[who])
+        step *= (share[who] / np.maximum(1.0, np.abs(step).max(axis=1, initial=0.0) / longest))[:, None]
         promised = (now.gradient * step).sum(axis=1) - 0.5 * np.einsum("ni,nij,nj->n", step, now.curvature, step)
         there = at(who, own + step)
         steps[who] += 1
         gained = there.value - now.value
-        # where less is promised than the last digits can show, a step must leave less to gain
+        # where less is predicted than the last digits can show, a step must leave less to gain
         tiny = (promised > 0) & (promised < 1e-13 * np.maximum(1.0, np.abs(now.value)))
-        still = ~resting(there, own + step, low, high)
-        rest = 0.5 * (there.gradient * _solved(there.curvature, there.gradient, still, least[who])).sum(axis=1)
+        rest = _gain(there, ~resting(there, own + step, low, high), least[who])
         better = np.isfinite(there.value) & (promised > 0) & np.where(tiny, rest < left, gained > 1e-3 * promised)
-        secants[who] = np.where(better[:, None, None], _secant(now, there, step, secants[who]), 0.0)
+        if secant:
+            corrected = _secant(now, there, step, secants[who])
+            secants[who] = np.where(better[:, None, None], corrected, secants[who] if halving else 0.0)
         here.put(who, there, better)
         places[who[better]] += step[better]
-        factor = np.where(gained > 0.7 * promised, 0.1, np.where(gained > 0.25 * promised, 1.0, 4.0))
-        damping[who] = np.where(better, damping[who] * factor, np.maximum(8 * damping[who], FIRST_DAMPING)).clip(LEAST_DAMPING)
+        if halving:
+            share[who] = np.where(better, 1.0, share[who] / 2)
+        else:
+            factor = np.where(gained > 0.7 * promised, 0.1, np.where(gained > 0.25 * promised, 1.0, 4.0))
+            raised = np.maximum(8 * damping[who], FIRST_DAMPING)
+            damping[who] = np.where(better, damping[who] * factor, raised).clip(LEAST_DAMPING)
         finished[who[tiny & ~better]] = True
-        who = who[(better | ~tiny) & (damping[who] < 1e12)]
+        who = who[(better | ~tiny) & (damping[who] < 1e12) & (share[who] > 1e-8)]
     # where a step is smaller than rounding allows, or goes to and fro along a ridge, but nothing is left to gain
     finished |= np.isfinite(here.value) & (_reach(here, lower, upper, ~resting(here, places, lower, upper)) < 1e-4)
     return Ends(places, here, steps, finished)
 
 
 def _reach(here: Local, lower: Floats, upper: Floats, free: Bools) -> Floats:
-    """What the gradient promises between the bounds `(n,)`; on a plateau that counts, where curvatures are rounding."""
-    found: Floats = (np.abs(here.gradient) * np.where(free, upper - lower, 0.0)).sum(axis=1)
-    return found
+    """Return the most that the gradient allows between the bounds `(n,)`: on a plateau curvatures are rounding errors."""
+    slopes = np.abs(here.gradient)
+    room = np.where(free, upper - lower, 0.0)
+    reach: Floats = np.multiply(slopes, room, out=np.zeros_like(slopes), where=slopes > 0).sum(axis=1)
+    return reach
 
 
 def profile_ends(
@@ -201,7 +262,7 @@ def profile_ends(
             some, fixed = who[far], own[far, :1]
             least, most = (np.concatenate([fixed, side[far, 1:]], axis=1) for side in (low, high))
             gain = 1e-3 if (promised[far] > 0.02).all() else 1e-8
-            ends = climb_each(partial(of_some, at, some), own[far], least, most, gain=gain)
+            ends = maximize_many(partial(of_some, at, some), own[far], least, most, gain=gain)
             own[far], bad[far] = ends.places, ~ends.finished
             here.put(np.flatnonzero(far), ends.here, np.ones(some.size, dtype=np.bool_))
         loose = _loosened(here, own, low, high)
