@@ -30,7 +30,7 @@ UNKNOWN = "–"
 
 def decimals(value: float | np.floating[Any], digits: int, unknown: str = UNKNOWN) -> str:
     """A number with so many decimals and thousands separators, without a sign before zero."""
-    return unknown if np.isnan(value) else f"{round(value, digits) + 0.0:,.{digits}f}"
+    return unknown if np.isnan(value) else f"{round(float(value), digits) + 0.0:,.{digits}f}"
 
 
 def significant(value: float | np.floating[Any], digits: int = 3) -> str:
