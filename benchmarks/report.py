@@ -28,10 +28,9 @@ from scipy.special import expit
 
 import multihorizon as mh
 from multihorizon.crowd import CrowdAnalysis, crowd_analysis
-from multihorizon.likelihood.intervals import NormalIntervals
+from multihorizon.population.evidence import PopulationEvidence
 from multihorizon.report.files import write_fit
 from multihorizon.report.fit_page import fit_page
-from multihorizon.solution import PopulationEvidence
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from browser import MISSING, Tab, browser
@@ -89,9 +88,7 @@ def crowd_of(small: mh.Solution, persons: int) -> CrowdAnalysis:
         temperature=np.asarray(small.temperature)[pick],
         standard_errors=np.asarray(small.standard_errors)[pick],
         problem=everybody,
-        interval_source=NormalIntervals(
-            known["logit_discount"], known["logit_discount_error"], found.largest_discount, logit=True
-        ),
+        interval_source=None,
         evidence=replace(
             evidence,
             population=population,

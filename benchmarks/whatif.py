@@ -39,7 +39,7 @@ import multihorizon as mh
 from multihorizon.domains import big_small, cliff, toy
 from multihorizon.domains.base import Domain
 from multihorizon.exact.bounds import Bounds, discount_members, predicted_bounds, read_restrictions
-from multihorizon.questions.whatif import Change, read_change
+from multihorizon.questions.whatif.change import Change, read_change
 
 # Bounds over sets of rewards.
 

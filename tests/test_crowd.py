@@ -249,12 +249,7 @@ def enlarged(solution: mh.Solution, persons: int, groups: int) -> CrowdAnalysis:
         temperature=solution.temperature[pick],
         standard_errors=solution.standard_errors[pick],
         evidence=replace(solution.evidence, population=population, log_likelihood=solution.objective * persons / 10),
-        interval_source=replace(
-            solution.interval_source,
-            centre=solution.interval_source.centre[pick],
-            errors=solution.interval_source.errors[pick],
-            computed={},
-        ),
+        interval_source=None,
         problem=None,
     )
     everybody = mh.Problem.of_tasks(many.experts, problem.parameter_names, tasks)

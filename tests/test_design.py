@@ -15,6 +15,7 @@ import multihorizon as mh
 from multihorizon.choice.model import Settings
 from multihorizon.choice.tabular import Likelihood
 from multihorizon.cli import app
+from multihorizon.estimate import SavedIntervals
 from multihorizon.likelihood.intervals import precision
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.numerics.allocation import Worth, allocate, evenly, filled, whole
@@ -23,7 +24,6 @@ from multihorizon.questions.design import _information, _mean_local
 from multihorizon.questions.pilot import read_pilot
 from multihorizon.questions.study import Candidate, Schedule, in_tasks
 from multihorizon.report.question_pages import DESIGNED, design_page
-from multihorizon.solution import SavedIntervals
 
 DISCOUNTS = (0.3, 0.5, 0.8)
 FIT = mh.MaximumLikelihood(1.0, starts=1)

@@ -13,6 +13,7 @@ from multihorizon.checks import Floats, Sparse
 from multihorizon.horizon import Horizon
 from multihorizon.numerics.mixture import fit_mixture
 from multihorizon.population import free as module
+from multihorizon.population.evidence import PopulationEvidence
 from multihorizon.population.free import (
     Normals,
     describe_free,
@@ -24,7 +25,6 @@ from multihorizon.population.free import (
 )
 from multihorizon.report.plots import plot_distribution
 from multihorizon.report.population import distribution_section
-from multihorizon.solution import PopulationEvidence
 
 #: In each of these states one action earns now, and the other earns later.
 NOW, LATER = np.linspace(0.2, 2.6, 12), np.full(12, 3.0)

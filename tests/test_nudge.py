@@ -12,7 +12,7 @@ import pytest
 from tiny import PAYS, tiny_solutions
 
 import multihorizon as mh
-from multihorizon.questions.nudge import Nudge, state_and_action
+from multihorizon.questions.whatif.nudge import Nudge, state_and_action
 
 
 def planned(mdp: mh.MDP, reward: Any, discount: float, pay: Any, temperature: float = 1.0) -> Any:

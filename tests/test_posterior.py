@@ -124,7 +124,7 @@ def test_what_has_no_posterior_says_why():
         (problem, mh.MaximumLikelihood(lookahead=mh.Depth()), "received depths, which are whole numbers"),
         (problem, mh.Population(distribution="free"), "needs a normal population"),
         (problem, mh.MPLP(), "needs MaximumLikelihood or Population, received MPLP"),
-        (tiny_solutions()["vectors"].solution, None, "received SieveLikelihood: its states are vectors"),
+        (tiny_solutions()["vectors"].solution, None, "received one of SieveLikelihood: its states are vectors"),
         (tiny_solutions()["lists"].solution, mh.MaximumLikelihood(), "a solution has its solver"),
         ("a table", None, "received str"),
     ):

@@ -59,7 +59,10 @@ REFUSED = {
     "goals compared": NO_DISCOUNT | {"vectors": "needs states in a list"},
     "bootstrap": NO_DISCOUNT | {"vectors": "needs states in a list"},
     "model": NO_DISCOUNT | {"vectors": "needs states in a list"},
-    "study": {"look-ahead": "must have discounts to recover", "vectors": "must be a solution of MaximumLikelihood or Population"},
+    "study": {
+        "look-ahead": "must have discounts to recover",
+        "vectors": "this needs a solution of MaximumLikelihood or Population",
+    },
     "functions": dict.fromkeys(KINDS[:4], "needs a solution of SieveLikelihood"),
     "what if": {"look-ahead": NO_DISCOUNT["look-ahead"], "vectors": "needs a problem with a finite task"},
     "nudge": {"look-ahead": NO_DISCOUNT["look-ahead"], "vectors": "needs a problem with a finite task"},

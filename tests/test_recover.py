@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import multihorizon as mh
 from multihorizon.cli import app
-from multihorizon.questions.study import Outcome, Recovery, policies_of, read_design, solver_of
+from multihorizon.questions.study import Outcome, Recovery, policies_of, read_design
 from multihorizon.report.question_pages import FILES
 
 KNOWN = mh.MaximumLikelihood(1.0, known_reward=mh.domains.cliff().reward, starts=1)
@@ -233,7 +233,7 @@ def test_a_study_of_more_than_two_thousand_people_has_a_solver_and_a_design() ->
     problem = mh.Problem(mdp, mh.Demonstrations.simulate(mdp, policies * (len(names) // 2), 2, names=names))
     people = pd.DataFrame({"expert": names, "group": ["a", "a", "b", "b"] * (len(names) // 4)})
     solution = mh.solve(problem, mh.Population("~ group", people, known_reward=3 * PAYS, nodes=5))
-    assert len(solver_of(solution).persons) == len(names)
+    assert len(solution.solver_used().persons) == len(names)
     assert mh.design(None, solution, draws=1).persons == len(names)
 
 

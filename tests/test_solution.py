@@ -6,20 +6,15 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
+from multihorizon.entropy.mce import EntropyEvidence
+from multihorizon.evidence import Deviations
+from multihorizon.exact.closed_form import ClosedFormEvidence
 from multihorizon.files import for_json
+from multihorizon.likelihood.evidence import LikelihoodEvidence, LookaheadEvidence, SieveEvidence
 from multihorizon.parallel import silent
-from multihorizon.solution import (
-    ClosedFormEvidence,
-    Deviations,
-    EntropyEvidence,
-    LikelihoodEvidence,
-    LookaheadEvidence,
-    PopulationEvidence,
-    ProgramEvidence,
-    SieveEvidence,
-    Status,
-    Trace,
-)
+from multihorizon.population.evidence import PopulationEvidence
+from multihorizon.programs.solvers import ProgramEvidence
+from multihorizon.solution import Status, Trace
 
 DOMAIN = mh.domains.cliff()
 #: Solutions of the toy domain as version 0.2 wrote them, one for each kind of solver.

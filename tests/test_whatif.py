@@ -14,7 +14,10 @@ import pytest
 from tiny import PAYS, three_steps, tiny_solutions
 
 import multihorizon as mh
-from multihorizon.questions.whatif import Outcomes, Prediction, interval_ends, read_change
+from multihorizon.estimate import interval_ends
+from multihorizon.questions.whatif.change import read_change
+from multihorizon.questions.whatif.outcomes import Outcomes
+from multihorizon.questions.whatif.predict import Prediction
 from multihorizon.report.whatif_page import changes_in_words, write_whatif
 
 

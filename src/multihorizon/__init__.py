@@ -23,8 +23,8 @@ _HOMES = {
     "Solver": "driver",
     "Search": "driver",
     "Lookahead": "lookahead",
-    "Evidence": "solution",
-    "IntervalSource": "solution",
+    "Evidence": "evidence",
+    "IntervalSource": "estimate",
     # The solvers and their searches.
     "LPIRL": "programs.solvers",
     "NaiveLP": "programs.solvers",
@@ -69,11 +69,11 @@ _HOMES = {
     "design": "questions.design",
     "check_model": "questions.model_checks",
     "track": "questions.track",
-    "predict": "questions.whatif",
-    "nudge": "questions.nudge",
+    "predict": "questions.whatif.predict",
+    "nudge": "questions.whatif.nudge",
     "reward_functions": "likelihood.sieve",
     "analyse": "analysis",
-    "generalization_error": "questions.whatif",
+    "generalization_error": "domains.generalization",
 }
 _SUBMODULES = {"domains": "domains", "theory": "paper.theory"}
 #: Names that moved or have another name now; the old ones still work here in this release, with a warning.

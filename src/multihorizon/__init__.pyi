@@ -6,6 +6,7 @@ from multihorizon.choice.log_likelihood import log_likelihood as log_likelihood
 from multihorizon.data.demonstrations import Demonstrations as Demonstrations
 from multihorizon.data.dynamics import estimate_mdp as estimate_mdp
 from multihorizon.data.steps import Steps as Steps
+from multihorizon.domains.generalization import generalization_error as generalization_error
 from multihorizon.driver import Bayesian as Bayesian
 from multihorizon.driver import Grid as Grid
 from multihorizon.driver import Search as Search
@@ -13,6 +14,8 @@ from multihorizon.driver import Solver as Solver
 from multihorizon.driver import solve as solve
 from multihorizon.entropy.mce import MCE as MCE
 from multihorizon.entropy.mpmce import MPMCE as MPMCE
+from multihorizon.estimate import IntervalSource as IntervalSource
+from multihorizon.evidence import Evidence as Evidence
 from multihorizon.exact.closed_form import ClosedForm as ClosedForm
 from multihorizon.exact.identify import identify as identify
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood as MaximumLikelihood
@@ -49,16 +52,13 @@ from multihorizon.questions.goal_comparison import compare_goals as compare_goal
 from multihorizon.questions.goals import goals as goals
 from multihorizon.questions.lookahead_comparison import compare_lookahead as compare_lookahead
 from multihorizon.questions.model_checks import check_model as check_model
-from multihorizon.questions.nudge import nudge as nudge
 from multihorizon.questions.posterior import posterior as posterior
 from multihorizon.questions.shared_discount import pairwise_tests as pairwise_tests
 from multihorizon.questions.shared_discount import shared_discount_test as shared_discount_test
 from multihorizon.questions.study import simulate_study as simulate_study
 from multihorizon.questions.track import track as track
-from multihorizon.questions.whatif import generalization_error as generalization_error
-from multihorizon.questions.whatif import predict as predict
-from multihorizon.solution import Evidence as Evidence
-from multihorizon.solution import IntervalSource as IntervalSource
+from multihorizon.questions.whatif.nudge import nudge as nudge
+from multihorizon.questions.whatif.predict import predict as predict
 from multihorizon.solution import Solution as Solution
 from multihorizon.solution import Status as Status
 

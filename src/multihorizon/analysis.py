@@ -62,11 +62,13 @@ from multihorizon.data.dynamics import (
 from multihorizon.data.reading import look_alikes
 from multihorizon.data.steps import Steps
 from multihorizon.driver import solve
+from multihorizon.evidence import Deviations, Evidence
 from multihorizon.exact.identify import Identification, identify
 from multihorizon.exact.nearly import discounts_within
 from multihorizon.frames import Frame, is_frame
 from multihorizon.horizon import Horizon
 from multihorizon.likelihood.clusters import independence_words
+from multihorizon.likelihood.evidence import LikelihoodEvidence, SieveEvidence, TakenAsIndependent, dynamics_unknown, unpredicted
 from multihorizon.likelihood.intervals import Contrasts, ProfileIntervals, ProfilesApart, reward_contrasts
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood, resume
 from multihorizon.likelihood.persons import COLDEST, RANDOM, SEPARATED, UNFINISHED
@@ -75,6 +77,7 @@ from multihorizon.lookahead import Lookahead
 from multihorizon.mdp import MDP
 from multihorizon.numerics.chance import chi2_ppf, t_ppf
 from multihorizon.parallel import Progress, part_of, silent
+from multihorizon.population.evidence import PopulationEvidence
 from multihorizon.population.solver import Population
 from multihorizon.problem import Problem, SampledProblem
 from multihorizon.questions.differences import difference_words
@@ -108,18 +111,7 @@ from multihorizon.questions.shared_goal import SharedGoalTest, bound_words, fit_
 from multihorizon.questions.state_reward import state_reward_test, with_one_reward
 from multihorizon.questions.study import Recovery
 from multihorizon.result import Result, draw_rows, package_version
-from multihorizon.solution import (
-    Deviations,
-    Evidence,
-    LikelihoodEvidence,
-    PopulationEvidence,
-    SieveEvidence,
-    Solution,
-    Status,
-    TakenAsIndependent,
-    dynamics_unknown,
-    unpredicted,
-)
+from multihorizon.solution import Solution, Status
 from multihorizon.tables import Table, without_empty
 from multihorizon.words import (
     FORM_ALONE,
@@ -568,7 +560,7 @@ class Analysis(Result):
             "decisions",
         ]
         shown = without_empty(frame[[name for name in (*columns, "flags") if name in frame]], self._drawn)
-        tables = [] if self.population is None else self.population.population_tables()
+        tables = [] if self.population is None else self.population.evidence.expert_tables(self.population)
         tables.append(Table(shown, f"experts, with {percent(LEVEL)} intervals", self._drawn[1:]))
         tests = [test for test in (self.shared, *self.pairs) if test is not None]
         rows = [

@@ -29,6 +29,7 @@ from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.horizon import Horizon
 from multihorizon.likelihood.state_reward import StateRewardTest
 from multihorizon.numerics.chance import chi2_ppf
+from multihorizon.population.evidence import CELL_NUMBERS, PopulationEvidence, PopulationFindings
 from multihorizon.population.solver import absent_words
 from multihorizon.population.types import number_words, open_words
 from multihorizon.problem import Problem
@@ -38,7 +39,7 @@ from multihorizon.questions.overall_fit import OverallTest, overall_test, overal
 from multihorizon.questions.population_choices import GroupPrediction, all_choices, expected_choices, predicted_by_group
 from multihorizon.questions.study import Recovery
 from multihorizon.result import Result, draw_rows, package_version
-from multihorizon.solution import CELL_NUMBERS, PopulationEvidence, PopulationFindings, Solution, Status
+from multihorizon.solution import Solution, Status
 from multihorizon.tables import Table, without_empty
 from multihorizon.words import LEVEL, VAGUE_WIDTH, Answer, count, in_words, percent
 
@@ -380,7 +381,7 @@ class CrowdAnalysis(Result):
 
     def _tables(self, compute: bool) -> list[Table]:
         """The groups, not the persons; these, without numbers, where none may be used."""
-        known = [] if self.withheld else self.solution.population_tables()
+        known = [] if self.withheld else self.solution.evidence.expert_tables(self.solution)
         return known or [Table(without_empty(self.to_frame(), self._drawn), "persons", self._drawn[1:])]
 
     def _height(self) -> float:

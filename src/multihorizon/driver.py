@@ -18,6 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from multihorizon.checks import Floats, Seed, as_count, as_positive, as_seed, first_few
+from multihorizon.evidence import register_solver
 from multihorizon.frames import as_frame, is_frame
 from multihorizon.mdp import refuse_durations
 from multihorizon.parallel import Progress, as_jobs, in_parallel, part_of, silent
@@ -91,6 +92,7 @@ def solve(problem: AnyProblem, solver: Solver, *, seed: Seed = 0, progress: Prog
         signature(solver.solve).bind(problem, seed, progress)
     except TypeError as error:
         raise ValueError(f"{name}.solve must take a problem, a seed and a progress function: {error}") from None
+    register_solver(type(solver))
     start = time.perf_counter()
     solution = solver.solve(problem, seed, part_of(progress, 0.0, 1.0))
     if not isinstance(solution, Solution):

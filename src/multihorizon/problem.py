@@ -1243,3 +1243,11 @@ def require_finite(problem: object) -> Problem:
     if not isinstance(problem, Problem):
         raise ValueError(f"problem must be a Problem, received {type(problem).__name__}")
     return problem
+
+
+def one_task(problem: Any) -> Expert:
+    """Return anyone in the one task of a problem; raises where it joins several."""
+    exemplars = require_finite(problem).exemplars
+    if len(exemplars) > 1:
+        raise ValueError(f"this needs a problem with one task, received one that joins {len(exemplars)}")
+    return exemplars[0]

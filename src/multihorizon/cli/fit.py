@@ -36,6 +36,7 @@ from multihorizon.data.side_tables import read_features, read_groups, read_known
 from multihorizon.data.steps import Steps
 from multihorizon.horizon import Horizon
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
+from multihorizon.population.evidence import PopulationEvidence, PopulationFindings
 from multihorizon.population.solver import Population, absent_words
 from multihorizon.questions.differences import population_words
 from multihorizon.questions.study import Recovery
@@ -44,7 +45,7 @@ from multihorizon.report.files import FILES, write_fit
 from multihorizon.report.population import at_means, compared_with, contrast_rows, effect_rows
 from multihorizon.report.question_pages import families_table
 from multihorizon.report.writing import notices
-from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
+from multihorizon.solution import Solution, Status
 from multihorizon.words import Answer, decimals, percent
 
 #: The terminal lists the experts one by one up to this many; `people.csv` lists all.

@@ -19,9 +19,10 @@ from multihorizon.cli.options import IdentifyOptions
 from multihorizon.data.side_tables import read_known_reward
 from multihorizon.driver import solve
 from multihorizon.exact.identify import Identification
+from multihorizon.likelihood.evidence import LikelihoodEvidence
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.report.question_pages import identify_page, these_decisions
-from multihorizon.solution import LikelihoodEvidence, Solution, Status
+from multihorizon.solution import Solution, Status
 
 FILES = ("identify.json", "identify.html")
 

@@ -16,9 +16,10 @@ from multihorizon.data.side_tables import (
     read_transitions,
 )
 from multihorizon.exact.identify import Identification
-from multihorizon.questions.nudge import Nudge, nudge, state_and_action
-from multihorizon.questions.whatif import NOT_BOUNDED, Prediction
-from multihorizon.questions.whatif import predict as predicted
+from multihorizon.questions.whatif.nudge import Nudge, nudge, state_and_action
+from multihorizon.questions.whatif.outcomes import NOT_BOUNDED
+from multihorizon.questions.whatif.predict import Prediction
+from multihorizon.questions.whatif.predict import predict as predicted
 from multihorizon.report.files import read_fit
 from multihorizon.report.whatif_page import (
     FEW,
@@ -90,7 +91,7 @@ def _source(solution: Solution, options: PredictOptions, remarks: list[str]) -> 
         return solution
     if options.typical:
         raise ValueError("--restrict must come without --typical, received both")
-    if solution.solver == "Population":
+    if solution.estimate.population is not None:
         raise ValueError("--restrict must come with a fit without --formula, received one with it: fit the same table without")
     found = identify_fitted(solution)
     if found is None:

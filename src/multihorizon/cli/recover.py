@@ -24,7 +24,7 @@ from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.population.covariates import read_formula
 from multihorizon.population.solver import Population
 from multihorizon.problem import Problem
-from multihorizon.questions.study import Recovery, Schedule, simulate_study, solver_of
+from multihorizon.questions.study import Recovery, Schedule, simulate_study
 from multihorizon.report.files import read_fit
 from multihorizon.report.question_pages import FILES, sizes_table, write_recovery
 from multihorizon.solution import Solution
@@ -87,7 +87,7 @@ def _recover_planned(options: RecoverOptions) -> None:
         if len(tasks) > 1:
             raise ValueError("--features must come with one of --transitions, received several")
         schedule = replace(schedule, features=(features_in(options.features, tasks[0], problem.parameter_names),))
-    solver = solver_of(pilot)
+    solver = pilot.solver_used(MaximumLikelihood, Population)
     if isinstance(solver, MaximumLikelihood) and not getattr(pilot.evidence.get("deviations"), "spread", 0.0):
         solver = replace(solver, deviations=0.0)  # all share one reward, and so do the simulated ones
     recorded = {"pilot": options.pilot.resolve().name, "schedule": options.schedule.name, "people": options.people}

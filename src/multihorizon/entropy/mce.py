@@ -9,10 +9,38 @@ import numpy as np
 
 from multihorizon.checks import as_discount, as_positive, first_few
 from multihorizon.entropy.dual import Dual, DualSolution, count_errors, minimise_dual
+from multihorizon.evidence import Evidence
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Problem
-from multihorizon.solution import EntropyEvidence, Solution, Status
+from multihorizon.solution import Solution, Status
 from multihorizon.words import power_of_ten, significant
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EntropyEvidence(Evidence, solvers=("MCE", "MPML", "MPMCE")):
+    """What `MCE`, `MPML` and `MPMCE` say.
+
+    Attributes:
+        summed_gap: the paper's duality gap `θᵀ Σ_k (f_k − f*_k)`.
+        mismatch: the length of each expert's `f_k − f*_k`.
+        entropy: the summed causal entropies of the soft-optimal policies.
+        dual_gradient: the largest entry of the dual's gradient.
+        entropy_within_reach: the entropy that discounts nearby promise beyond the answer's, where a climb led to it.
+        count_errors: of demonstrations, the standard error of each expert's feature counts, as a length: what a mismatch of
+            the right answer is expected to be.
+    """
+
+    summed_gap: float
+    mismatch: list[float]
+    entropy: float
+    dual_gradient: float
+    entropy_within_reach: float | None = None
+    count_errors: list[float] | None = None
+
+    def ambiguity(self, solver: str, needs_reward: bool) -> str:
+        """Say that the policies do not determine the reward, where it matters."""
+        why = f"The reward of {solver} may be one of many that explain the policies: hand in what identify(problem) finds."
+        return why if needs_reward else ""
 
 
 @dataclass(frozen=True)

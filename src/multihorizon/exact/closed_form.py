@@ -10,17 +10,50 @@ are inside (0,1).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from multihorizon.checks import Floats, as_positive
+from multihorizon.evidence import Evidence
 from multihorizon.exact.equations import StateEquations, in_order_of_content, joint_equations
 from multihorizon.exact.identify import LinearSystem, Temperature, identify, log_likelihood, minimise, planned, read_temperature
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Problem
-from multihorizon.solution import ClosedFormEvidence, Solution, Status
+from multihorizon.solution import Solution, Status
 from multihorizon.words import decimals, power_of_ten
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ClosedFormEvidence(Evidence, solvers=("ClosedForm",)):
+    """What `ClosedForm` says: the report of `identify`, with None where nothing is known."""
+
+    status: str
+    dimension: int
+    discounts: list[float | None]
+    intervals: list[list[float | None]]
+    reward: list[float | None]
+    reward_identified: list[bool]
+    residual: float
+    singular_values: list[float]
+    temperature: list[float]
+    members: list[dict[str, Any]]
+    tolerance: float
+    misfit: float
+    surplus: int
+    coincidence: float
+    from_counts: bool
+    experts: list[str]
+    reward_dimension: int
+    free_constant: bool
+    unknown_parameters: list[str]
+    gaps: list[list[list[float]]] | None = None
+    caution: str | None = None
+
+    def ambiguity(self, solver: str, needs_reward: bool) -> str:
+        """Say that the answer is one of many, unless it is unique."""
+        unique = self.status == "unique" and (not needs_reward or not self.reward_dimension)
+        return "" if unique else "Other discounts and rewards explain the policies as well: hand in what identify(problem) finds."
 
 
 @dataclass(frozen=True)

@@ -56,9 +56,9 @@ from multihorizon.choice.deviations import NearPoint
 from multihorizon.choice.model import DENSE_REWARDS
 from multihorizon.choice.tabular import Point
 from multihorizon.data.demonstrations import Demonstrations
+from multihorizon.likelihood.evidence import TakenAsIndependent
 from multihorizon.numerics.spectrum import spectrum
 from multihorizon.problem import cells_of_episodes
-from multihorizon.solution import TakenAsIndependent
 from multihorizon.words import decimals, significant
 
 #: A p-value below this counts as dependence.

@@ -38,25 +38,23 @@ interval has `1/(2vφ²)` degrees of freedom (Satterthwaite), and the signed roo
 
 *Clusters.* Where the decisions of an episode need not be independent, the covariance is that of the sandwich, and the signed root
 is compared with a quantile that the ratio of the two standard errors scales (`likelihood.clusters`).
-
-*Normal intervals* come from standard errors, on the scale of the discount or of its logit.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
-from scipy.special import expit, ndtri
+from scipy.special import ndtri
 
 from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Bools, Floats, Ints, Sparse, as_level
 from multihorizon.choice.apart import FromPlans, persons_together
 from multihorizon.choice.model import ChoicePoint, Quadratic
 from multihorizon.choice.surfaces import Tables
 from multihorizon.choice.tabular import Likelihood, Point
+from multihorizon.estimate import Intervals
 from multihorizon.likelihood.ascent import climb, left_to_gain
 from multihorizon.likelihood.clusters import clusters_that_count, middle
 from multihorizon.numerics.batched import Local, of_some, profile_ends
@@ -255,46 +253,6 @@ def transition_widening(point: Point, found: Precision) -> Floats:
     given = variance - (shared * np.linalg.solve(found.of_model[moves, moves], shared.T).T).sum(axis=1)
     widening[others] = np.where(given > 0, np.sqrt(variance / np.where(given > 0, given, np.inf)), 1.0)
     return widening
-
-
-@dataclass(frozen=True, eq=False)
-class Intervals(ABC):
-    """Intervals of the discounts, computed when asked for and then kept by level."""
-
-    computed: dict[float, Floats] = field(default_factory=dict, kw_only=True)
-
-    @abstractmethod
-    def compute(self, level: float) -> Floats:
-        """The intervals `(K,2)` at this level."""
-
-    def at(self, level: float) -> Floats:
-        """The intervals `(K,2)` at this level; NaN for discounts that are not known and for ends that were not found."""
-        if as_level(level) not in self.computed:
-            self.computed[level] = self.compute(level)
-        return self.computed[level].copy()
-
-
-@dataclass(frozen=True, eq=False)
-class NormalIntervals(Intervals):
-    """Intervals from estimates and standard errors, both `(K,)`: of the discounts, or of the logits of their share of `largest`.
-
-    `point` is the model at the answer, for questions that are asked of it later. `rivals` are other maxima of the likelihood: by
-    how much they are lower, and their discounts `(K,)`. An interval covers those that its level reaches.
-    """
-
-    centre: Floats
-    errors: Floats
-    largest: float = 1.0
-    logit: bool = False
-    point: ChoicePoint | None = None
-    rivals: tuple[tuple[float, Floats], ...] = ()
-
-    def compute(self, level: float) -> Floats:
-        """Normal, and cut at the discounts that can be tried."""
-        half = ndtri(0.5 + level / 2) * self.errors
-        reached = [self.centre, *(place for lower, place in self.rivals if 2 * lower <= chi2_ppf(level, 1))]
-        ends: Floats = np.stack([np.min(reached, axis=0) - half, np.max(reached, axis=0) + half], axis=1)
-        return self.largest * expit(ends) if self.logit else np.clip(ends, 0.0, self.largest)
 
 
 @dataclass(frozen=True, eq=False)

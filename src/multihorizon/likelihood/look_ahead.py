@@ -24,13 +24,15 @@ from multihorizon.choice.model import ChoicePoint, temperature_penalty
 from multihorizon.choice.tabular import Point
 from multihorizon.choice.weighted import WeightedLikelihood, WeightedPoint
 from multihorizon.likelihood.ascent import CONVERGED_GRADIENT, climb, polished
-from multihorizon.likelihood.intervals import NormalIntervals, precision
+from multihorizon.likelihood.estimates import LookaheadEstimate
+from multihorizon.likelihood.evidence import FittedLookahead, LookaheadEvidence
+from multihorizon.likelihood.intervals import precision
 from multihorizon.lookahead import Depth, Lookahead, weights_of
 from multihorizon.mdp import MDP
 from multihorizon.numerics.newton import Ascent
 from multihorizon.numerics.spectrum import spectrum
 from multihorizon.problem import Problem
-from multihorizon.solution import FittedLookahead, LookaheadEvidence, Solution, Status
+from multihorizon.solution import Solution, Status
 from multihorizon.words import decimals, power_of_ten
 
 #: A tried value must be likelier by this much to be taken; values that differ by less are equally likely.
@@ -204,24 +206,20 @@ def lookahead_solution(problem: Problem, found: LookaheadFit, base: Point, ridge
     residual = point.projected_gradient()
     converged = found.ascent.finished and residual <= CONVERGED_GRADIENT
     status = Status.CONVERGED if converged else Status.NOT_CONVERGED
-    none = np.full(problem.n_experts, np.nan)
-    return Solution(
-        solver="MaximumLikelihood",
-        status=status if identified or not converged else Status.NOT_IDENTIFIED,
-        message=_message(problem, found, evidence, residual),
-        experts=problem.names,
-        discounts=none,
-        reward=model.reward(point.x).copy(),
+    why = f"a {model.family.name} look-ahead has no single discount: its parameters stand under lookahead"
+    return Solution.of(
+        "MaximumLikelihood",
+        problem,
+        LookaheadEstimate(point, why),
+        status if identified or not converged else Status.NOT_IDENTIFIED,
+        _message(problem, found, evidence, residual),
         objective=point.value,
         residual=residual,
-        temperature=model.temperatures(point.x),
-        problem=problem,
-        interval_source=NormalIntervals(none, none),
         evidence=LookaheadEvidence(
             log_likelihood=point.value,
             decisions=model.decisions,
             lookahead=FittedLookahead(**evidence),
-            no_discount=f"a {model.family.name} look-ahead has no single discount: its parameters stand under lookahead",
+            no_discount=why,
             ridge_weights=model.ridge.tolist(),
             ridge_reason=ridge_reason,
             steps=found.ascent.steps,
@@ -229,7 +227,7 @@ def lookahead_solution(problem: Problem, found: LookaheadFit, base: Point, ridge
     )
 
 
-def _message(problem: Problem, found: LookaheadFit, evidence: dict[str, Any], residual: float) -> str:
+def _message(problem: Problem, found: LookaheadFit, evidence: dict[str, Any], residual: float) -> list[str]:
     model = found.model
     parts = [
         f"Log-likelihood {decimals(found.point.value, 2)} of {decimals(model.decisions, 0)} decisions with "
@@ -244,4 +242,4 @@ def _message(problem: Problem, found: LookaheadFit, evidence: dict[str, Any], re
         parts.append("Standard errors take the estimated transitions as known.")
     if not found.ascent.finished:
         parts.append("The climb was broken off unconverged: do not use this answer.")
-    return " ".join(parts)
+    return parts

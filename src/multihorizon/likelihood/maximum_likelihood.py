@@ -77,6 +77,8 @@ from multihorizon.choice.model import (
 )
 from multihorizon.choice.tabular import Likelihood, Persons, Plans, Point, draw_decisions
 from multihorizon.choice.weighted import require_lookahead
+from multihorizon.estimate import Estimate
+from multihorizon.evidence import Deviations
 from multihorizon.exact.closed_form import closed_form_start
 from multihorizon.likelihood.ascent import CONVERGED_GRADIENT, P, climb, polished
 from multihorizon.likelihood.clusters import (
@@ -95,11 +97,11 @@ from multihorizon.likelihood.deviations import (
     given_deviations,
     within_reach,
 )
+from multihorizon.likelihood.estimates import ApartEstimate, JointEstimate
+from multihorizon.likelihood.evidence import FamilyParameters, LikelihoodEvidence, numbers_or_none
 from multihorizon.likelihood.intervals import (
     OtherPlaces,
     Precision,
-    ProfileIntervals,
-    ProfilesApart,
     precision,
     profile_information,
     transition_widening,
@@ -115,7 +117,7 @@ from multihorizon.numerics.chance import chi2_sf, halton
 from multihorizon.numerics.newton import Ascent, Dense, Metric, resting
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Problem
-from multihorizon.solution import Deviations, FamilyParameters, LikelihoodEvidence, LookaheadEvidence, Solution, Status
+from multihorizon.solution import Solution, Status
 from multihorizon.words import decimals, power_of_ten, significant
 
 #: From so many persons on, those who share no parameter are fitted one by one: then their common grid costs less than it saves,
@@ -232,6 +234,42 @@ class MaximumLikelihood:
             return None
         settings = read_settings(paid, self.temperature, self.discounts, None, reward)
         return paid, PersonsApart(paid, settings)
+
+    @classmethod
+    def estimate_of(cls, solution: Solution) -> Estimate:
+        """Return the estimate of a solution that was read from a file, or that has another problem now."""
+        solver = solution.solver_used()
+        if solution.evidence.lookahead_weights():
+            raise ValueError(f"this needs a solution with discounts: {solution.evidence['no_discount']}")
+        alone = solver._alone(solution.require_problem())
+        if alone is None or solution.temperature is None or solution.standard_errors is None:
+            joint_estimate: JointEstimate = solver.estimate_together(solution)
+            return joint_estimate
+        model, places = alone[1], np.stack([solution.discounts, np.log(solution.temperature)], axis=1)
+        here, errors = at_places(model.tables, model.counts, places), solution.standard_errors
+        others = OtherPlaces(np.arange(len(places)), places, here.value)
+        parts = model.tables, model.counts, model.lower, model.upper, places, here, errors, np.isfinite(errors), others
+        return ApartEstimate(*parts, solution.experts, solution.reward)
+
+    def estimate_together(self, solution: Solution) -> JointEstimate:
+        """Return the estimate of all experts at the answer of a solution."""
+        paid, reward = with_known_reward(solution.require_problem(), self.known_reward)
+        evidence = LikelihoodEvidence.of(solution)
+        temperature = "per_expert" if evidence.temperature_spread else self.temperature
+        settings = replace(read_settings(paid, temperature, self.discounts, self.groups, reward), moves=True)
+        model = Likelihood(paid, settings)
+        model = model.holding(temperature_penalty(model, evidence.temperature_spread or np.inf), np.array(evidence.ridge_weights))
+        if evidence.deviations is not None and evidence.deviations.spread:
+            model = NearlyShared.of(model, evidence.deviations.spread)
+        temperatures = np.ones(paid.n_experts) if solution.temperature is None else solution.temperature
+        discounts = np.array([solution.discounts[model.groups == g][0] for g in range(model.n_discounts)])
+        fitted = {id(counted): mdp for counted, mdp in zip(model.problem.mdps, paid.mdps, strict=True)}
+        changes = np.concatenate([np.zeros(0), *(moves.numbers(fitted[id(moves.mdp)]) for moves in model.moves)])
+        x = model.pack(solution.reward, discounts, model.of_temperature_groups(temperatures), changes)
+        if model.at(x) is None:
+            raise ValueError("the solution's soft values must be finite, received a problem that does not fit it")
+        identified = np.array(evidence.identified, dtype=np.bool_) & (solution.status != Status.NOT_CONVERGED)
+        return JointEstimate(model, x, identified, solution.require_problem(), open_at=ONE_DISCOUNT, evidence=evidence)
 
     def search(self, problem: Problem, seed: int, progress: Progress) -> tuple[Problem, Fit]:
         """The problem with what is known of the reward, and the most likely answer with discounts."""
@@ -888,57 +926,48 @@ def _solution(problem: Problem, found: Fit) -> Solution:
     status = Status.CONVERGED if identified.all() and not lost.any() else Status.NOT_IDENTIFIED
     paid = any(one.known_reward is not None for one in model.problem.exemplars)
     temperatures = model.fixed[part][model.temperature_groups] & (model.settings.temperatures is not None)
-    return Solution(
-        solver="MaximumLikelihood",
-        status=status if converged else Status.NOT_CONVERGED,
-        message=_message(problem, found, precise, left_open(problem.names, reasons.tolist()), rivals, residual),
-        experts=problem.names,
-        discounts=discounts,
-        reward=model.reward(point.x).copy(),
+    evidence = LikelihoodEvidence(
+        log_likelihood=point.value,
+        decisions=model.decisions,
+        identified=identified.tolist(),
+        known={
+            "discounts": known.tolist(),
+            "temperatures": temperatures.tolist(),
+            "reward": "all" if model.settings.reward is not None else "in part" if paid else None,
+        },
+        unidentified_directions=0 if model.settings.reward is not None else precise.nullity,
+        information_spectrum=precise.spectrum.tolist(),
+        reward_standard_errors=numbers_or_none(precise.standard_errors[: model.n_reward]),
+        ridge=float(np.max(model.ridge, initial=0.0)),
+        ridge_weights=model.ridge.tolist(),
+        ridge_reason=found.ridge_reason,
+        temperature_spread=None if found.spread is None else found.spread.value,
+        equal_temperatures_p=None if found.spread is None else found.spread.p_equal,
+        lost_temperatures=lost.tolist(),
+        log_temperature_errors=numbers_or_none(precise.standard_errors[part][model.temperature_groups]),
+        transition_widening=widening[ahead][model.groups].tolist(),
+        transitions=[entries.tolist() for entries in transitions.values()],
+        lookahead=FamilyParameters(family="exponential", parameters={"discount": discounts.tolist()}),
+        steps=best.steps,
+        starts=[_end(end) for end in found.ends],
+        equally_likely=[_end(end) for end in others],
+        other_maxima=[_end(end) for end in rivals] or None,
+        deviations=None if found.nearly is None else _deviations(found.nearly, point),
+        reasons=reasons.tolist(),
+        independence=independence_figures(found.independence, point, precise.covariance, precise.of_model),
+    )
+    likely = tuple(end.point for end in rivals)
+    estimate = JointEstimate(model, point.x, identified & converged, problem, freedom, likely, ONE_DISCOUNT, evidence=evidence)
+    return Solution.of(
+        "MaximumLikelihood",
+        problem,
+        estimate,
+        status if converged else Status.NOT_CONVERGED,
+        _message(problem, found, precise, left_open(problem.names, reasons.tolist()), rivals, residual),
         objective=point.value,
         residual=residual,
-        temperature=model.temperatures(point.x),
+        evidence=evidence,
         standard_errors=np.where(identified & converged, precise.standard_errors[ahead][model.groups], np.nan),
-        problem=problem,
-        interval_source=ProfileIntervals(
-            model,
-            point.x,
-            identified & converged,
-            problem,
-            freedom,
-            tuple(end.point for end in rivals),
-            partial(one_discount_is_open, begin=choice_probability_start),
-        ),
-        evidence=LikelihoodEvidence(
-            log_likelihood=point.value,
-            decisions=model.decisions,
-            identified=identified.tolist(),
-            known={
-                "discounts": known.tolist(),
-                "temperatures": temperatures.tolist(),
-                "reward": "all" if model.settings.reward is not None else "in part" if paid else None,
-            },
-            unidentified_directions=0 if model.settings.reward is not None else precise.nullity,
-            information_spectrum=precise.spectrum.tolist(),
-            reward_standard_errors=_or_none(precise.standard_errors[: model.n_reward]),
-            ridge=float(np.max(model.ridge, initial=0.0)),
-            ridge_weights=model.ridge.tolist(),
-            ridge_reason=found.ridge_reason,
-            temperature_spread=None if found.spread is None else found.spread.value,
-            equal_temperatures_p=None if found.spread is None else found.spread.p_equal,
-            lost_temperatures=lost.tolist(),
-            log_temperature_errors=_or_none(precise.standard_errors[part][model.temperature_groups]),
-            transition_widening=widening[ahead][model.groups].tolist(),
-            transitions=[entries.tolist() for entries in transitions.values()],
-            lookahead=FamilyParameters(family="exponential", parameters={"discount": discounts.tolist()}),
-            steps=best.steps,
-            starts=[_end(end) for end in found.ends],
-            equally_likely=[_end(end) for end in others],
-            other_maxima=[_end(end) for end in rivals] or None,
-            deviations=None if found.nearly is None else _deviations(found.nearly, point),
-            reasons=reasons.tolist(),
-            independence=independence_figures(found.independence, point, precise.covariance, precise.of_model),
-        ),
     )
 
 
@@ -995,7 +1024,7 @@ def _deviations(nearly: Nearly, point: Point) -> Deviations:
 
 def _message(
     problem: Problem, found: Fit, precise: Precision, open_: Sequence[str], rivals: list[Ascent[Point]], residual: float
-) -> str:
+) -> list[str]:
     best, model = found.best, found.best.point.likelihood
     parts = [
         f"Log-likelihood {decimals(best.point.value, 2)} of {decimals(model.decisions, 0)} decisions, gradient "
@@ -1026,7 +1055,7 @@ def _message(
     if weight and unearned.any():
         names = first_few([n for n, never in zip(problem.parameter_names, unearned, strict=True) if never])
         parts.append(f"No logged decision could have earned the reward of {names}.")
-    return " ".join(parts)
+    return parts
 
 
 def _about_deviations(found: Fit) -> list[str]:
@@ -1064,55 +1093,21 @@ def _end(end: Ascent[Point]) -> dict[str, Any]:
     return {"log_likelihood": end.point.value, "discounts": discounts, "steps": end.steps, "finished": end.finished}
 
 
-def _or_none(values: Floats) -> list[float | None]:
-    return [float(v) if np.isfinite(v) else None for v in values]
+#: Whether one discount for all, which would not be identified, is contradicted.
+ONE_DISCOUNT = partial(one_discount_is_open, begin=choice_probability_start)
+
+
+def joint(solution: Solution) -> JointEstimate:
+    """Return the estimate of all experts in one model, of a maximum-likelihood solution that may have been read from a file."""
+    left = solution.interval_source
+    if isinstance(left, JointEstimate) and left.belongs_to(solution.problem):
+        return left
+    used: MaximumLikelihood = solution.solver_used(MaximumLikelihood)
+    if solution.evidence.lookahead_weights():
+        raise ValueError(f"this needs a solution with discounts: {solution.evidence['no_discount']}")
+    return used.estimate_together(solution)
 
 
 def resume(solution: Solution) -> Point:
-    """The model at the answer of a maximum-likelihood solution, which may have been read from a file."""
-    source = solution.interval_source
-    if isinstance(source, ProfileIntervals) and source.problem is solution.problem:
-        return source.point
-    if solution.solver != "MaximumLikelihood":
-        reasons = {
-            "Population": "the discounts of its persons come from one distribution, and only MaximumLikelihood leaves each free",
-            "SieveLikelihood": "its states are vectors, and this needs states in a list",
-        }
-        why = reasons.get(solution.solver, "its answer is not that of a likelihood of decisions")
-        raise ValueError(f"this needs a solution of MaximumLikelihood, received one of {solution.solver}: {why}")
-    if isinstance(solution.evidence, LookaheadEvidence):
-        raise ValueError(f"this needs a solution with discounts: {solution.evidence.no_discount}")
-    options = MaximumLikelihood(**{name: value for name, value in solution.options.items() if name != "lookahead"})
-    problem, reward = with_known_reward(solution.require_problem(), options.known_reward)
-    evidence = LikelihoodEvidence.of(solution)
-    temperature = "per_expert" if evidence.temperature_spread else options.temperature
-    settings = replace(read_settings(problem, temperature, options.discounts, options.groups, reward), moves=True)
-    model = Likelihood(problem, settings)
-    model = model.holding(temperature_penalty(model, evidence.temperature_spread or np.inf), np.array(evidence.ridge_weights))
-    if evidence.deviations is not None and evidence.deviations.spread:
-        model = NearlyShared.of(model, evidence.deviations.spread)
-    temperatures = np.ones(problem.n_experts) if solution.temperature is None else solution.temperature
-    discounts = np.array([solution.discounts[model.groups == g][0] for g in range(model.n_discounts)])
-    fitted = {id(counted): mdp for counted, mdp in zip(model.problem.mdps, problem.mdps, strict=True)}
-    changes = np.concatenate([np.zeros(0), *(moves.numbers(fitted[id(moves.mdp)]) for moves in model.moves)])
-    point = model.at(model.pack(solution.reward, discounts, model.of_temperature_groups(temperatures), changes))
-    if point is None:
-        raise ValueError("the solution's soft values must be finite, received a problem that does not fit it")
-    return point
-
-
-def resume_apart(solution: Solution) -> ProfilesApart | None:
-    """What is known of persons who were fitted one by one, whose solution may have been read from a file; None of others."""
-    if isinstance(solution.interval_source, ProfilesApart):
-        return solution.interval_source
-    if solution.solver != "MaximumLikelihood" or not isinstance(solution.evidence, LikelihoodEvidence):
-        return None
-    problem, options = solution.problem, {name: value for name, value in solution.options.items() if name != "lookahead"}
-    alone = None if problem is None else MaximumLikelihood(**options)._alone(solution.require_problem())
-    if alone is None or solution.temperature is None or solution.standard_errors is None:
-        return None
-    model, places = alone[1], np.stack([solution.discounts, np.log(solution.temperature)], axis=1)
-    here = at_places(model.tables, model.counts, places)
-    errors = solution.standard_errors
-    bounds, others = (model.lower, model.upper), OtherPlaces(np.arange(len(places)), places, here.value)
-    return ProfilesApart(model.tables, model.counts, *bounds, places, here, errors, np.isfinite(errors), others)
+    """Return the model at the answer of a maximum-likelihood solution, which may have been read from a file."""
+    return joint(solution).point

@@ -33,11 +33,13 @@ from multihorizon.choice.apart import FromPlans, persons_together, table_on
 from multihorizon.choice.model import Settings, log_temperature_bounds, usual_temperature
 from multihorizon.choice.surfaces import Tables
 from multihorizon.likelihood.ascent import CONVERGED_GRADIENT
-from multihorizon.likelihood.intervals import OtherPlaces, ProfilesApart, precision_apart
+from multihorizon.likelihood.estimates import ApartEstimate
+from multihorizon.likelihood.evidence import FamilyParameters, LikelihoodEvidence, numbers_or_none
+from multihorizon.likelihood.intervals import OtherPlaces, precision_apart
 from multihorizon.numerics.batched import Ends, Local, maximize_many, of_some, resting
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Problem
-from multihorizon.solution import FamilyParameters, LikelihoodEvidence, Solution, Status
+from multihorizon.solution import Solution, Status
 from multihorizon.words import decimals, power_of_ten
 
 #: The grid on which persons begin: shares of the largest discount, and log-temperatures in units of the usual one.
@@ -233,7 +235,7 @@ COLDEST, ANOTHER, FLAT = "the lower the temperature, the likelier", "another dis
 def persons_solution(problem: Problem, model: PersonsApart, found: PersonsFit) -> Solution:
     """What is known of persons who were fitted one by one."""
     precise, slopes = precision_apart(found.here.curvature, model.fixed), found.slopes(model)
-    discounts, temperatures, twice = found.places[:, 0], np.exp(found.places[:, 1]), np.isfinite(found.another)
+    discounts, twice = found.places[:, 0], np.isfinite(found.another)
     converged = found.finished & (slopes <= CONVERGED_GRADIENT * model.counts.sum(axis=1))
     coldest = ~model.fixed[:, 1] & (found.places[:, 1] <= model.lower[:, 1])
     lost = (coldest | found.separated | found.hottest | ~precise.identified[:, 1]) & ~model.fixed[:, 1]
@@ -256,59 +258,52 @@ def persons_solution(problem: Problem, model: PersonsApart, found: PersonsFit) -
     message += left_open(problem.names, reasons.tolist())
     other = np.where(twice, found.another, discounts)
     reward = model.tables.theta
-    return Solution(
-        solver="MaximumLikelihood",
-        status=status if converged.any() else Status.NOT_CONVERGED,
-        message=" ".join(message),
-        experts=problem.names,
-        discounts=discounts,
-        reward=reward.copy(),
+    evidence = LikelihoodEvidence(
+        log_likelihood=value,
+        decisions=decisions,
+        identified=identified.tolist(),
+        reasons=reasons.tolist(),
+        known={"discounts": model.fixed[:, 0].tolist(), "temperatures": model.fixed[:, 1].tolist(), "reward": "all"},
+        unidentified_directions=0,
+        information_spectrum=precise.spectrum.tolist(),
+        reward_standard_errors=[0.0] * reward.size,
+        ridge=0.0,
+        ridge_weights=[0.0] * reward.size,
+        ridge_reason="",
+        temperature_spread=None,
+        equal_temperatures_p=None,
+        lost_temperatures=lost.tolist(),
+        log_temperature_errors=numbers_or_none(np.where(lost, np.nan, precise.standard_errors[:, 1])),
+        transition_widening=[1.0] * discounts.size,
+        transitions=[],
+        lookahead=FamilyParameters(family="exponential", parameters={"discount": discounts.tolist()}),
+        steps=int(found.steps.max()),
+        starts=[_end(value, discounts, found)],
+        equally_likely=[_end(value, other, found)] if twice.any() else [],
+    )
+    estimate = ApartEstimate(
+        model.tables,
+        model.counts,
+        model.lower,
+        model.upper,
+        found.places,
+        found.here,
+        precise.standard_errors[:, 0],
+        identified | (reasons == SEPARATED) | (reasons == COLDEST),
+        found.others,
+        problem.names,
+        reward.copy(),
+    )
+    return Solution.of(
+        "MaximumLikelihood",
+        problem,
+        estimate,
+        status if converged.any() else Status.NOT_CONVERGED,
+        message,
         objective=value,
         residual=residual,
-        temperature=temperatures,
+        evidence=evidence,
         standard_errors=np.where(identified, precise.standard_errors[:, 0], np.nan),
-        problem=problem,
-        interval_source=ProfilesApart(
-            model.tables,
-            model.counts,
-            model.lower,
-            model.upper,
-            found.places,
-            found.here,
-            precise.standard_errors[:, 0],
-            identified | (reasons == SEPARATED) | (reasons == COLDEST),
-            found.others,
-        ),
-        evidence=LikelihoodEvidence(
-            log_likelihood=value,
-            decisions=decisions,
-            identified=identified.tolist(),
-            reasons=reasons.tolist(),
-            known={
-                "discounts": model.fixed[:, 0].tolist(),
-                "temperatures": model.fixed[:, 1].tolist(),
-                "reward": "all",
-            },
-            unidentified_directions=0,
-            information_spectrum=precise.spectrum.tolist(),
-            reward_standard_errors=[0.0] * reward.size,
-            ridge=0.0,
-            ridge_weights=[0.0] * reward.size,
-            ridge_reason="",
-            temperature_spread=None,
-            equal_temperatures_p=None,
-            lost_temperatures=lost.tolist(),
-            log_temperature_errors=[
-                float(v) if np.isfinite(v) and not gone else None
-                for v, gone in zip(precise.standard_errors[:, 1], lost, strict=True)
-            ],
-            transition_widening=[1.0] * discounts.size,
-            transitions=[],
-            lookahead=FamilyParameters(family="exponential", parameters={"discount": discounts.tolist()}),
-            steps=int(found.steps.max()),
-            starts=[_end(value, discounts, found)],
-            equally_likely=[_end(value, other, found)] if twice.any() else [],
-        ),
     )
 
 

@@ -68,7 +68,9 @@ from multihorizon.choice.sieve import (
 from multihorizon.data.steps import Steps
 from multihorizon.frames import as_frame, is_frame
 from multihorizon.likelihood.ascent import CONVERGED_GRADIENT, climb, polished
-from multihorizon.likelihood.intervals import NormalIntervals, Precision, precision
+from multihorizon.likelihood.estimates import FunctionEstimate
+from multihorizon.likelihood.evidence import SieveEvidence, dynamics_unknown, unpredicted
+from multihorizon.likelihood.intervals import Precision, precision
 from multihorizon.likelihood.maxima import WITHIN, about_rivals, candidates, elsewhere
 from multihorizon.likelihood.maximum_likelihood import estimate_spread
 from multihorizon.numerics.chance import chi2_sf, halton
@@ -76,9 +78,15 @@ from multihorizon.numerics.newton import Ascent
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import SampledProblem
 from multihorizon.result import COLOURS, Result, literal, pictured, plain
-from multihorizon.solution import SieveEvidence, Solution, Status, dynamics_unknown, unpredicted
+from multihorizon.solution import Solution, Status
 from multihorizon.tables import Table
 from multihorizon.words import decimals, power_of_ten, significant
+
+#: What is said where the functions of the state are gone.
+NOT_AS_SOLVED = (
+    "this needs a solution of SieveLikelihood as solve returned it, received another one; a file holds its numbers, but not its "
+    "functions: solve again"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -458,14 +466,11 @@ def richer_gain(steps: Steps, transformer: Any) -> tuple[float, float]:
 
 
 def resume_sieve(solution: Solution) -> SievePoint:
-    """The model at the answer of a solution as `solve` returned it."""
-    source = solution.interval_source
-    if not isinstance(source, NormalIntervals) or not isinstance(source.point, SievePoint):
-        raise ValueError(
-            "this needs a solution of SieveLikelihood as solve returned it, received another one; a file holds its numbers, "
-            "but not its functions: solve again"
-        )
-    return source.point
+    """Return the model at the answer of a solution as `solve` returned it."""
+    estimate = solution.estimate
+    if not isinstance(estimate, FunctionEstimate) or not isinstance(estimate.place, SievePoint):
+        raise ValueError(NOT_AS_SOLVED)
+    return estimate.place
 
 
 @dataclass(frozen=True, eq=False)
@@ -603,7 +608,7 @@ def reward_functions(solution: Solution) -> RewardFunctions:
     model, steps = point.likelihood, point.likelihood.problem.steps
     arrived = model.data.basis(steps.next_states[steps.known_next])
     origin = np.zeros(model.n_reward) if model.data.ends else np.asarray(arrived.mean(axis=0)).ravel()
-    covariance = sieve_precision(point)[1][: model.n_reward, : model.n_reward]
+    covariance = solution.estimate.covariance()[: model.n_reward, : model.n_reward]
     return RewardFunctions(point, steps.coordinates, origin, covariance)
 
 
@@ -637,6 +642,7 @@ class SieveLikelihood:
     """
 
     takes: ClassVar = SampledProblem
+    not_apart: ClassVar = "its states are vectors, and this needs states in a list"
 
     basis: Any = None
     regressor: Any = None
@@ -681,6 +687,11 @@ class SieveLikelihood:
             drawn = resampled(found.end.point, choice, self.regressor, count, seed, part_of(progress, 0.8, 1.0))
         return self._solution(problem, found, choice, relevance, drawn)
 
+    @classmethod
+    def estimate_of(cls, solution: Solution) -> FunctionEstimate:
+        """Raise: a file holds numbers, but not the functions of the state."""
+        raise ValueError(NOT_AS_SOLVED)
+
     def _settings(self, problem: SampledProblem) -> Settings:
         """What is known, in the problem's order; temperatures that are to be pooled begin as equal ones."""
         k, temperature, discounts = problem.n_experts, self.temperature, self.discounts
@@ -704,7 +715,7 @@ class SieveLikelihood:
         """The solution of a fit. `drawn` are discounts of resampled episodes, None where standard errors are analytic."""
         point = found.end.point
         model, data, steps = point.likelihood, point.likelihood.data, point.likelihood.problem.steps
-        precise, shares = sieve_precision(point)[0], overlap(data, steps)
+        (precise, matrix), shares = sieve_precision(point), overlap(data, steps)
         of_experts = np.arange(model.size)[model.discount_slice][model.groups]
         known = model.fixed[of_experts]
         # An expert with less than 5 % of shared states is not compared with anyone; one expert alone has nobody to compare with.
@@ -785,20 +796,14 @@ class SieveLikelihood:
             )
         if not converged:
             message.append("The climb was broken off unconverged: do not use this answer.")
-        return Solution(
-            solver="SieveLikelihood",
-            status=Status.NOT_CONVERGED if not converged else Status.CONVERGED if identified.all() else Status.NOT_IDENTIFIED,
-            message=" ".join(message),
-            experts=problem.names,
-            discounts=model.discounts(point.x),
-            reward=model.reward(point.x).copy(),
+        return Solution.of(
+            "SieveLikelihood",
+            replace(problem, parameter_names=data.basis.names),
+            FunctionEstimate(point, errors, precise, matrix, LARGEST_DISCOUNT, tuple(rivals)),
+            Status.NOT_CONVERGED if not converged else Status.CONVERGED if identified.all() else Status.NOT_IDENTIFIED,
+            message,
             objective=point.value,
             residual=residual,
-            temperature=model.temperatures(point.x),
-            standard_errors=errors,
-            problem=replace(problem, parameter_names=data.basis.names),
-            interval_source=NormalIntervals(
-                model.discounts(point.x), errors, LARGEST_DISCOUNT, point=point, rivals=tuple(rivals)
-            ),
             evidence=evidence,
+            standard_errors=errors,
         )

@@ -51,8 +51,10 @@ from scipy.special import expit, fdtrc, logit, ndtri
 
 from multihorizon.checks import RANK_TOLERANCE, TINY, Floats, as_count, as_floats, as_non_negative, as_positive, first_few
 from multihorizon.choice.model import read_settings, with_known_reward
+from multihorizon.estimate import Estimate, ExpertValues, gradient_of
+from multihorizon.evidence import Deviations
 from multihorizon.frames import Frame, as_frame
-from multihorizon.likelihood.intervals import NormalIntervals, holm, precision
+from multihorizon.likelihood.intervals import holm, precision
 from multihorizon.likelihood.maximum_likelihood import fit
 from multihorizon.likelihood.state_reward import StateRewardTest
 from multihorizon.numerics.chance import t_ppf, t_sf
@@ -60,6 +62,8 @@ from multihorizon.numerics.profile import profile_end
 from multihorizon.parallel import Progress, as_jobs, part_of, silent
 from multihorizon.population.covariates import Covariates, Missing, left_out_words, read_covariates, read_formula
 from multihorizon.population.deviations import nearly_shared
+from multihorizon.population.estimates import PopulationEstimate, TypesEstimate
+from multihorizon.population.evidence import CELL_NUMBERS, PopulationEvidence, PopulationFindings
 from multihorizon.population.free import describe_free, distribution_words
 from multihorizon.population.marginal import (
     WIDEST,
@@ -75,7 +79,7 @@ from multihorizon.population.marginal import (
 from multihorizon.population.state_reward import population_state_reward
 from multihorizon.population.types import fit_types, types_solution
 from multihorizon.problem import Problem
-from multihorizon.solution import CELL_NUMBERS, Deviations, PopulationEvidence, PopulationFindings, Solution, Status
+from multihorizon.solution import Solution, Status
 from multihorizon.words import decimals, in_words, p_text, significant
 
 #: From this standard deviation of logits on, a normal distribution around 0 has half of the persons below a discount of 0.12 or
@@ -158,13 +162,15 @@ class Population:
     jobs: int = 1
 
     takes_durations: ClassVar = True
+    not_apart: ClassVar = "the discounts of its persons come from one distribution, and only MaximumLikelihood leaves each free"
 
     def __post_init__(self) -> None:
         if not isinstance(self.formula, str):
             raise ValueError(f"formula must be a text such as '~ group', received {self.formula!r}")
         read_formula(self.formula)
         if self.persons is not None:
-            object.__setattr__(self, "persons", as_frame(self.persons, "persons"))
+            given = pd.DataFrame(self.persons) if isinstance(self.persons, Mapping) else self.persons
+            object.__setattr__(self, "persons", as_frame(given, "persons"))
         if self.ridge is not None and float(as_floats(self.ridge, "ridge")) < 0:
             raise ValueError(f"ridge must be at least 0, received {self.ridge}")
         if self.missing not in ("drop", "fail"):
@@ -262,6 +268,14 @@ class Population:
         part = part_of(progress, 0.3, 0.6 if self.distribution == "free" else 1.0)
         return covariates, maximise(layout, psi, self.nodes, self.tol, self.max_iter, part), identified, ridge_reason
 
+    @classmethod
+    def estimate_of(cls, solution: Solution) -> Estimate:
+        """Return the estimate of a solution of this solver."""
+        evidence, converged = PopulationEvidence.of(solution), solution.status == Status.CONVERGED
+        if evidence.population.types is not None:
+            return TypesEstimate.of(solution.answer, evidence)
+        return PopulationEstimate.of(solution.answer, evidence, converged)
+
     def _require_deviations(self, problem: Problem) -> None:
         """Raise where personal deviations cannot be had."""
         covariates = self.covariates(problem)
@@ -299,26 +313,16 @@ class Population:
         Raises:
             ValueError: for a solution that did not converge, a missing covariate, or a group that did not occur in the study.
         """
-        if solution.solver != "Population" or solution.status != Status.CONVERGED:
+        if solution.estimate.population is None or solution.status != Status.CONVERGED:
             raise ValueError(f"a prediction needs a converged Population, received {solution.solver}: {solution.status}")
         if self.distribution == "types":
             raise ValueError("a prediction needs covariates, and types have none: evidence['population']['types'] has shares")
         found, new = PopulationEvidence.of(solution).population, as_frame(persons, "persons")
         rows, random = remembered(solution, self.formula, self.persons, self.reference).rows_of(new)
-        effects = np.array([effect["estimate"] for effect in found.discount.values()])
-        between = covariance_at(random, covariance_of_persons(found))[:, 0, 0]
-        values = _predicted(rows, effects, np.array(found.discount_covariance), between, found.largest_discount, found.degrees)
+        between = covariance_at(random, found.between)[:, 0, 0]
+        errors, largest = found.effect_covariances[0], found.largest_discount
+        values = _predicted(rows, found.effects[:, 0], errors, between, largest, found.degrees)
         return pd.DataFrame(values, columns=["discount", "low", "high", "person_low", "person_high"], index=new.index)
-
-
-def covariance_of_persons(found: PopulationFindings) -> Floats:
-    """Σ `(2q,2q)`, in the units of Z."""
-    if found.person_covariance is not None:
-        return np.array(found.person_covariance)
-    sizes = np.array([found.spread[kind]["estimate"] for kind in ("discount", "temperature")])
-    rho = found.spread["correlation"]["estimate"]
-    covariance: Floats = np.outer(sizes, sizes) * np.array([[1.0, rho], [rho, 1.0]])
-    return covariance
 
 
 def covariance_at(random: Floats, covariance: Floats) -> Floats:
@@ -520,12 +524,7 @@ class Inference:
 
     def gradient(self, value: Callable[[Floats], float]) -> Floats:
         """The derivative in ψ of a number that the effects and the spread determine."""
-        found = np.zeros(self.layout.size)
-        for j in range(self.layout.discount.start, self.layout.size):
-            h = np.zeros(self.layout.size)
-            h[j] = 1e-5
-            found[j] = (value(self.found.psi + h) - value(self.found.psi - h)) / 2e-5
-        return found
+        return gradient_of(value, self.found.psi, self.layout.discount.start)
 
     def delta(self, value: Callable[[Floats], float], back: Callable[[float], float]) -> dict[str, Any]:
         """A number that ψ determines and its interval by the delta method; `value` is on a scale from which `back` leads."""
@@ -803,33 +802,29 @@ class Inference:
         words += [*self.deviation_words, *findings.cautions, *distribution_words(self.distribution or {})]
         if ridge_reason:
             words.append(f"A penalty of weight {significant(layout.ridge.max())} holds the rewards: {ridge_reason}.")
-        return Solution(
-            solver="Population",
-            status=self.known.status,
-            message=" ".join(words),
-            experts=problem.names,
-            discounts=self.known.persons.discounts,
-            reward=self.parts.theta,
+        evidence = PopulationEvidence(
+            population=findings,
+            log_likelihood=likelihood,
+            decisions=decisions,
+            reward_standard_errors=[float(error) if known else None for error in reward_errors],
+            ridge=float(np.max(layout.ridge, initial=0.0)),
+            ridge_reason=ridge_reason,
+            deviations=self.deviations,
+        )
+        people = self.known.persons
+        answer = ExpertValues(
+            problem.names, self.parts.theta, people.discounts, np.exp(people.mean[:, 1]), problem.parameter_names
+        )
+        return Solution.of(
+            "Population",
+            problem,
+            PopulationEstimate.of(answer, evidence, known),
+            self.known.status,
+            words,
             objective=likelihood,
             residual=found.distance,
-            temperature=np.exp(self.known.persons.mean[:, 1]),
-            standard_errors=np.where(known, self.known.persons.errors, np.nan),
-            problem=problem,
-            interval_source=NormalIntervals(
-                self.known.persons.mean[:, 0],
-                np.where(known, np.sqrt(self.known.persons.covariance[:, 0, 0]), np.nan),
-                layout.largest,
-                logit=True,
-            ),
-            evidence=PopulationEvidence(
-                population=findings,
-                log_likelihood=likelihood,
-                decisions=decisions,
-                reward_standard_errors=[float(error) if known else None for error in reward_errors],
-                ridge=float(np.max(layout.ridge, initial=0.0)),
-                ridge_reason=ridge_reason,
-                deviations=self.deviations,
-            ),
+            evidence=evidence,
+            standard_errors=np.where(known, people.errors, np.nan),
         )
 
 

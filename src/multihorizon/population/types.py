@@ -52,19 +52,21 @@ import numpy as np
 import pandas as pd
 import scipy.linalg as la
 import scipy.sparse as sp
-from scipy.special import expit, logit, ndtri
+from scipy.special import expit, logit
 
 from multihorizon.checks import TINY, Bools, Floats, Ints, Sparse
 from multihorizon.choice.model import DENSE_REWARDS, Settings, temperature_penalty
 from multihorizon.choice.tabular import Likelihood, Plans, Point
+from multihorizon.estimate import ExpertValues
 from multihorizon.likelihood.ascent import CONVERGED_GRADIENT
-from multihorizon.likelihood.intervals import Intervals
 from multihorizon.likelihood.maximum_likelihood import WEAK_PRIOR, choice_probability_start
 from multihorizon.numerics.newton import Ascent, Dense, Metric, Tolerances, climb, resting
 from multihorizon.numerics.spectrum import spectrum
 from multihorizon.parallel import Progress, part_of, silent
+from multihorizon.population.estimates import TypesEstimate, type_intervals
+from multihorizon.population.evidence import PopulationEvidence, PopulationFindings
 from multihorizon.problem import Problem, without_decisions
-from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
+from multihorizon.solution import Solution, Status
 from multihorizon.words import LEVEL, VAGUE_WIDTH, count, decimals, in_words, percent, power_of_ten, significant
 
 #: More types than this are not tried: nobody could tell them apart, nor read them.
@@ -628,36 +630,6 @@ def fit_types(
     return TypesFit(ascend(start, gain=1e-10) if end.finished else replace(end, point=start), tests, deviation)
 
 
-@dataclass(frozen=True, eq=False)
-class TypeIntervals(Intervals):
-    """Intervals of the discounts of units, which are of types with these discounts and standard errors `(K,)`.
-
-    The likeliest types that together have the probability of the level are taken, and the interval reaches from the lowest to
-    the highest end of theirs.
-    """
-
-    discounts: Floats
-    errors: Floats
-    posterior: Floats
-    largest: float
-
-    def of_types(self, level: float) -> Floats:
-        """The intervals `(K,2)` of the types."""
-        half = ndtri(0.5 + level / 2) * self.errors
-        ends: Floats = np.clip(self.discounts[:, None] + half[:, None] * [-1, 1], 0.0, self.largest)
-        return ends
-
-    def compute(self, level: float) -> Floats:
-        """Of the units `(n,2)`; NaN for those who may be of a type whose discount is not identified."""
-        order = np.argsort(-self.posterior, axis=1, kind="stable")
-        before = np.cumsum(np.take_along_axis(self.posterior, order, axis=1), axis=1)
-        before = np.concatenate([np.zeros((len(order), 1)), before[:, :-1]], axis=1)
-        taken = np.empty(order.shape, dtype=np.bool_)
-        np.put_along_axis(taken, order, before < level, axis=1)
-        low, high = self.of_types(level).T
-        return np.stack([np.where(taken, low, np.inf).min(axis=1), np.where(taken, high, -np.inf).max(axis=1)], axis=1)
-
-
 def types_solution(problem: Problem, found: TypesFit) -> Solution:
     """What is known of the types and of each unit; the problem has the known reward."""
     point, model, planner = found.end.point, found.end.point.model, found.end.point.model.planner
@@ -671,7 +643,6 @@ def types_solution(problem: Problem, found: TypesFit) -> Solution:
     logs = np.sqrt(np.diag(covariance)[planner.temperature_slice])[planner.temperature_groups]
     posterior = point.posterior[model.units.place]
     discounts = posterior @ point.discounts
-    source = TypeIntervals(point.discounts, errors, posterior, model.largest)
     spread = posterior @ (point.discounts**2 + np.where(identified, errors, 0.0) ** 2) - discounts**2
     spread[posterior[:, ~identified].sum(axis=1) > 1 - LEVEL] = np.nan
     residual, decisions = point.projected_gradient(), sum(float(task.counts.sum()) for task in problem.tasks)
@@ -682,7 +653,7 @@ def types_solution(problem: Problem, found: TypesFit) -> Solution:
         "shares": shares.tolist(),
         "share_errors": np.sqrt(np.maximum(np.diag(of_shares), 0.0)).tolist(),
         "discounts": point.discounts.tolist(),
-        "intervals": source.of_types(LEVEL).tolist(),
+        "intervals": type_intervals(point.discounts, errors, model.largest, LEVEL).tolist(),
         "standard_errors": errors.tolist(),
         "identified": identified.tolist(),
         "temperatures": point.temperatures.tolist(),
@@ -713,6 +684,8 @@ def types_solution(problem: Problem, found: TypesFit) -> Solution:
         cautions=[],
         types=told,
     )
+    answer = ExpertValues(problem.names, point.reward.copy(), discounts, posterior @ point.temperatures, problem.parameter_names)
+    source = TypesEstimate(answer, point.discounts, errors, posterior, model.largest, findings)
     words = [
         f"Log-likelihood {decimals(point.value, 2)} of {decimals(decisions, 0)} decisions of {count(problem.n_experts, 'unit')}.",
         number_words(told),
@@ -733,19 +706,14 @@ def types_solution(problem: Problem, found: TypesFit) -> Solution:
         )
     status = Status.CONVERGED if usable else Status.NOT_IDENTIFIED if found.converged else Status.NOT_CONVERGED
     reward_errors = np.sqrt(np.diag(covariance)[:d])
-    return Solution(
-        solver="Population",
-        status=status,
-        message=" ".join(words),
-        experts=problem.names,
-        discounts=discounts,
-        reward=point.reward.copy(),
+    return Solution.of(
+        "Population",
+        problem,
+        source,
+        status,
+        words,
         objective=point.value,
         residual=residual,
-        temperature=posterior @ point.temperatures,
-        standard_errors=np.sqrt(np.maximum(spread, 0.0)),
-        problem=problem,
-        interval_source=source,
         evidence=PopulationEvidence(
             population=findings,
             log_likelihood=point.value,
@@ -754,6 +722,7 @@ def types_solution(problem: Problem, found: TypesFit) -> Solution:
             ridge=float(np.max(model.ridge, initial=0.0)),
             ridge_reason="",
         ),
+        standard_errors=np.sqrt(np.maximum(spread, 0.0)),
     )
 
 

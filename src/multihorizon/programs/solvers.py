@@ -37,6 +37,7 @@ from scipy.special import bdtr
 
 from multihorizon.checks import ENDLESS_DISCOUNT, Floats, as_discount, as_positive, first_few
 from multihorizon.driver import Search, SearchResult, check_search
+from multihorizon.evidence import Evidence
 from multihorizon.numerics.lp import INFINITY, LinearProgram, solve_lp
 from multihorizon.parallel import Progress, as_jobs, silent
 from multihorizon.planning.breakpoints import first_departure
@@ -46,7 +47,7 @@ from multihorizon.programs.certificate import bound_optimum, cheap_boxes
 from multihorizon.programs.inner import Inner, Objective, Optimum
 from multihorizon.programs.margins import Margins, build_margins
 from multihorizon.programs.search import SequentialLP
-from multihorizon.solution import ProgramEvidence, Solution, Status
+from multihorizon.solution import Solution, Status
 from multihorizon.words import percent, significant
 
 #: Discounts closer than this share a place in the order of horizons, or rest on a limit.
@@ -56,6 +57,47 @@ UNSOLVED = ", but HiGHS did not solve all programs: there may be one"
 #: What is said of an answer that neither a second climb nor a proof confirms.
 ALONE = "; only one climb reached it, so there may be a higher optimum: use more starts, or certify=0.01"
 UNCONFIRMED = "; it is the best that was tried, and nothing shows that it is the optimum: use SequentialLP(), or certify=0.01"
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ProgramEvidence(Evidence, solvers=("LPIRL", "NaiveLP", "MPLP")):
+    """What `LPIRL`, `NaiveLP` and `MPLP` say.
+
+    Attributes:
+        starts: what each start of the search reached.
+        agreeing: how many other climbs, from points of their own, ended as high as the best one.
+        intervals: by expert, the discounts at which its policy is optimal under the reward found.
+        order: the experts from the shortest horizon to the longest; those with one discount share a place.
+        reproduced: by expert, whether its policy is optimal under the answer.
+        omega_sizes, rows: by expert, how many of its margins are in Ω, and how many there are.
+        worst_margin: the least margin in Ω.
+        violation: by how much the worst row is violated.
+        indistinguishable: pairs of experts that no reward distinguishes at these discounts.
+        contradiction: where no reward was found, margins that cannot all be positive, with their weights.
+        certificate: the proof of how far the answer is from the optimum, where one was tried.
+        other_decisions: of demonstrations, by expert, the share of decisions for another action than the most frequent one.
+        doubtful_states: of demonstrations, by expert, the states in which the most frequent action is not clearly ahead of the
+            second (sign test at 5 %).
+    """
+
+    starts: list[dict[str, Any]] | None = None
+    agreeing: int | None = None
+    intervals: dict[str, list[float]] | None = None
+    order: list[list[str]] | None = None
+    reproduced: dict[str, bool] | None = None
+    omega_sizes: dict[str, int] | None = None
+    rows: dict[str, int] | None = None
+    worst_margin: float | None = None
+    violation: float | None = None
+    indistinguishable: list[list[str]] | None = None
+    contradiction: dict[str, Any] | None = None
+    certificate: dict[str, Any] | None = None
+    other_decisions: dict[str, float] | None = None
+    doubtful_states: dict[str, list[str]] | None = None
+
+    def ambiguity(self, solver: str, needs_reward: bool) -> str:
+        """Say that the best actions do not determine the reward."""
+        return "Many rewards make the same actions best, and they need not agree on what is best after the change."
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,10 @@ from scipy.special import expit, logit
 
 from multihorizon.horizon import Horizon
 from multihorizon.likelihood.state_reward import StateRewardTest
+from multihorizon.population.evidence import PopulationEvidence, PopulationFindings
 from multihorizon.population.free import distribution_words
 from multihorizon.population.types import types_words
-from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
+from multihorizon.solution import Solution, Status
 from multihorizon.words import LEVEL, VAGUE_WIDTH, Answer, decimals, in_words, p_text, percent, shortened
 
 

@@ -31,9 +31,11 @@ from multihorizon.choice.deviations import NearlyShared
 from multihorizon.choice.model import Temperature
 from multihorizon.choice.tabular import Likelihood
 from multihorizon.data.demonstrations import Demonstrations
+from multihorizon.evidence import Deviations
 from multihorizon.exact.equations import in_order_of_content
 from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.clusters import dispersion
+from multihorizon.likelihood.evidence import LikelihoodEvidence
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Problem
@@ -42,7 +44,7 @@ from multihorizon.questions.goals import Scores, merged
 from multihorizon.questions.model_checks import fold_of_episodes, of_part
 from multihorizon.questions.shared_goal import SharedGoalTest, bound_words, one_goal_test, one_reward
 from multihorizon.result import Result
-from multihorizon.solution import Deviations, LikelihoodEvidence, Solution
+from multihorizon.solution import Solution
 
 Support = Literal["one goal", "nearly one goal", "several goals"]
 ONE: Final = "one goal"

@@ -64,6 +64,7 @@ from multihorizon.choice.clusters import Choice
 from multihorizon.choice.model import DENSE_REWARDS, Temperature, check_temperature, read_settings
 from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.driver import solve
+from multihorizon.evidence import Deviations
 from multihorizon.exact.equations import has_features, in_order_of_content, joint_equations, read_equations, reward_families
 from multihorizon.exact.identify import Conclusion, Identification, judge, read_temperature
 from multihorizon.exact.identify import Temperature as PolicyTemperature
@@ -71,6 +72,7 @@ from multihorizon.exact.pairs import pair_systems
 from multihorizon.files import for_json
 from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.clusters import dispersion, independence_words
+from multihorizon.likelihood.evidence import LikelihoodEvidence, TakenAsIndependent
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood, choice_probability_start, own_discounts, resume
 from multihorizon.likelihood.state_reward import StateRewardTest
 from multihorizon.parallel import Progress, part_of, silent
@@ -78,7 +80,7 @@ from multihorizon.problem import Problem, require_finite
 from multihorizon.questions.shared_goal import SharedGoalTest, bound_words, fit_and_test, shared_goal_test, temperature_prior
 from multihorizon.questions.state_reward import state_reward_test
 from multihorizon.result import Result
-from multihorizon.solution import Deviations, LikelihoodEvidence, Solution, Status, TakenAsIndependent
+from multihorizon.solution import Solution, Status
 from multihorizon.tables import Table, without_empty
 from multihorizon.words import p_text
 

@@ -21,21 +21,25 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import expit
 
 from multihorizon.checks import Floats, Ints, as_count, first_few
 from multihorizon.choice.deviations import NearlyShared
 from multihorizon.choice.model import with_known_reward
 from multihorizon.choice.tabular import Point
-from multihorizon.likelihood.maximum_likelihood import resume
+from multihorizon.estimate import Draws, NoUncertaintyError
+from multihorizon.likelihood.estimates import paired_normal, principal_root
+from multihorizon.likelihood.evidence import LikelihoodEvidence
+from multihorizon.likelihood.maximum_likelihood import joint
 from multihorizon.mdp import MDP
 from multihorizon.numerics.quadrature import normal_nodes
 from multihorizon.numerics.spectrum import spectrum
 from multihorizon.population.covariates import Covariates, least_persons
-from multihorizon.population.solver import Population, covariance_of_persons
+from multihorizon.population.evidence import PopulationEvidence
+from multihorizon.population.solver import Population
 from multihorizon.problem import Problem
-from multihorizon.questions.study import MOST_TIMES, solver_of
-from multihorizon.solution import LikelihoodEvidence, PopulationEvidence, Solution, Status
+from multihorizon.questions.study import MOST_TIMES
+from multihorizon.solution import Solution, Status
 from multihorizon.words import in_words
 
 
@@ -121,7 +125,7 @@ def read_pilot(
     if not guesses or not all(isinstance(one, Solution) for one in guesses):
         raise ValueError("the guess must be a solution, or several of them, received something else")
     first = guesses[0]
-    if any(one.solver != first.solver or one.experts != first.experts for one in guesses):
+    if len({(one.solver, one.experts) for one in guesses}) > 1:
         raise ValueError("several guesses must be of one solver and the same experts, received others")
     if first.problem is None or not first.problem.mdps:
         raise ValueError("the guess must come with its problem and a list of states, received one without")
@@ -132,7 +136,7 @@ def read_pilot(
         as_count(persons, "persons")
         if persons > MOST_TIMES:
             raise ValueError(f"persons must be at most {MOST_TIMES:,}, received {persons:,}")
-    if first.solver != "Population":
+    if first.estimate.population is None:
         if term is not None:
             raise ValueError(f"a term needs a guess of Population, received one of {first.solver}")
         return _individuals(guesses, persons, further, draws, seed)
@@ -142,20 +146,6 @@ def read_pilot(
             "say how many persons and decisions there may be instead"
         )
     return _population(guesses, persons, term, draws, seed, difference)
-
-
-def _turned(covariance: Any) -> Floats:
-    """A root of a covariance, its columns the principal directions, that does not depend on how parameters are listed."""
-    values, vectors = np.linalg.eigh(covariance)
-    signs = np.sign(np.round((vectors**3).sum(axis=0), 12))
-    found: Floats = vectors * np.where(signs == 0, 1.0, signs) * np.sqrt(np.maximum(values, 0.0))
-    return found
-
-
-def _normal(draws: int, size: int, seed: int) -> Floats:
-    """Standard normal draws `(draws,size)` in pairs of opposite sign; the last columns, of the widest directions, come first."""
-    half = np.random.default_rng(seed).normal(size=((draws + 1) // 2, size))[:, ::-1]
-    return np.stack([half, -half], axis=1).reshape(-1, size)[:draws]
 
 
 # Persons one by one.
@@ -202,13 +192,14 @@ def _individuals(guesses: Sequence[Solution], persons: int | None, further: bool
             f"persons must be {'the' if further else 'at least the'} {k} of the guess, received {number}: "
             'fit a Population (--formula "~ 1") to plan for other numbers of persons'
         )
-    known = first.options.get("known_reward") if first.solver == "MaximumLikelihood" else None
+    known = first.options.get("known_reward")
     paid, reward = with_known_reward(problem, known)
     d = 0 if reward is not None else paid.n_parameters
     drawn = [Parameters(one.personal_rewards, one.discounts, np.asarray(one.temperature)) for one in guesses]
     remarks, fitted = [], None
-    if first.solver == "MaximumLikelihood":
-        point = resume(first)
+    if first.estimate.has_likelihood:
+        fitted_together = joint(first)
+        point = fitted_together.point
         if point.likelihood.is_large:
             raise ValueError(
                 f"a study can be designed for at most 700 rewards, received {point.likelihood.n_reward:,}: "
@@ -217,7 +208,7 @@ def _individuals(guesses: Sequence[Solution], persons: int | None, further: bool
         tied = _tied(first, point, d)
         layout = _layout_of_individuals(tied, number / k - 1)
         if draws > 1 and len(guesses) == 1:
-            drawn += _around(first, point, draws - 1, seed)
+            drawn += _drawn(fitted_together.guesses(draws - 1, seed), first)
         if further:
             layout, fitted = _with_decisions(layout, point, tied)
         if first.options.get("temperature") == "pooled" and np.isfinite(tied.spread):
@@ -228,7 +219,10 @@ def _individuals(guesses: Sequence[Solution], persons: int | None, further: bool
         if further:
             raise ValueError(f"a width needs a guess of MaximumLikelihood, which has intervals, received one of {first.solver}")
         if draws > 1 and len(guesses) == 1:
-            remarks.append(f"A guess of {first.solver} has no standard errors and is taken as it is.")
+            try:
+                drawn += _drawn(first.estimate.draw(draws - 1, np.random.default_rng(seed)), first)
+            except NoUncertaintyError as error:
+                remarks.append(f"The guess is taken as it is: {error}.")
         own, nothing = np.arange(k), np.full(k, -1)
         tied = Tied(own, nothing, k, 0, np.inf, False, np.zeros(d), np.zeros(0))
         layout = _layout_of_individuals(tied, number / k - 1)
@@ -248,6 +242,16 @@ def _individuals(guesses: Sequence[Solution], persons: int | None, further: bool
         remarks=remarks,
         fitted=fitted,
     )
+
+
+def _drawn(draws: Draws, solution: Solution) -> list[Parameters]:
+    """Return each draw with the deviations from the shared reward as they were found."""
+    deviations = solution.personal_rewards - solution.reward
+    shared = replace(draws, deviations=None)
+    return [
+        Parameters(shared.rewards_in(i) + deviations, gamma, lam)
+        for i, (gamma, lam) in enumerate(zip(draws.discounts.T, draws.temperatures.T, strict=True))
+    ]
 
 
 def _tied(solution: Solution, point: Point, d: int) -> Tied:
@@ -326,31 +330,6 @@ def _with_decisions(layout: Layout, point: Point, tied: Tied) -> tuple[Layout, F
     return replace(layout, prior=prior), spectrum(block).inverse[: layout.targets, : layout.targets]
 
 
-def _around(solution: Solution, point: Point, draws: int, seed: int) -> list[Parameters]:
-    """Draws from what a fit leaves open."""
-    model, free = point.likelihood, np.flatnonzero(~point.likelihood.fixed)
-    gamma, theta = np.clip(point.x[model.discount_slice], 0.03, 0.97), point.x[: model.n_reward]
-    slope = np.ones(model.size)
-    slope[model.discount_slice] = gamma * (1 - gamma)
-    reward = max(1.0, float(np.ptp(theta)) / 2) if theta.size else 1.0
-    scales = np.repeat([reward, 1.0, 0.5, 1.0], [model.n_reward, model.n_discounts, model.n_temperatures, model.n_transitions])
-    scales[: model.n_reward] /= np.maximum(1.0, model.feature_sizes)
-    # In these units the prior is the identity.
-    unit = (slope * scales)[free]
-    root = _turned(np.linalg.inv(point.curvature()[np.ix_(free, free)] * np.outer(unit, unit) + np.eye(free.size)))
-    own, found = solution.personal_rewards - solution.reward, []
-    for z in _normal(draws, free.size, seed):
-        move = np.zeros(model.size)
-        move[free] = scales[free] * (root @ z)
-        x = point.x + move
-        logits = np.clip(logit(gamma) + move[model.discount_slice], -4.0, 4.0)
-        held = model.fixed[model.discount_slice]
-        x[model.discount_slice] = np.where(held, point.x[model.discount_slice], model.upper[model.discount_slice] * expit(logits))
-        x[model.temperature_slice] = np.clip(x[model.temperature_slice], -5.0, 5.0)
-        found.append(Parameters(model.reward(x) + own, model.discounts(x), model.temperatures(x)))
-    return found
-
-
 # Persons of a population.
 
 
@@ -358,7 +337,7 @@ def _population(
     guesses: Sequence[Solution], persons: int | None, term: str | None, draws: int, seed: int, difference: float | None
 ) -> Pilot:
     """Nodes of a quadrature for each pattern of covariates; the effect of a term is the target."""
-    first, used = guesses[0], solver_of(guesses[0])
+    first, used = guesses[0], guesses[0].solver_used()
     problem, found = first.require_problem(), [PopulationEvidence.of(one).population for one in guesses]
     assert isinstance(used, Population)
     if used.distribution != "normal":
@@ -370,13 +349,10 @@ def _population(
         )
     covariates = used.covariates(problem)
     wanted, terms = _wanted(covariates, term), covariates.terms
-    effects = [
-        np.array([[table[name]["estimate"] for table in (one.discount, one.temperature)] for name in terms]) for one in found
-    ]
+    effects = [one.effects for one in found]
     if len(found) == 1 and draws > 1:
-        covariances = (found[0].discount_covariance, found[0].temperature_covariance)
-        roots = [_turned(np.zeros((len(terms),) * 2) if c is None else np.array(c)) for c in covariances]
-        for z in _normal(draws - 1, 2 * len(terms), seed):
+        roots = [principal_root(covariance) for covariance in found[0].effect_covariances]
+        for z in paired_normal(draws - 1, 2 * len(terms), seed):
             effects.append(effects[0] + np.column_stack([root @ part for root, part in zip(roots, np.split(z, 2), strict=True)]))
     rows, shares = _patterns(covariates, effects[0])
     # Many patterns need few nodes each.
@@ -387,7 +363,7 @@ def _population(
             f"persons must be at least {least_persons(len(terms))}, as the formula has {len(terms)} terms, received {number}"
         )
     weight = number * np.outer(shares, weights).ravel()
-    spread = covariance_of_persons(found[0])[:2, :2] + 1e-4 * np.eye(2)
+    spread = found[0].between[:2, :2] + 1e-4 * np.eye(2)
     matrix, noise = np.repeat(rows, len(nodes), axis=0), np.tile(nodes @ np.linalg.cholesky(spread).T, (len(rows), 1))
     every = [task.pooled for task in problem.tasks]
     paid = problem.with_experts(every)

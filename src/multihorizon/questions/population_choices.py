@@ -33,6 +33,7 @@ from multihorizon.checks import TINY, Floats, Ints, Sparse
 from multihorizon.choice.surfaces import Tables
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.parallel import Progress, part_of, silent
+from multihorizon.population.evidence import PopulationEvidence
 from multihorizon.population.solver import Population
 from multihorizon.problem import CountedTask, Problem
 from multihorizon.questions.bootstrap import tables_of
@@ -49,7 +50,7 @@ from multihorizon.questions.model_checks import (
     misfits,
 )
 from multihorizon.questions.overall_fit import MOST_ROWS, Choices, overall_test
-from multihorizon.solution import PopulationEvidence, Solution, Status
+from multihorizon.solution import Solution, Status
 
 #: The name of the model in which each person is fitted alone, beside a population.
 ALONE = "each person alone"

@@ -69,9 +69,11 @@ from multihorizon.choice.model import DENSE_PARAMETERS, DENSE_REWARDS, ChoicePoi
 from multihorizon.choice.tabular import Likelihood, ListedModel, Persons
 from multihorizon.choice.weighted import WeightedLikelihood
 from multihorizon.driver import solve
+from multihorizon.estimate import Draws, Sampled
+from multihorizon.likelihood.evidence import LikelihoodEvidence
 from multihorizon.likelihood.look_ahead import fit_lookahead
 from multihorizon.likelihood.maximum_likelihood import WEAK_PRIOR, MaximumLikelihood, resume
-from multihorizon.lookahead import Depth, Exponential, family_named
+from multihorizon.lookahead import Depth, Exponential
 from multihorizon.numerics.batched import Local, maximize_many
 from multihorizon.parallel import Progress, in_parallel, part_of, silent
 from multihorizon.population.covariates import Covariates
@@ -79,7 +81,7 @@ from multihorizon.population.marginal import Marginal, Maximum
 from multihorizon.population.solver import Population
 from multihorizon.problem import Problem
 from multihorizon.result import package_version
-from multihorizon.solution import LikelihoodEvidence, LookaheadEvidence, Solution
+from multihorizon.solution import Solution
 
 #: Numbers that draws of a log-likelihood may have, 200 MB; where single decisions would be more, it is kept by expert.
 KEPT = 25_000_000
@@ -638,6 +640,22 @@ def posterior(
     return tree
 
 
+def sampled_estimate(tree: Any, solution: Solution) -> Sampled:
+    """Return a posterior as the estimate of its solution: `replace(solution, interval_source=…)` is predicted with its draws.
+
+    Args:
+        tree: what `posterior` returned.
+        solution: of the same decisions; what was known and not drawn has its values.
+    """
+    draws, size = tree["posterior"], np.asarray(tree["posterior"]["discount"])[..., 0].size
+    known = {"reward": solution.reward, "discount": solution.discounts, "temperature": solution.answer.temperatures}
+    reward, discounts, temperatures = (
+        np.asarray(draws[name]).reshape(size, -1).T if name in draws else np.repeat(np.asarray(values)[:, None], size, axis=1)
+        for name, values in known.items()
+    )
+    return Sampled(solution.answer, Draws(reward, discounts, temperatures))
+
+
 def _extra() -> tuple[Any, Any, Any]:
     """The sampler, ArviZ's statistics, and xarray; a sentence where they are missing."""
     try:
@@ -654,7 +672,7 @@ def _target(study: Any, solver: Any, priors: Mapping[str, Any] | None, draws: in
     if isinstance(study, Solution):
         if solver is not None:
             raise ValueError("a solution has its solver: leave out solver, or give the problem")
-        solver, problem = _solver_of(study), study.require_problem()
+        solver, problem = study.solver_used(MaximumLikelihood, Population), study.require_problem()
     elif isinstance(study, Problem):
         solver, problem = MaximumLikelihood() if solver is None else solver, study
     else:
@@ -676,21 +694,6 @@ def _target(study: Any, solver: Any, priors: Mapping[str, Any] | None, draws: in
         return Listed(fit_lookahead(best.best.point, solver.lookahead).point, read, spread, draws)
     solution = study if isinstance(study, Solution) else solve(problem, solver, seed=seed, progress=progress)
     return Listed(resume(solution), read, LikelihoodEvidence.of(solution).temperature_spread, draws)
-
-
-def _solver_of(solution: Solution) -> MaximumLikelihood | Population:
-    """The solver with the options that the solution keeps."""
-    options = dict(solution.options)
-    if solution.solver == "Population":
-        persons = options.pop("persons", None)
-        if persons is not None and "expert" not in persons:
-            raise ValueError("the solution does not keep so many persons: give the problem and its solver instead")
-        return Population(persons=None if persons is None else pd.DataFrame(persons), **options)
-    if solution.solver != "MaximumLikelihood":
-        why = "its states are vectors" if solution.solver == "SieveLikelihood" else "it has no likelihood of decisions"
-        raise ValueError(f"a posterior needs a solution of MaximumLikelihood or Population, received {solution.solver}: {why}")
-    name = solution.evidence.lookahead.family if isinstance(solution.evidence, LookaheadEvidence) else Exponential.name
-    return MaximumLikelihood(**options | {"lookahead": family_named(name)})
 
 
 def _mode(target: Target) -> tuple[Floats, Floats]:

@@ -42,6 +42,8 @@ from multihorizon.choice.tabular import Point
 from multihorizon.files import for_json
 from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.clusters import sign_flip_test
+from multihorizon.likelihood.estimates import FunctionEstimate
+from multihorizon.likelihood.evidence import LikelihoodEvidence
 from multihorizon.likelihood.intervals import Precision, holm
 from multihorizon.likelihood.maximum_likelihood import choice_probability_start, log_likelihood_given, resume
 from multihorizon.likelihood.one_discount import HOPELESS, contrasts_of, degrees_of, merged_groups, with_one_discount
@@ -49,7 +51,7 @@ from multihorizon.numerics.chance import chi2_sf
 from multihorizon.numerics.newton import Ascent
 from multihorizon.parallel import Progress, in_parallel, silent
 from multihorizon.result import Result
-from multihorizon.solution import LikelihoodEvidence, Solution
+from multihorizon.solution import Solution
 
 if TYPE_CHECKING:
     from multihorizon.choice.sieve import SievePoint
@@ -142,11 +144,9 @@ def with_holm(tests: Sequence[SharedDiscountTest]) -> PairwiseTests:
 
 def _tests_of(solution: Solution) -> tuple[ChoiceModel, Callable[[tuple[int, ...]], SharedDiscountTest]]:
     """The model of a solution, and the test of some of its experts."""
-    if solution.solver == "SieveLikelihood":
-        from multihorizon.likelihood.sieve import resume_sieve, sieve_precision  # noqa: PLC0415  states are vectors: only now is scikit-learn needed
-
-        sampled = resume_sieve(solution)
-        return sampled.likelihood, partial(_sampled_test, sampled, *sieve_precision(sampled))
+    estimate = solution.estimate
+    if isinstance(estimate, FunctionEstimate):
+        return estimate.model, partial(_sampled_test, cast("SievePoint", estimate.place), estimate.widened, estimate.matrix)
     # The spread of log-temperatures is 0 where they are equal, known or untied.
     point, spread = resume(solution), float(LikelihoodEvidence.of(solution).temperature_spread or 0.0)
     return point.likelihood, partial(_test, point, spread)

@@ -45,11 +45,12 @@ from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.mdp import MDP
 from multihorizon.parallel import Progress, as_jobs, in_parallel, silent
 from multihorizon.population.covariates import Covariates, least_persons
+from multihorizon.population.evidence import PopulationEvidence, PopulationFindings
 from multihorizon.population.solver import Population
 from multihorizon.problem import Expert, Problem, require_counts, require_finite
 from multihorizon.questions.bootstrap import tables_of
 from multihorizon.result import COLOURS, Result, package_version
-from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
+from multihorizon.solution import Solution, Status
 
 #: The most decisions of an episode and the most episodes of a block that are planned for.
 LONGEST = 10_000
@@ -110,7 +111,7 @@ def simulate_study(
     as_count(studies, "studies", least=2)
     seed = as_seed(seed)
     as_jobs(jobs)
-    used = solver or (solver_of(study) if isinstance(study, Solution) else MaximumLikelihood())
+    used = solver or (study.solver_used(MaximumLikelihood, Population) if isinstance(study, Solution) else MaximumLikelihood())
     problem = study.require_problem() if isinstance(study, Solution) else require_finite(study)
     covariates = used.covariates(problem) if isinstance(used, Population) else None
     if covariates is not None and covariates.conditions:
@@ -148,20 +149,6 @@ def simulate_study(
         raise ValueError(f"no simulated study has an answer: {outcomes[0].problem}")
     results = [SizeResult.of(size, outcomes[i * studies : (i + 1) * studies]) for i, size in enumerate(sizes)]
     return Recovery(type(used).__name__, varied, tuple(results), seed)
-
-
-def solver_of(solution: Solution) -> MaximumLikelihood | Population:
-    """The solver of a solution, with its options."""
-    options = {name: value for name, value in solution.options.items() if name != "lookahead"}
-    try:
-        if solution.solver == "Population":
-            persons = options.pop("persons", None)
-            return Population(persons=None if persons is None else pd.DataFrame(persons), **options)
-        if solution.solver == "MaximumLikelihood":
-            return MaximumLikelihood(**options)
-    except TypeError as error:  # of options that were read from a file and are none of the solver's
-        raise ValueError(f"the options of the solution are none of {solution.solver}: {error}") from error
-    raise ValueError(f"the study must be a solution of MaximumLikelihood or Population, received one of {solution.solver}")
 
 
 def _check_request(
@@ -610,8 +597,7 @@ class Truth:
         """Discounts and temperatures of persons made after these, with this effect of the term."""
         if self.covariates is None or self.population is None:
             return self.discounts[members], self.temperatures[members]
-        tables, spread = (self.population.discount, self.population.temperature), self.population.spread
-        effects = np.array([[table[name]["estimate"] for table in tables] for name in self.covariates.terms])
+        effects, spread = self.population.effects, self.population.spread
         if self.term is not None:
             effects[self.covariates.terms.index(self.term), 0] = effect
         rho = spread["correlation"]["estimate"]

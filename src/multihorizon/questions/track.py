@@ -52,9 +52,10 @@ from multihorizon.horizon import Horizon
 from multihorizon.numerics.chance import t_ppf
 from multihorizon.numerics.quadrature import normal_nodes
 from multihorizon.population.covariates import Covariates
-from multihorizon.population.solver import covariance_at, covariance_of_persons, remembered
+from multihorizon.population.evidence import PopulationEvidence, PopulationFindings
+from multihorizon.population.solver import covariance_at, remembered
 from multihorizon.result import COLOURS, Result
-from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
+from multihorizon.solution import Solution, Status
 from multihorizon.tables import Table
 from multihorizon.words import LEVEL, percent
 
@@ -284,7 +285,8 @@ class Tracking:
     """What trackers of one study share: the task, the population, and the tables of policies."""
 
     def __init__(self, solution: Any) -> None:
-        if not isinstance(solution, Solution) or solution.solver != "Population" or solution.status != Status.CONVERGED:
+        people = isinstance(solution, Solution) and solution.evidence.get("population") is not None
+        if not people or solution.status != Status.CONVERGED:
             what = f"{solution.solver}: {solution.status}" if isinstance(solution, Solution) else type(solution).__name__
             raise ValueError(f"track must be given a converged solution of Population, received {what}")
         if solution.problem is None:
@@ -310,13 +312,7 @@ class Tracking:
             typical=np.zeros((0, 0)),
             typical_random=np.zeros((0, 0)),
         )
-        self.effects = np.array(
-            [[effect["estimate"] for effect in kind.values()] for kind in (found.discount, found.temperature)]
-        )
-        self.covariance = covariance_of_persons(found)
-        # a file of an older version does not have the second
-        errors = found.discount_covariance, found.temperature_covariance
-        self.errors = [np.array(each) if each is not None else np.zeros((len(found.discount),) * 2) for each in errors]
+        self.effects, self.covariance, self.errors = found.effects.T, found.between, found.effect_covariances
         self.degrees, self.largest, self.reward = float(found.degrees), found.largest_discount, solution.reward
         self.ahead = solution.horizon
         # of the task alone, with the reward that was known; a person may decide in states where nobody of the study did

@@ -23,6 +23,7 @@ from scipy.special import expit, logit
 
 from multihorizon.checks import Floats, Ints
 from multihorizon.horizon import Horizon
+from multihorizon.population.evidence import PopulationFindings
 from multihorizon.report.charts import (
     UNITS,
     Axis,
@@ -40,7 +41,6 @@ from multihorizon.report.charts import (
     look_ahead_range,
 )
 from multihorizon.report.population import at_means, logit_axis, number_ticks, without_means
-from multihorizon.solution import PopulationFindings
 from multihorizon.words import decimals, percent, shortened
 
 #: Persons who are drawn one by one; of more, a sample, in which single lines can be seen.

@@ -38,9 +38,10 @@ from multihorizon.files import (
     write_csv,
     write_json,
 )
+from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.mdp import MDP
+from multihorizon.population.solver import Population
 from multihorizon.problem import CountedTask, Problem
-from multihorizon.questions.study import solver_of
 from multihorizon.report.charts import Block, Listing, Page, Section
 from multihorizon.report.crowd_page import crowd_page
 from multihorizon.report.fit_page import fit_page
@@ -240,7 +241,7 @@ def read_fit(directory: Path) -> tuple[Solution, dict[str, Any]]:
             f"{taken:,.10g} in the other: run multihorizon fit again"
         )
     try:
-        solver_of(solution)
+        solution.solver_used(MaximumLikelihood, Population)
     except ValueError as error:
         raise ValueError(f"{directory / SOLUTION} is not the solution of a fit: {error}") from error
     return solution, content

@@ -29,7 +29,10 @@ from multihorizon.analysis import (
     steps_text,
 )
 from multihorizon.checks import Floats
+from multihorizon.evidence import Deviations
+from multihorizon.likelihood.evidence import SieveEvidence
 from multihorizon.mdp import MDP
+from multihorizon.population.evidence import PopulationEvidence
 from multihorizon.problem import Expert
 from multihorizon.questions.differences import population_answer
 from multihorizon.questions.goal_comparison import deviation_words
@@ -67,7 +70,7 @@ from multihorizon.report.population import distribution_section, population_figu
 from multihorizon.report.question_pages import UNIT_OF_REWARD, goals_blocks, lookahead_blocks, options_text, recovery_blocks
 from multihorizon.report.writing import answer_blocks, notices, writing_section
 from multihorizon.result import package_version
-from multihorizon.solution import Deviations, PopulationEvidence, SieveEvidence, Status
+from multihorizon.solution import Status
 from multihorizon.words import LEVEL, count, decimals, p_text, shortened
 
 

@@ -19,9 +19,10 @@ from multihorizon.checks import Floats, as_floats, as_shape
 from multihorizon.mdp import MDP
 from multihorizon.planning.breakpoints import DiscountInterval, discount_intervals
 from multihorizon.planning.plan import evaluate, one_hot, plan
+from multihorizon.population.evidence import PopulationEvidence
 from multihorizon.report.conditions import by_condition
 from multihorizon.result import COLOURS, literal
-from multihorizon.solution import PopulationEvidence, Solution
+from multihorizon.solution import Solution
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -13,6 +13,7 @@ from multihorizon.analysis import Analysis, population_columns
 from multihorizon.checks import Floats
 from multihorizon.crowd import CrowdAnalysis
 from multihorizon.horizon import Horizon
+from multihorizon.population.evidence import PopulationEvidence, PopulationFindings
 from multihorizon.population.solver import absent_words
 from multihorizon.population.types import types_words
 from multihorizon.questions.differences import differences_of, population_words
@@ -35,7 +36,7 @@ from multihorizon.report.charts import (
     look_ahead,
     look_ahead_range,
 )
-from multihorizon.solution import PopulationEvidence, PopulationFindings, Solution, Status
+from multihorizon.solution import Solution, Status
 from multihorizon.words import decimals, in_words, p_text, percent, shortened
 
 

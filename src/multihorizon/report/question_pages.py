@@ -22,6 +22,7 @@ from multihorizon.analysis import QUESTION
 from multihorizon.exact.identify import Identification
 from multihorizon.files import write_all, write_csv, write_json
 from multihorizon.horizon import Horizon
+from multihorizon.likelihood.evidence import LikelihoodEvidence
 from multihorizon.likelihood.intervals import reward_contrasts
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.questions.carrying_over import CarryingOver
@@ -49,7 +50,7 @@ from multihorizon.report.charts import (
 )
 from multihorizon.report.plots import new_axes, plot_reward
 from multihorizon.result import package_version
-from multihorizon.solution import LikelihoodEvidence, Solution, Status
+from multihorizon.solution import Solution, Status
 from multihorizon.tables import Role, Table
 from multihorizon.words import count, decimals, percent_with_error, plus_minus, significant
 

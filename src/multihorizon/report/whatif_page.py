@@ -18,8 +18,9 @@ import pandas as pd
 
 from multihorizon.checks import Floats
 from multihorizon.files import write_all, write_csv, write_json
-from multihorizon.questions.nudge import Nudge
-from multihorizon.questions.whatif import BOUNDED, IDENTIFIED, NOT_BOUNDED, Prediction
+from multihorizon.questions.whatif.nudge import Nudge
+from multihorizon.questions.whatif.outcomes import BOUNDED, IDENTIFIED, NOT_BOUNDED
+from multihorizon.questions.whatif.predict import Prediction
 from multihorizon.report.charts import (
     DIAGONAL,
     Axis,

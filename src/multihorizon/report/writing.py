@@ -6,9 +6,11 @@ import numpy as np
 
 from multihorizon.analysis import Analysis
 from multihorizon.crowd import CrowdAnalysis
+from multihorizon.likelihood.evidence import SieveEvidence
+from multihorizon.population.evidence import PopulationEvidence
 from multihorizon.report.charts import Block, Lead, Listing, Notice, Quote, Section
 from multihorizon.result import package_version
-from multihorizon.solution import PopulationEvidence, SieveEvidence, Solution, Status
+from multihorizon.solution import Solution, Status
 from multihorizon.words import count
 
 

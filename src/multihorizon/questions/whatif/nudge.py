@@ -46,36 +46,26 @@ from scipy.special import logit
 from scipy.stats import spearmanr
 
 from multihorizon.checks import Bools, Floats, Ints, as_count, as_level, as_seed
+from multihorizon.estimate import Draws, interval_ends
 from multihorizon.exact.identify import Identification
 from multihorizon.mdp import MDP, steps_into
 from multihorizon.parallel import Progress, as_jobs, in_parallel, silent
 from multihorizon.planning.plan import plan
 from multihorizon.problem import Problem
-from multihorizon.questions.whatif import (
-    BOUNDED,
-    IDENTIFIED,
-    NOT_BOUNDED,
-    TRIED,
-    Change,
-    Drawn,
-    Estimate,
-    Known,
-    Outcomes,
-    action_place,
+from multihorizon.questions.whatif.change import Change, action_place, read_change, state_place
+from multihorizon.questions.whatif.outcomes import BOUNDED, IDENTIFIED, NOT_BOUNDED, Outcomes
+from multihorizon.questions.whatif.plans import (
     as_reward,
     each_or_nan,
-    estimate_of,
     expected_rewards,
     explaining,
-    interval_ends,
     is_timed,
     planned_or_nan,
     plans_at_once,
-    read_change,
-    read_source,
     seen,
-    state_place,
 )
+from multihorizon.questions.whatif.predict import TRIED, Sample, sample_of
+from multihorizon.questions.whatif.sources import Known, read_source
 from multihorizon.result import COLOURS, Result, literal
 from multihorizon.solution import Solution
 from multihorizon.words import from_to, in_words, interval_text, percent
@@ -312,21 +302,21 @@ def nudge(
         raise ValueError("initial is for a state to be reached: an action is chosen in its state, wherever a person comes from")
     change = read_change(known.task.mdp, known.names, initial=initial)
     spot = _read_spot(change.mdp, state, action)
-    estimate: Estimate | None = None
+    sample: Sample | None = None
     closed, remarks = True, []
     if known.theta is not None:
-        estimate, closed, why = estimate_of(known, change, draws, seed)
-        remarks += [why] if why else list(estimate.remarks if estimate is not None else ())
+        sample, closed, why = sample_of(known, change, draws, seed)
+        remarks += [why] if why else list(sample.remarks if sample is not None else ())
     elif known.identified is not None and not known.identified.all():
         remarks.append(TRIED)
     tried = explaining(known, None) if known.policies is not None else None
-    work = _Search(known, change, spot, asked, level, estimate, tried)
+    work = _Search(known, change, spot, asked, level, sample, tried)
     found = []
     for one in in_parallel(partial(_Search.expert, work), list(range(len(known.names))), jobs):
         found.append(one)
         progress(len(found) / len(known.names), f"{len(found):,} of {len(known.names):,} experts")
     status = [one.status if closed else NOT_BOUNDED for one in found]
-    remarks += _remarks(known, status if estimate is not None else [], found)
+    remarks += _remarks(known, status if sample is not None else [], found)
     steps = _fewest_steps(change.mdp, spot.state)
     discounts = known.discounts if tried is None else tried[0][0]  # of a set, the member that was planned with
     paid_after = 0 if action is not None else max(steps - 1, 0)
@@ -473,7 +463,7 @@ class _Search:
     spot: _Spot
     asked: float
     level: float
-    estimate: Estimate | None
+    sample: Sample | None
     tried: tuple[Floats, Floats] | None
 
     def expert(self, k: int) -> _Found:
@@ -498,14 +488,14 @@ class _Search:
             others = response.needed(self.asked, np.arange(1, response.gamma.size), found.bonus, found.rising)
             ends = np.append(others, np.nan_to_num(found.bonus, nan=np.inf))
             return found._replace(low=float(ends.min()), high=float(ends.max()), status=BOUNDED)
-        if self.estimate is None:
+        if self.sample is None:
             return found
-        if self.open(k, found, self.estimate):
+        if self.open(k, found, self.sample):
             return found._replace(status=NOT_BOUNDED)
         needed = np.concatenate(
             [
                 one.needed(self.asked, np.arange(one.gamma.size), found.bonus, found.rising)
-                for one in self.drawn(self.estimate.drawn, k)
+                for one in self.drawn(self.sample.draws, k)
             ]
         )
         low, high = (float(end) for end in interval_ends(needed, self.level, 0, (0.0, np.inf)))
@@ -534,35 +524,38 @@ class _Search:
             bonus = response.between(self.asked, grid[early[0] - 1], grid[early[0]])
         return _Found(before, bonus, np.nan, np.nan, IDENTIFIED, answer, reason, rising, np.stack([grid, chances]))
 
-    def drawn(self, drawn: Drawn, k: int) -> list[_Response]:
+    def drawn(self, drawn: Draws, k: int) -> list[_Response]:
         """The responses of drawn parameters: one of all, or one of each drawn task."""
         known, change = self.known, self.change
         timed, theta = is_timed(known, change), drawn.reward_of(k)
         if drawn.tasks is None and not timed:
-            return [_Response(change.task, self.spot, expected_rewards(known, change, theta)[1], drawn.gamma[k], drawn.lam[k])]
+            after = expected_rewards(known, change, theta)[1]
+            return [_Response(change.task, self.spot, after, drawn.discounts[k], drawn.temperatures[k])]
         found = []
-        for i, (gamma, lam) in enumerate(zip(drawn.gamma[k], drawn.lam[k], strict=True)):
+        for i, (gamma, lam) in enumerate(zip(drawn.discounts[k], drawn.temperatures[k], strict=True)):
             own, there = known, change
             paid = theta if theta.ndim == 1 else theta[:, i]
             if drawn.tasks is not None:
                 mdp = drawn.tasks[i].starting(change.initial)
                 own, there = replace(known, task=replace(known.task, mdp=mdp)), replace(change, mdp=mdp)
-                paid = drawn.rewards_in(i) if drawn.own is None else drawn.rewards_in(i)[:, k]
+                paid = drawn.rewards_in(i) if drawn.deviations is None else drawn.rewards_in(i)[:, k]
             own, there = seen(own, there, float(gamma))
             reward = expected_rewards(own, there, paid)[1]
             found.append(_Response(there.mdp, self.spot, reward, np.array([gamma]), np.array([lam])))
         return found
 
-    def open(self, k: int, found: _Found, estimate: Estimate) -> bool:
+    def open(self, k: int, found: _Found, sample: Sample) -> bool:
         """Whether the chance with this bonus moves with what the decisions do not show."""
-        if estimate.lost[k]:
+        if sample.lost[k]:
             return True
-        if estimate.open_ is None:
+        if sample.pairs is None:
             return False
         bonus = found.bonus if np.isfinite(found.bonus) else 0.0
-        parts = [one.at(np.full(one.gamma.size, bonus), np.arange(one.gamma.size))[0] for one in self.drawn(estimate.open_, k)]
+        parts = [
+            one.at(np.full(one.gamma.size, bonus), np.arange(one.gamma.size))[0] for one in self.drawn(sample.pairs.draws, k)
+        ]
         chances = np.concatenate(parts)
-        return not (np.abs(chances[1::2] - chances[::2]).max() <= 2e-5 * estimate.step)
+        return not (np.abs(chances[1::2] - chances[::2]).max() <= 2e-5 * sample.pairs.step)
 
 
 class _Response:

@@ -1,0 +1,332 @@
+"""What `Population` says about its answer: effects, the spread between people, each of them, conditions and types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NotRequired, TypedDict
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from multihorizon.checks import Floats, as_shape
+from multihorizon.evidence import DecisionEvidence, Deviations, Evidence
+from multihorizon.files import read_numbers
+from multihorizon.result import COLOURS, literal
+from multihorizon.solution import Solution, Status
+from multihorizon.tables import Table
+from multihorizon.words import LEVEL, percent, shortened
+
+#: What is known of a person under one combination of conditions, in `PopulationFindings.cells`.
+CELL_NUMBERS = (
+    *("decisions", "discount", "low", "high", "logit_discount", "logit_discount_error"),
+    *("log_temperature", "log_temperature_error", "correlation", "discount_reliability"),
+)
+
+
+class Effect(TypedDict):
+    """The effect of one term."""
+
+    estimate: float
+    standard_error: float
+    interval: tuple[float, float]
+    p: float
+
+
+class Spread(TypedDict):
+    """A standard deviation between persons, or another number with its interval."""
+
+    estimate: float
+    interval: tuple[float, float]
+
+
+class TypicalPerson(TypedDict):
+    """What is typical of a group; version 0.2 kept no covariances."""
+
+    typical_discount: float
+    typical_interval: tuple[float, float]
+    new_person_interval: tuple[float, float]
+    typical_temperature: float
+    covariance: NotRequired[Floats]
+    between: NotRequired[Floats]
+    reward_covariance: NotRequired[Floats]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PopulationFindings(Evidence):
+    """What a comparison of persons found.
+
+    A *cell* is a person under one combination of conditions. What is said of cells is None for a formula without conditions.
+
+    Attributes:
+        persons, left_out, degrees: how many are compared, who is left out and why, and the degrees of freedom.
+        discount, temperature: the effects of the covariates on each, by term.
+        factors, contrasts: the same by factor, and between the levels of each factor.
+        columns_of: the terms of each covariate.
+        references: for columns of groups whose terms compare with one group, that group.
+        discount_covariance, temperature_covariance: of the effects on each.
+        weak_priors, cautions: how far weak priors move the findings, and the sentences that say so.
+        spread: the spread between persons.
+        predictions: by group, the discount of a typical person with its interval and that of a new person, the temperature, the
+            "covariance" of logit γ and log λ of a typical person, their covariance "between" persons, and their
+            "reward_covariance" `(2,d)` with the reward.
+        groups, covariates: of each person, as arrays `(n,)`.
+        individuals: each person's discount and temperature, shrunken towards those of similar persons, and the log-likelihood of
+            the person's decisions, all as arrays `(n,)`.
+        largest_discount, steps: the largest discount that is tried, and the steps of the climb.
+        distribution: where no shape was assumed, by group: the most likely points with their weights, the types, and what the
+            task cannot show; None where the population is normal.
+        cells: of each cell, as arrays `(m,)`: "expert", "pattern" (which of `predictions` it belongs to), its conditions by name,
+            "decisions", the shrunken "discount" with the ends "low" and "high" of its 95 % interval, "logit_discount" and
+            "log_temperature" with their errors ("logit_discount_error", "log_temperature_error") and their "correlation", and
+            "discount_reliability".
+            Then `predictions` are those of persons under conditions, and `groups` and `individuals` are at average conditions.
+        variance: for "discount" and "temperature", the shares of the variance between cells that belong to the "person", to the
+            "covariates" of persons, to the "condition" (the same change for everyone) and to "person_by_condition" (changes that
+            differ between persons), and the variance itself ("total"); of logit γ and log λ. "between_low" and "between_high" are
+            the ends of the 95 % interval of the share of person and covariates together.
+        slopes: for each effect that differs between persons, the standard deviation of the one on "discount" and "temperature":
+            "estimate" and "interval".
+        alike: for each effect that is the same for everybody by the formula, the p-values of that: "discount", "temperature".
+        person_terms, person_covariance: what persons have of their own, and its covariance `(2q,2q)`: of the first term on logit
+            γ, then on log λ, of the second term on logit γ, and so on.
+        reward_covariance, open_reward: the covariance `(d,d)` of the parameters of the reward that were estimated, and directions
+            `(d,k)` in which the decisions say nothing of them.
+        person_reward_covariance: of logit γ and log λ of each person with these parameters `(n,2,d)`; None where that would be
+            more than a million numbers.
+        types: where types were asked for, their "number" and whether it was "chosen" by "tests" (one row for each number), and of
+            each type the share, discount, 95 % interval, temperature, and for how many units it is the likeliest; None otherwise.
+            Then there are no effects, and `individuals` has the "posterior" shares `(n,K)` of the types in each unit.
+        state_reward: the test that the reward depends on the state reached alone (`StateRewardTest.to_dict`); None where that was
+            not assumed.
+    """
+
+    persons: int
+    left_out: dict[str, str]
+    degrees: int
+    discount: dict[str, dict[str, Any]]
+    temperature: dict[str, dict[str, Any]]
+    factors: dict[str, Any]
+    contrasts: dict[str, Any]
+    columns_of: dict[str, list[str]]
+    discount_covariance: list[list[float]]
+    weak_priors: dict[str, Any]
+    spread: dict[str, Any]
+    predictions: Any
+    groups: NDArray[Any]
+    covariates: dict[str, NDArray[Any]]
+    individuals: dict[str, Floats]
+    largest_discount: float
+    steps: int
+    cautions: list[str]
+    distribution: dict[str, dict[str, Any]] | None = None
+    temperature_covariance: list[list[float]] | None = None
+    cells: dict[str, NDArray[Any]] | None = None
+    variance: dict[str, dict[str, float]] | None = None
+    slopes: dict[str, dict[str, Any]] | None = None
+    types: dict[str, Any] | None = None
+    alike: dict[str, dict[str, float]] | None = None
+    person_terms: list[str] | None = None
+    person_covariance: list[list[float]] | None = None
+    references: dict[str, str] | None = None
+    reward_covariance: Floats | None = None
+    open_reward: Floats | None = None
+    person_reward_covariance: Floats | None = None
+    state_reward: dict[str, Any] | None = None
+
+    _schema: ClassVar[dict[str, Any]] = {
+        "left_out": dict[str, str],
+        "discount": dict[str, Effect],
+        "temperature": dict[str, Effect],
+        "spread": dict[str, Spread],
+        "predictions": dict[str, TypicalPerson],
+        "slopes": dict[str, dict[str, Spread]],
+        "factors": dict[str, dict[str, dict[str, Any]]],
+        "contrasts": dict[str, list[dict[str, Any]]],
+        "covariates": dict[str, list[Any]],
+        "individuals": dict[str, Floats],
+        "discount_covariance": Floats,
+        "temperature_covariance": Floats,
+        "person_covariance": Floats,
+        "cells": dict[str, list[Any]],
+    }
+    _lengths: ClassVar[dict[str, str]] = {
+        **dict.fromkeys(("groups", "covariates", "individuals", "person_reward_covariance"), "experts"),
+        "discount_covariance": "discount",
+        "temperature_covariance": "temperature",
+        "open_reward": "reward_covariance",
+    }
+
+    @property
+    def effects(self) -> Floats:
+        """The effects `(p,2)` of each term on logit γ and log λ."""
+        return np.array([[kind[term]["estimate"] for kind in (self.discount, self.temperature)] for term in self.discount])
+
+    @property
+    def effect_covariances(self) -> tuple[Floats, Floats]:
+        """The covariances `(p,p)` of the effects on logit γ and on log λ; 0 where a file of an older version has none."""
+        nothing = np.zeros((len(self.discount),) * 2)
+        first, second = (
+            nothing if each is None else np.array(each) for each in (self.discount_covariance, self.temperature_covariance)
+        )
+        return first, second
+
+    @property
+    def between(self) -> Floats:
+        """Σ `(2q,2q)`, the covariance of what persons have of their own, in the units of Z."""
+        if self.person_covariance is not None:
+            return np.array(self.person_covariance)
+        sizes = np.array([self.spread[kind]["estimate"] for kind in ("discount", "temperature")])
+        rho = self.spread["correlation"]["estimate"]
+        covariance: Floats = np.outer(sizes, sizes) * np.array([[1.0, rho], [rho, 1.0]])
+        return covariance
+
+    def require_lengths(self, sizes: Mapping[str, int]) -> None:
+        """The same, and that covariances have the shape of what they are about."""
+        super().require_lengths(sizes)
+        free = 0 if self.reward_covariance is None else len(self.reward_covariance)
+        shapes = {"covariance": (2, 2), "between": (2, 2), "reward_covariance": (2, free)}
+        arrays: dict[str, tuple[Any, tuple[int, ...]]] = {"reward_covariance": (self.reward_covariance, (free, free))}
+        arrays["person_reward_covariance"] = (self.person_reward_covariance, (sizes["experts"], 2, free))
+        for group, typical in (self.predictions or {}).items():
+            arrays |= {f"{name} of {group}": (typical.get(name), shape) for name, shape in shapes.items()}
+        for name, (value, shape) in arrays.items():
+            if value is not None and np.size(value):
+                as_shape(np.asarray(value), shape, f"{name} of the solution")
+
+    def __post_init__(self) -> None:
+        """Lists, as files have them, become arrays: there may be a million persons."""
+        arrays: dict[str, Any] = {
+            "groups": np.atleast_1d(np.asarray(self.groups, dtype=object)),
+            "covariates": {name: pd.Series(values).to_numpy() for name, values in (self.covariates or {}).items()},
+            "individuals": {name: read_numbers(values) for name, values in (self.individuals or {}).items()},
+        }
+        if self.cells is not None:
+            arrays["cells"] = {
+                name: read_numbers(values) if name in CELL_NUMBERS else pd.Series(values).to_numpy()
+                for name, values in self.cells.items()
+            }
+        for name in ("reward_covariance", "open_reward", "person_reward_covariance"):
+            if self[name] is not None:
+                arrays[name] = np.asarray(self[name], dtype=np.float64)
+        for name, value in arrays.items():
+            object.__setattr__(self, name, value)
+
+    def shown(self) -> list[Table]:
+        """What was found of groups, as tables: the effects of covariates, typical persons of each group, pairs of groups, and how
+        persons differ; or the types."""
+        if self.types is not None:
+            columns = {name: self.types[f"{name}s"] for name in ("share", "share_error", "discount")}
+            low, high = np.array(self.types["intervals"]).T
+            more = {"low": low, "high": high, "temperature": self.types["temperatures"], "likeliest_for": self.types["likeliest"]}
+            frame = pd.DataFrame({"type": range(1, self.types["number"] + 1), **columns, **more})
+            return [Table(frame, f"types, with {percent(LEVEL)} intervals", ("discount", "low", "high"))]
+
+        def row(found: Mapping[str, Any], error: bool = False) -> dict[str, Any]:
+            known = {"estimate": found["estimate"], **({"standard_error": found["standard_error"]} if error else {})}
+            return known | {"low": found["interval"][0], "high": found["interval"][1]}
+
+        kinds = ("discount", "temperature")
+        effects = [
+            {"effect_on": f"{scale} {kind}", "term": term, **row(found, error=True), "p": found["p"]}
+            for kind, scale in zip(kinds, ("logit", "log"), strict=True)
+            for term, found in self[kind].items()
+        ]
+        tests = [
+            {"effect_on": kind, "of": name, "F": test["F"], "degrees": ", ".join(map(str, test["degrees"])), "p": test["p"]}
+            for kind in kinds
+            for name, test in self.factors[kind].items()
+        ]
+        whose = pd.Series(np.arange(len(self.groups)) if self.cells is None else self.cells["expert"])
+        sizes = whose.groupby(self.groups if self.cells is None else self.cells["pattern"]).nunique()
+        groups = [
+            {"persons_like": name, "persons": int(sizes.get(name, 0)), "estimate": group["typical_discount"]}
+            | dict(zip(("low", "high"), group["typical_interval"], strict=True))
+            | dict(zip(("new_person_low", "new_person_high"), group["new_person_interval"], strict=True))
+            for name, group in self.predictions.items()
+        ]
+        pairs = [
+            {
+                "compared": f"{pair['column']}: {pair['levels'][1]} against {pair['levels'][0]}",
+                **row(pair),
+                "adjusted": pair["adjusted"],
+            }
+            for pair in self.contrasts["discount"]
+        ]
+        spread = [{"standard_deviation_of": name, **row(self.spread[name])} for name in kinds if name in self.spread]
+        for term, slope in (self.slopes or {}).items():
+            spread += [{"standard_deviation_of": f"the effect of {term} on {name}", **row(slope[name])} for name in kinds]
+        bars = ("estimate", "low", "high")
+        tables = {
+            f"effects, with {percent(LEVEL)} intervals": effects,
+            "all terms of a covariate together": tests,
+            "typical discounts": groups,
+            "differences of logit discounts, p-values with Holm's correction": pairs,
+            "spread between persons, of logit discount and log temperature": spread,
+        }
+        return [Table(pd.DataFrame(rows), caption, bars) for caption, rows in tables.items() if rows]
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """The names of the conditions; none where the formula has none."""
+        return tuple(name for name in self.cells or () if name not in ("expert", "pattern", *CELL_NUMBERS))
+
+    def conditions_frame(self) -> pd.DataFrame | None:
+        """One row per person and condition: the columns of `conditions.csv`. None where the formula has no conditions."""
+        if self.cells is None:
+            return None
+        return pd.DataFrame(
+            {
+                "expert": self.cells["expert"],
+                **{f"condition_{name}": self.cells[name] for name in self.conditions},
+                "decisions": self.cells["decisions"].astype(np.int64),
+                "shrunken_discount": self.cells["discount"],
+                "shrunken_low": self.cells["low"],
+                "shrunken_high": self.cells["high"],
+                "shrunken_temperature": np.exp(self.cells["log_temperature"]),
+                "reliability": self.cells["discount_reliability"],
+            }
+        )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class PopulationEvidence(DecisionEvidence, solvers=("Population",)):
+    """What `Population` says: the findings, how the shared reward is held, and how far persons deviate from it, if asked."""
+
+    population: PopulationFindings
+    reward_standard_errors: list[float | None]
+    ridge: float
+    ridge_reason: str
+    deviations: Deviations | None = None
+
+    _lengths: ClassVar[dict[str, str]] = {"reward_standard_errors": "reward"}
+
+    def expert_tables(self, solution: Solution) -> list[Table]:
+        """Return what was found of groups or types; nothing where there is no answer."""
+        return self.population.shown() if solution.status == Status.CONVERGED else []
+
+    def picture_rows(self, experts: int) -> float:
+        """Return three rows for each group, or one for each type."""
+        types = self.population.types
+        return 3 * len(self.population.predictions) if types is None else types["number"]
+
+    def draw_experts(self, ax: Any, solution: Solution) -> bool:
+        """Draw the people of each group, and what is typical of it in black."""
+        found = self.population
+        if solution.status != Status.CONVERGED or found.types is not None:
+            return False
+        group_of, discounts = (
+            (found.groups, solution.discounts) if found.cells is None else (found.cells["pattern"], found.cells["discount"])
+        )
+        names = list(found.predictions)
+        for row, name in enumerate(names):
+            members = np.sort(discounts[group_of == name])
+            members = members[np.linspace(0, members.size - 1, min(members.size, 300)).round().astype(np.int64)]
+            apart = 0.25 * (np.arange(members.size) * 0.618 % 1 - 0.5)  # people with one discount do not hide each other
+            ax.plot(members, row + 0.2 + apart, "o", color=COLOURS[5], alpha=0.6, markersize=2.5, linestyle="none")
+            ax.hlines(row - 0.2, *found.predictions[name]["typical_interval"], color="0.2", linewidth=1.5)
+            ax.plot([found.predictions[name]["typical_discount"]], [row - 0.2], "D", color="black")
+        ax.set_yticks(range(len(names)), [literal(shortened(name, 28)) for name in names])
+        ax.set(xlabel="discount", xlim=(-0.02, 1.02), ylim=(len(names) - 0.5, -0.5))
+        return True

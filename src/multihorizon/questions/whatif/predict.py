@@ -1,0 +1,602 @@
+"""Predict what people will do when something changes, how sure that is, and what comes of it.
+
+*What is planned.* A `Solution` has a reward θ, discounts and temperatures; the policies before and after are planned with them. A
+`Problem` of policies, or an `Identification` of them, has the policies themselves, and bonus and ban follow as in `plans`. Where
+the discount is one of a set, every discount of its range is tried: the ends of what comes out are attained, not proved.
+
+*How sure.* Answers are drawn from the estimate of the solution (`multihorizon.estimate`), and each is planned with. Intervals are
+the quantiles of what comes out, such that one more draw lies between them with the level as its probability: of n draws in order,
+the ends are no. `(n + 1)(1 ∓ level)/2`. Quantiles at `1 + (n − 1)(1 ∓ level)/2`, NumPy's own, are too narrow: of 200 draws they
+hold one percent less. A draw under which an episode never ends has no visits, steps or undiscounted rewards that are finite: it
+counts as the least possible value for the lower end and as the largest for the upper one, so that intervals cover it. *What the
+decisions do not show*: along a direction n of which they say nothing, `log π'` is planned at x̂ ± εn. Where it does not move, it
+is identified, though the reward is not; where it moves, nothing bounds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from multihorizon.checks import (
+    ENDLESS_DISCOUNT,
+    Bools,
+    Floats,
+    Sparse,
+    as_count,
+    as_level,
+    as_seed,
+    first_few,
+)
+from multihorizon.choice.tabular import redrawn
+from multihorizon.estimate import Draws, NoUncertaintyError, Pairs, interval_ends
+from multihorizon.exact.bounds import predicted_bounds, read_restrictions
+from multihorizon.exact.identify import Identification
+from multihorizon.mdp import MDP, episodic_levels
+from multihorizon.parallel import Progress, as_jobs, in_parallel, silent
+from multihorizon.problem import Problem
+from multihorizon.questions.whatif.change import Change, read_change
+from multihorizon.questions.whatif.outcomes import (
+    BOUNDED,
+    IDENTIFIED,
+    LARGE,
+    NOT_BOUNDED,
+    Answered,
+    Outcomes,
+    outcome_frame,
+    possible_values,
+    targets_of,
+)
+from multihorizon.questions.whatif.plans import (
+    expected_rewards,
+    explaining,
+    is_timed,
+    members_of,
+    one_of,
+    planned,
+    planned_or_nan,
+    plans_at_once,
+    reweighted,
+    seen,
+)
+from multihorizon.questions.whatif.sources import Known, read_source
+from multihorizon.result import COLOURS, Result, literal
+from multihorizon.solution import Solution, Status
+from multihorizon.tables import Role, Table
+from multihorizon.words import count, in_words, percent, shortened
+
+#: Of discounts that are one of a set.
+TRIED = "Discounts that explain the policies were tried one by one: the bounds are attained, and at least so wide."
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction(Result):
+    """What experts do before and after a change.
+
+    Attributes:
+        experts: their names `(K,)`.
+        states, actions: labels of the task after.
+        states_before: labels of the task before.
+        before: the policies `(K,S,A)` in the task before.
+        after, low, high: the policies `(K,S',A)` after, and the ends of their intervals or bounds; NaN where nothing bounds them.
+        status: of each expert "identified": the estimate, with an interval if it has an error; "bounded": one of a set of
+            answers, between the bounds; or "not bounded".
+        proved: of each expert who is "bounded", whether the bounds are proved to hold all answers; otherwise they are attained,
+            and the answers lie at least this far apart.
+        outcomes: one row per expert, quantity and state: before, after, low, high, status.
+        unit: what a bonus of 1 means.
+        level: of the intervals.
+        remarks: what else there is to know.
+        change: what changed, kept in memory and not saved.
+    """
+
+    experts: tuple[str, ...]
+    states: tuple[str, ...]
+    actions: tuple[str, ...]
+    states_before: tuple[str, ...]
+    before: Floats
+    after: Floats
+    low: Floats
+    high: Floats
+    status: tuple[str, ...]
+    proved: Bools
+    outcomes: pd.DataFrame
+    unit: str
+    level: float
+    remarks: tuple[str, ...]
+    change: Change
+
+    def sentences(self) -> str:
+        """Of each expert the choice that changes most, and what is known of it."""
+        lines = []
+        change = self.after - self._before_there()
+        for k, name in enumerate(self.experts[: 5 if len(self.experts) > 60 else None]):
+            lines.append(f"  {name}: {self._largest(k, change[k])} ({self.status[k]})")
+        if len(self.experts) > 60:
+            lines.append(f"  and {len(self.experts) - 5:,} more")
+        kinds = [f"{sum(one == kind for one in self.status)} {kind}" for kind in dict.fromkeys(self.status)]
+        who = "one expert does" if len(self.experts) == 1 else f"{len(self.experts):,} experts do"
+        head = f"What {who} after the change: {in_words(kinds)}."
+        return "\n".join([head, *lines, self.unit, *self.remarks])
+
+    def _largest(self, k: int, change: Floats) -> str:
+        """The choice that changes most, in words."""
+        live = np.where(self.change.mdp.live & np.isfinite(change), np.abs(change), -1.0)
+        state, action = (int(i) for i in np.unravel_index(int(np.argmax(live)), live.shape))
+        if live[state, action] < 0:
+            return "decides in new states only, where there is nothing to compare with"
+        if live[state, action] < 5e-7:
+            return "nothing changes"
+        ends = percent(float(self.after[k, state, action] - change[state, action])), percent(float(self.after[k, state, action]))
+        low, high = self.low[k, state, action], self.high[k, state, action]
+        between = (
+            f", from {percent(float(low))} to {percent(float(high))}" if np.isfinite([low, high]).all() and high > low else ""
+        )
+        return f"chooses {self.actions[action]} in {self.states[state]} with {ends[1]} instead of {ends[0]}{between}"
+
+    def _before_there(self) -> Floats:
+        """The policies before `(K,S',A)` in the states after; NaN in states that are new."""
+        if self.states == self.states_before:
+            return self.before
+        place = {name: i for i, name in enumerate(self.states_before)}
+        rows = np.array([place.get(name, -1) for name in self.states])
+        found: Floats = np.where((rows >= 0)[None, :, None], self.before[:, rows], np.nan)
+        return found
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per expert, state and action that can be taken after: before, after, change, low, high and status."""
+        expert, state, action = np.nonzero(np.broadcast_to(self.change.mdp.live, self.after.shape))
+        before, after = self._before_there()[expert, state, action], self.after[expert, state, action]
+        return pd.DataFrame(
+            {
+                "expert": np.array(self.experts, dtype=object)[expert],
+                "state": np.array(self.states, dtype=object)[state],
+                "action": np.array(self.actions, dtype=object)[action],
+                "before": before,
+                "after": after,
+                "change": after - before,
+                "low": self.low[expert, state, action],
+                "high": self.high[expert, state, action],
+                "status": np.array(self.status, dtype=object)[expert],
+            }
+        )
+
+    def _tables(self, compute: bool) -> list[Table]:
+        """The choices that change most first, and what comes of them."""
+        frame = self.to_frame()
+        frame = frame.iloc[np.argsort(-frame["change"].abs().fillna(0.0).to_numpy(), kind="stable")]
+        roles: dict[str, Role] = {"before": "chance", "after": "chance", "change": "chance"}
+        drawn = "after", "low", "high"
+        choices = Table(frame, "choices, those that change most first", drawn, roles=roles)
+        return [choices, Table(self.outcomes, "outcomes", drawn, bars=False, roles=roles)]
+
+    def _height(self) -> float:
+        return 0.9 + 0.2 * min(len(self.to_frame()), 20)
+
+    def _draw(self, ax: Any) -> None:
+        """The choices that change most, at most twenty: before, after and the interval."""
+        frame = self._tables(compute=True)[0].frame.iloc[:20]
+        rows = np.arange(len(frame))
+        ax.hlines(rows, frame["low"].to_numpy(float), frame["high"].to_numpy(float), color=COLOURS[5], linewidth=3)
+        ax.plot(frame["before"].to_numpy(float), rows, "o", color=COLOURS[4], fillstyle="none", label="before")
+        ax.plot(frame["after"].to_numpy(float), rows, "o", color=COLOURS[0], label="after")
+        labels = frame["expert"] + ": " + frame["action"] + " in " + frame["state"]
+        ax.set_yticks(rows, [literal(shortened(text, 32)) for text in labels])
+        ax.set(xlabel="probability", xlim=(-0.03, 1.03), ylim=(len(frame) - 0.5, -0.5))
+        ax.figure.legend(loc="outside upper right", ncols=2)
+
+    def _content(self) -> dict[str, Any]:
+        def named(policies: Floats, states: Sequence[str]) -> dict[str, Any]:
+            return {
+                expert: {
+                    state: dict(zip(self.actions, row, strict=True)) for state, row in zip(states, policy.tolist(), strict=True)
+                }
+                for expert, policy in zip(self.experts, policies, strict=True)
+            }
+
+        bounds = {
+            expert: {"status": self.status[k], "proved": bool(self.proved[k]), "low": low, "high": high}
+            for k, (expert, low, high) in enumerate(
+                zip(self.experts, named(self.low, self.states).values(), named(self.high, self.states).values(), strict=True)
+            )
+        }
+        return {
+            "experts": list(self.experts),
+            "states": list(self.states),
+            "actions": list(self.actions),
+            "before": named(self.before, self.states_before),
+            "after": named(self.after, self.states),
+            "bounds": bounds,
+            "outcomes": self.outcomes.to_dict("records"),
+            "unit": self.unit,
+            "level": self.level,
+            "remarks": list(self.remarks),
+        }
+
+
+def predict(
+    source: Solution | Identification | Problem,
+    *,
+    pay: Any = None,
+    forbid: Any = None,
+    transitions: MDP | None = None,
+    initial: ArrayLike | Mapping[str, float] | None = None,
+    discount: float | Mapping[str, float] | None = None,
+    features: ArrayLike | Sparse | None = None,
+    restrictions: Any = None,
+    states: Sequence[object] | None = None,
+    persons: Literal["each", "groups"] = "each",
+    level: float = 0.95,
+    draws: int = 200,
+    seed: int = 0,
+    jobs: int = 1,
+    progress: Progress = silent,
+) -> Prediction:
+    """What each expert will do when something changes, how sure that is, and what comes of it.
+
+    Changes combine. A bonus and a ban follow from what experts do, their discounts and temperatures alone; other transitions and
+    another discount need the reward.
+
+    Args:
+        source: a `Solution` with a reward and discounts; an `Identification`; or a `Problem` of policies, which is identified
+            first unless `discount` gives the discounts of all experts.
+        pay: what is paid besides, in units of the reward: `{state: amount}` or `(S,)` on arrival, `{(state, action): amount}` or
+            `(S,A)` for decisions, or a data frame with the columns state, amount and perhaps action.
+        forbid: actions that can no longer be taken: `{state: actions}`, pairs of state and action, a data frame with the columns
+            state and action, or a mask `(S,A)`.
+        transitions: another task with the same actions. Its states are among the old ones, or `features` describes them.
+        initial: other probabilities of the first state.
+        discount: another discount for all, or for some by name. For a `Problem` of policies it is the discount that they have.
+        features: of the states of the new task, as in `Problem`: `(A·S',d)`, or `(S',d)` where they are paid on arrival.
+        restrictions: what is known of the reward, where it is one of a set: `{"rising": labels}`, each at most the next;
+            `{"lower": …, "upper": …}`, a number for all or numbers by label; a pair `(A, b)` that stands for `A r ≤ b`; a data
+            frame with the columns smaller and larger, or state, lower and upper; or a list of these.
+        states: whether and when these are reached is among the outcomes; by default the states of bonuses and bans.
+        persons: of a `Population`, "each" of its persons, or for each of its "groups" a typical person, whose interval is the
+            error of the estimate, and a new one, whose interval also holds how much persons differ.
+        level: of the intervals.
+        draws: from the estimate, of which intervals are quantiles.
+        seed: of the draws.
+        jobs: processes for the draws.
+        progress: called with the share that is done.
+
+    Raises:
+        ValueError: where the change cannot be made or the source cannot answer it, in one sentence.
+
+    Example:
+        >>> from multihorizon.domains import cliff
+        >>> d = cliff()
+        >>> problem = Problem(d.mdp, d.mce_experts(), names=["near", "middle", "far"])
+        >>> found = predict(problem, pay={d.mdp.state_names[-1]: 2.0})
+        >>> found.status
+        ('identified', 'identified', 'identified')
+    """
+    as_level(level)
+    as_count(draws, "draws", least=20)
+    seed = as_seed(seed)
+    as_jobs(jobs)
+    if isinstance(source, Solution) and restrictions is not None:
+        raise ValueError(
+            "restrictions are for rewards that are one of a set: hand in an Identification, or a Problem of policies"
+        )
+    known = read_source(source, discount, persons)
+    if isinstance(source, Problem):
+        discount = None
+    change = read_change(
+        known.task.mdp,
+        known.names,
+        pay=pay,
+        forbid=forbid,
+        transitions=transitions,
+        initial=initial,
+        discount=discount,
+        features=features,
+        expert=known.task,
+        parameter_names=known.parameter_names,
+    )
+    targets = targets_of(change, states)
+    if known.theta is None:
+        answer = _without_reward(known, change, targets, restrictions, progress)
+    else:
+        answer = _sure(known, change, _point(known, change), targets, level, draws, seed, jobs, progress)
+    outcomes = outcome_frame(known, change, answer, targets)
+    remarks = answer.remarks
+    lasting = outcomes[(outcomes["quantity"] == "visits") & outcomes["after"].isna()]["expert"].unique().tolist()
+    if lasting:
+        remarks = (
+            *remarks,
+            f"After the change, episodes of {in_words(lasting)} never end, or last for millions of steps: visits, steps and "
+            "undiscounted rewards have no finite value.",
+        )
+    if "reward" not in set(outcomes["quantity"]) and not Outcomes(change.task, [], False, False).ends:
+        why = "the task is so large" if change.mdp.n_states > LARGE else "episodes need not end"
+        remarks = (*remarks, f"Visits are discounted by each expert's own discount, because {why}.")
+    if change.mdp.durations is not None and "steps to reach" in set(outcomes["quantity"]):
+        remarks = (*remarks, "Steps to reach a state are decisions, whatever time they take.")
+    if "steps to reach" in set(outcomes["quantity"]) and not change.mdp.terminal.any():
+        remarks = (
+            *remarks,
+            "The task has no end: chances and steps to reach a state are those of somebody who goes on and on, however few "
+            "decisions a recorded episode has.",
+        )
+    idle = np.argwhere((np.abs(change.pay - change.mdp.expect(change.arrival)) > 1e-12) & change.forbid)
+    if idle.size:
+        named = [f"{change.mdp.action_names[a]} in {change.mdp.state_names[s]}" for s, a in idle]
+        remarks = (*remarks, f"What is paid for {first_few(named)} counts for nothing, because it is forbidden.")
+    if known.estimate is not None and (left_out := known.estimate.left_out):
+        words = f"{count(len(left_out), 'person')} left out of the population ({first_few(list(left_out))})"
+        remarks = (*remarks, f"Nothing is predicted of {words}.")
+    progress(1.0, "planned")
+    return Prediction(
+        experts=known.names,
+        states=change.mdp.state_names,
+        actions=change.mdp.action_names,
+        states_before=known.task.mdp.state_names,
+        before=answer.before,
+        after=answer.after,
+        low=answer.low,
+        high=answer.high,
+        status=answer.status,
+        proved=answer.proved,
+        outcomes=outcomes,
+        unit=known.unit,
+        level=level,
+        remarks=remarks,
+        change=change,
+    )
+
+
+def _point(known: Known, change: Change) -> Answered:
+    """The policies of the estimate."""
+    if is_timed(known, change) and len(known.names) > 1:
+        parts = [_point(*one_of(known, change, k)) for k in range(len(known.names))]
+        before, after = (np.concatenate([getattr(part, name) for part in parts]) for name in ("before", "after"))
+        nothing = np.full(after.shape, np.nan)
+        return Answered(before, after, nothing, nothing, (IDENTIFIED,) * len(parts), np.zeros(len(parts), dtype=np.bool_))
+    gamma = np.where(np.isnan(change.discounts), known.discounts, change.discounts)
+    first, later = seen(known, change, float(known.discounts[0])), seen(known, change, float(gamma[0]))
+    before_reward, after_reward = expected_rewards(*first, known.thetas)[0], expected_rewards(*later, known.thetas)[1]
+    before = planned(first[0].task.mdp, before_reward, known.discounts, known.temperature)
+    after = planned(later[1].task, (after_reward.T + later[1].pay.T.ravel()).T, gamma, known.temperature)
+    nothing = np.full(after.shape, np.nan)
+    return Answered(before, after, nothing, nothing, (IDENTIFIED,) * len(known.names), np.zeros(len(known.names), dtype=np.bool_))
+
+
+def _without_reward(known: Known, change: Change, targets: list[int], restrictions: Any, progress: Progress) -> Answered:
+    """Bonus and ban by the identity; where the reward is needed, bounds over the identified set."""
+    limits = None if restrictions is None else read_restrictions(known.parameter_names, restrictions)
+    if change.needs_reward:
+        return _over_the_set(known, change, targets, limits, progress)
+    assert known.policies is not None
+    assert known.temperature is not None
+    assert known.identified is not None
+    status = tuple(IDENTIFIED if one else BOUNDED for one in known.identified)
+    remarks = []
+    if limits is not None and known.identified.all():
+        remarks.append("A bonus and a ban follow from the policies alone: the restrictions on the reward change nothing.")
+    tried, lams = explaining(known, limits)
+    if not known.identified.all():
+        remarks.append(TRIED)
+    outcomes = Outcomes(change.task, targets, False, bool(change.pay.any()))
+    after, low, high = (np.empty(change.pay.shape, dtype=np.float64)[None].repeat(len(status), axis=0) for _ in range(3))
+    points, *ends = np.empty((3, len(status), len(outcomes.labels)))
+    for k, policy in enumerate(known.policies):
+        swept = reweighted(known.task.mdp, policy, change, tried[:, k], lams[:, k])
+        numbers = outcomes.of(swept, tried[:, k], None, change.pay)
+        after[k], low[k], high[k] = swept[0], swept.min(axis=0), swept.max(axis=0)
+        points[k] = numbers[:, 0]
+        ends[0][k], ends[1][k] = numbers.min(axis=1), numbers.max(axis=1)
+    nothing = np.zeros(len(status), dtype=np.bool_)
+    return Answered(known.policies, after, low, high, status, nothing, tuple(remarks), (ends[0], ends[1]), outcomes=points)
+
+
+def _over_the_set(
+    known: Known, change: Change, targets: list[int], limits: tuple[Floats, Floats] | None, progress: Progress
+) -> Answered:
+    """Bounds over all rewards and discounts that explain the policies and keep to the restrictions.
+
+    The ends of outcomes are those of the members of the set that attain an end of some choice.
+    """
+    assert known.policies is not None
+    discounts, temperatures = members_of(known, limits)
+    if known.task.mdp.never_ends().any() or change.task.never_ends().any():
+        finite = (discounts <= ENDLESS_DISCOUNT).all(axis=1)  # with a discount of 1 there are no values
+        if finite.any():
+            discounts, temperatures = discounts[finite], temperatures[finite]
+    bounds = predicted_bounds(
+        known.problem,
+        discounts,
+        temperatures,
+        mdp=change.mdp,
+        features=change.features if change.moved else known.task.features,
+        pay=change.pay,
+        forbid=change.forbid,
+        new_discounts=change.discounts,
+        restrictions=limits,
+        progress=progress,
+    )
+    remarks = bounds.remarks
+    if BOUNDED in bounds.status:
+        remarks = (*remarks, "Ranges of outcomes are what members of the set attain: the true ones are at least this wide.")
+    outcomes = Outcomes(change.task, targets, False, bool(change.pay.any()))
+    low, high = np.full((2, len(bounds.status), len(outcomes.labels)), np.nan)
+    for k, (policies, gamma) in enumerate(zip(bounds.members, bounds.member_discounts, strict=True)):
+        if bounds.status[k] != NOT_BOUNDED:
+            numbers = outcomes.of(policies, gamma, None, change.pay)
+            low[k], high[k] = numbers.min(axis=1), numbers.max(axis=1)
+    answer = known.policies, bounds.point, bounds.low, bounds.high, bounds.status, bounds.proved
+    return Answered(*answer, remarks, (low, high))
+
+
+def _sure(
+    known: Known,
+    change: Change,
+    point: Answered,
+    targets: list[int],
+    level: float,
+    draws: int,
+    seed: int,
+    jobs: int,
+    progress: Progress,
+) -> Answered:
+    """The point with intervals, where the solution has an error, and with what is identified."""
+    sample, closed, why = sample_of(known, change, draws, seed)
+    if sample is None:
+        status = IDENTIFIED if closed else NOT_BOUNDED
+        return replace(point, status=(status,) * len(known.names), remarks=(why,))
+    work = _PlansAfter(known, change, targets, seed)
+    experts = np.arange(len(known.names))
+    open_policies = np.zeros(point.after.shape, dtype=np.bool_)
+    open_outcomes = np.zeros((experts.size, len(work.outcomes.labels)), dtype=np.bool_)
+    if sample.pairs is not None:
+        for k, (policies, numbers) in zip(experts, work.each(sample.pairs.draws, 1), strict=True):
+            moved = np.abs(policies[1::2] - policies[::2]).max(axis=0) / (2 * sample.pairs.step)
+            open_policies[k] = ~(moved <= 1e-5)
+            moved = np.abs(numbers[:, 1::2] - numbers[:, ::2]).max(axis=1) / (2 * sample.pairs.step)
+            open_outcomes[k] = ~(moved <= 1e-5 * np.maximum(1.0, np.abs(numbers).max(axis=1)))
+    open_policies[sample.lost], open_outcomes[sample.lost] = True, True
+    low, high = np.empty(point.after.shape), np.empty(point.after.shape)
+    ends = np.empty(open_outcomes.shape), np.empty(open_outcomes.shape)
+    failed, endless = 0, 0
+    for k, (policies, numbers) in zip(experts, work.each(sample.draws, jobs), strict=True):
+        low[k], high[k] = interval_ends(policies, level, 0, (0.0, 1.0))
+        for i, (quantity, _) in enumerate(work.outcomes.labels):
+            ends[0][k, i], ends[1][k, i] = interval_ends(numbers[i], level, 0, possible_values(quantity))
+        unplanned = np.isnan(policies[:, 0, 0])
+        failed = max(failed, int(unplanned.sum()))
+        endless = max(endless, int((work.outcomes.endless(numbers) & ~unplanned).sum()))
+        progress((k + 1) / experts.size, f"{k + 1:,} of {experts.size:,} experts")
+    # draws without a value may leave nothing but what is possible at all
+    open_policies |= (low == 0) & (high == 1)
+    possible = np.array([possible_values(quantity) for quantity, _ in work.outcomes.labels]).T
+    open_outcomes |= (ends[0] == possible[0]) & (ends[1] == possible[1])
+    live = change.mdp.live & work.outcomes.reached[:, None]
+    shown = [not (own & live).any() for own in open_policies]
+    remarks, tail = list(sample.remarks), percent((1 - level) / 2)
+    if failed:
+        remarks.append(
+            f"For up to {failed} of {draws} draws from the estimate there is no plan, because values are infinite. Intervals "
+            f"cover whatever happens in these draws; where they are more than {tail}, nothing is bounded."
+        )
+    if endless:
+        remarks.append(
+            f"In up to {endless} of {draws} draws from the estimate episodes never end, or last for millions of steps. Visits, "
+            "steps and undiscounted rewards have no finite value there. Intervals cover these draws; where they are more than "
+            f"{tail}, such an outcome is not bounded."
+        )
+    if not all(shown):
+        names = in_words([name for name, one in zip(known.names, shown, strict=True) if not one])
+        remarks.append(f"The decisions do not show what {names} will do in some states: the intervals there are empty.")
+    low[open_policies] = high[open_policies] = np.nan
+    ends[0][open_outcomes] = ends[1][open_outcomes] = np.nan
+    return replace(
+        point,
+        low=low,
+        high=high,
+        status=tuple(IDENTIFIED if one else NOT_BOUNDED for one in shown),
+        remarks=tuple(remarks),
+        outcome_ends=ends,
+        outcome_open=open_outcomes,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Draws from an estimate, pairs of answers along what is open, of whom something else is not identified, and remarks."""
+
+    draws: Draws
+    pairs: Pairs | None
+    lost: Bools
+    remarks: tuple[str, ...]
+
+
+def sample_of(known: Known, change: Change, draws: int, seed: int) -> tuple[Sample | None, bool, str]:
+    """Return draws from the estimate, or None; then whether what follows is identified, and why there are none."""
+    solution, estimate = known.source, known.estimate
+    assert isinstance(solution, Solution)
+    assert estimate is not None
+    reason = estimate.ambiguity(change.needs_reward)
+    if reason:
+        return None, False, reason
+    if not estimate.is_exact and max(change.mdp.n_states, known.task.mdp.n_states) > LARGE:
+        return None, True, f"There are no intervals: {LARGE:,} states are the most in which draws are planned."
+    try:
+        drawn = estimate.draw(draws, np.random.default_rng(seed))
+    except NoUncertaintyError as error:
+        return None, estimate.is_exact or solution.status != Status.NOT_IDENTIFIED, f"There are no intervals: {error}."
+    if episodic_levels(change.task) is None:
+        # going round in a circle without discounting may be worth infinitely much: draws stay as far below 1 as in endless tasks
+        gamma = drawn.discounts
+        gamma = np.where(np.ptp(gamma, axis=1, keepdims=True) > 0, np.minimum(gamma, ENDLESS_DISCOUNT), gamma)
+        drawn = replace(drawn, discounts=gamma)
+    return Sample(drawn, estimate.pairs(), estimate.lost, estimate.remarks), True, ""
+
+
+class _PlansAfter:
+    """Plans after the change for drawn parameters, and what comes of them."""
+
+    def __init__(self, known: Known, change: Change, targets: list[int], seed: int) -> None:
+        self.known, self.change, self.targets = known, change, targets
+        self.outcomes = Outcomes(change.task, targets, True, bool(change.pay.any()))
+        self.rng = np.random.default_rng(seed)
+
+    def each(self, drawn: Draws, jobs: int) -> Iterator[tuple[Floats, Floats]]:
+        """Of each expert the policies `(n,S',A)` and the outcomes `(Q,n)`."""
+        experts, n = drawn.discounts.shape
+        again = self.change.moved and self.change.mdp.is_estimated
+        if (drawn.tasks is None or self.change.moved) and not again:
+            yield from in_parallel(partial(self.expert, drawn), list(range(experts)), jobs)
+            return
+        parts = []
+        for i in range(n):
+            change = self._in_task(drawn, i)
+            known = replace(self.known, task=replace(self.known.task, mdp=change.mdp)) if not change.moved else self.known
+            work = _PlansAfter(known, change, self.targets, 0)
+            parts.append(
+                work.planned(drawn.rewards_in(i), drawn.discounts[:, i], drawn.temperatures[:, i], self.change.discounts)
+            )
+        for k in range(experts):
+            yield np.stack([policies[k] for policies, _ in parts]), np.stack([numbers[:, k] for _, numbers in parts], axis=1)
+
+    def expert(self, drawn: Draws, k: int) -> tuple[Floats, Floats]:
+        """The same of one expert."""
+        new = np.full(drawn.discounts.shape[1], self.change.discounts[k])
+        return self.planned(drawn.reward_of(k), drawn.discounts[k], drawn.temperatures[k], new)
+
+    def planned(self, theta: Floats, gamma: Floats, lam: Floats, new: Floats) -> tuple[Floats, Floats]:
+        """Policies and outcomes of n plans; NaN where a value is infinite."""
+        gamma = np.where(np.isnan(new), gamma, new)
+        if is_timed(self.known, self.change) and gamma.size > 1:
+            columns = [theta if theta.ndim == 1 else theta[:, [i]] for i in range(gamma.size)]
+            each = [self.planned(own, gamma[[i]], lam[[i]], gamma[[i]]) for i, own in enumerate(columns)]
+            return np.concatenate([one for one, _ in each]), np.concatenate([one for _, one in each], axis=1)
+        known, change = seen(self.known, self.change, float(gamma[0]))
+        reward = (expected_rewards(known, change, theta)[1].T + change.pay.T.ravel()).T
+        task, plain = change.task, None
+        if change is not self.change:
+            whole = (expected_rewards(self.known, self.change, theta)[1].T + self.change.pay.T.ravel()).T
+            plain = whole, self.change.pay
+        size = plans_at_once(task)
+        policies, numbers = [], []
+        for low in range(0, gamma.size, size):
+            part = slice(low, low + size)
+            own = reward if reward.ndim == 1 else reward[:, part]
+            policies.append(planned_or_nan(task, own, gamma[part], lam[part]))
+            numbers.append(self.outcomes.of(policies[-1], gamma[part], own, change.pay, plain))
+        return np.concatenate(policies), np.concatenate(numbers, axis=1)
+
+    def _in_task(self, drawn: Draws, i: int) -> Change:
+        """The change in drawn transitions."""
+        change = self.change
+        if change.moved:
+            mdp = redrawn(change.mdp, self.rng)
+        else:
+            assert drawn.tasks is not None
+            mdp = drawn.tasks[i].starting(change.initial)
+        return change.in_task(mdp)
