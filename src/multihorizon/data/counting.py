@@ -64,7 +64,9 @@ _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "
 #: What is true of a step that is no whole number.
 BAD_STEP = f"step IS NULL OR abs(step) > {LARGEST_WHOLE} OR step <> round(step)"
 #: What is true of labels that are read as they are: a thousand letters of ASCII at most, not 3.0, no mark of a spreadsheet.
-PLAIN = r"regexp_full_match({0}, '[!-~]([ -~]{{0,998}}[!-~])?') AND NOT regexp_full_match({0}, '-?[0-9]+\.0*|''.*')"
+PLAIN = (
+    r"length({0}) <= 1000 AND regexp_full_match({0}, '[!-~]([ -~]*[!-~])?') AND NOT regexp_full_match({0}, '-?[0-9]+\.0*|''.*')"
+)
 #: The order of the labels of episodes: whole numbers as numbers, then text as text.
 LABEL_ORDER = "CASE WHEN regexp_full_match(label, '-?[0-9]{1,18}') THEN label::BIGINT END NULLS LAST, label"
 
