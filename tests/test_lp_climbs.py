@@ -9,7 +9,7 @@ from posing import acting_best
 
 import multihorizon as mh
 from multihorizon.numerics.lp import LPStatus, solve_lp
-from multihorizon.programs import search as climb
+from multihorizon.programs import search as lp_search
 from multihorizon.programs.inner import Inner, program
 from multihorizon.programs.margins import build_margins
 
@@ -60,7 +60,7 @@ def test_starts_stay_in_the_order_that_won():
         assert start["objective"] == pytest.approx(first["objective"], rel=1e-6)
 
 
-def test_a_climb_with_all_rows_does_not_ask_which_rows_can_be_positive(monkeypatch):
+def test_an_ascent_with_all_rows_does_not_ask_which_rows_can_be_positive(monkeypatch):
     problem, asked = deterministic_cliff(8), []
     whole = Inner.omega
     monkeypatch.setattr(Inner, "omega", lambda *arguments: asked.append(arguments) or whole(*arguments))
@@ -78,7 +78,7 @@ def test_steps_ruled_out_by_a_few_rows_lead_no_higher(monkeypatch):
     problem = deterministic_cliff(8)
     solver = mh.MPLP(reward_bound=20, search=mh.SequentialLP(starts=3))
     plain = mh.solve(problem, solver)
-    monkeypatch.setattr(climb, "MOST_SIMPLEX_ROWS", 0)
+    monkeypatch.setattr(lp_search, "MOST_SIMPLEX_ROWS", 0)
     checked = []
 
     def checking(inner, point, step):
@@ -86,8 +86,8 @@ def test_steps_ruled_out_by_a_few_rows_lead_no_higher(monkeypatch):
         checked.append((out, inner.at(step.target).objective <= point.objective))
         return out
 
-    whole = climb.ruled_out
-    monkeypatch.setattr(climb, "ruled_out", checking)
+    whole = lp_search.ruled_out
+    monkeypatch.setattr(lp_search, "ruled_out", checking)
     screened = mh.solve(problem, solver)
     found, useless = np.array(checked).T
     assert (found <= useless).all()
@@ -216,7 +216,7 @@ def weaning() -> mh.Problem:
     return mh.Problem(mdp, [mh.plan(mdp, reward, gamma).optimal_actions.argmax(axis=1) for gamma in (0.3, 0.7, 0.98)])
 
 
-def test_an_order_with_two_hills_is_climbed_from_more_than_one_place():
+def test_an_order_with_two_local_maxima_is_searched_from_more_than_one_place():
     """The best start in the true order leads to a lower top than the reversed order has; another one leads to the optimum."""
     searched = mh.solve(weaning(), mh.MPLP(reward_bound=8, certify=None))
     assert searched.objective == pytest.approx(0.242611, rel=1e-4)
@@ -241,7 +241,7 @@ def test_a_user_can_hand_in_an_order_or_a_start():
         mh.MPLP(search=mh.SequentialLP(order=["0", "1", "2"]), certify=0.1)
 
 
-def test_what_no_second_climb_confirms_has_not_converged():
+def test_what_no_second_ascent_confirms_has_not_converged():
     gridded = mh.solve(weaning(), mh.MPLP(reward_bound=8, search=mh.Grid(0.25)))
     assert gridded.status == "not converged"
     assert "nothing shows that it is the optimum" in gridded.message

@@ -1,4 +1,4 @@
-"""Checks on what users hand in, and the few numbers that several rooms share.
+"""Checks of user input, and the few numbers that several packages share.
 
 Each check raises one sentence that names the place, the expected and the received. Each number comes with what it decides and why
 it has this size; one that a single module uses stays there.
@@ -122,7 +122,7 @@ def as_level(value: object) -> float:
 
 
 def as_count(value: object, name: str, least: int = 1, most: int = 10_000_000) -> int:
-    """Read one whole number from `least` to `most`: nothing of which there are more can be worked off."""
+    """Read one whole number from `least` to `most`, beyond which no number can be worked through."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{name} must be a whole number of at least {least}, received {_describe(value)}")
     if value > most:
@@ -186,7 +186,7 @@ def as_names(value: Iterable[object] | None, size: int, name: str) -> tuple[str,
 
 
 def label(value: object, name: str) -> str:
-    """The canonical text of a label: 3, 3.0, "3" and "3.0" are one label.
+    """Return the canonical text of a label: 3, 3.0, "3" and "3.0" are one label.
 
     A column of whole numbers in which one is missing is read as decimals, and must still match.
     """
@@ -208,7 +208,7 @@ def label(value: object, name: str) -> str:
 
 
 def read_only(array: Array) -> Array:
-    """A read-only copy of the array; the array itself if it is read-only already."""
+    """Return a read-only copy of the array, or the array itself if it is read-only already."""
     if array.flags.writeable or array.base is not None:
         array = array.copy()
         array.setflags(write=False)
@@ -216,12 +216,12 @@ def read_only(array: Array) -> Array:
 
 
 def first_few(names: Sequence[str]) -> str:
-    """The first five names, and how many more there are."""
+    """Join the first five names, and say how many more there are."""
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def _describe(value: object) -> str:
-    """A value in a message: a number as Python writes it, an array by its shape."""
+    """Write a value for a message: a number as Python writes it, an array by its shape."""
     shape = getattr(value, "shape", None)
     if shape:
         return f"{type(value).__name__} of shape {shape}"
@@ -229,7 +229,7 @@ def _describe(value: object) -> str:
 
 
 def _plain(value: object) -> object:
-    """NumPy numbers, alone or in lists, as Python's own: "nan" reads better than "np.float64(nan)"."""
+    """Turn NumPy numbers, alone or in lists, into Python's own: "nan" reads better than "np.float64(nan)"."""
     if isinstance(value, list | tuple):
         return type(value)([_plain(item) for item in value])
     return value.item() if isinstance(value, np.generic | np.ndarray) else value

@@ -42,19 +42,19 @@ DAMAGED = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, struct.erro
 
 
 def expanded(path: str | Path) -> Path:
-    """The path with the home folder in place of a ~ at its beginning."""
-    return Path(os.path.expanduser(path))  # unlike that of Path, it leaves a ~ of nobody as it is
+    """Expand a ~ at the beginning of a path to the home folder."""
+    return Path(os.path.expanduser(path))  # unlike that of Path, it leaves a ~ of an unknown user as it is
 
 
 def existing_file(path: str | Path, what: str) -> Path:
-    """The path, if it is a file; `what` names it in the message."""
+    """Return the path, if it is a file; `what` names it in the message."""
     file = expanded(path)
     try:
-        found = file.is_file()
+        exists = file.is_file()
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise ValueError(f"{what} must be a file, received a path that cannot be used: {reason}") from error
-    if not found:
+    if not exists:
         state = "is a directory" if file.is_dir() else "is a pipe or a device: save it to a file first"
         if not file.exists():
             readable = file.parent.is_dir() and os.access(file.parent, os.R_OK | os.X_OK)
@@ -66,7 +66,7 @@ def existing_file(path: str | Path, what: str) -> Path:
 
 
 def is_other_trouble(error: Exception) -> bool:
-    """Whether an error is the system's, such as a missing permission, and not the sign of a damaged file."""
+    """Say whether an error is the system's, such as a missing permission, and not the sign of a damaged file."""
     return isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)
 
 
@@ -75,12 +75,12 @@ FORMULA = re.compile(r"'*[=+\-@\t\r]")
 
 
 def spreadsheet_safe(text: str) -> str:
-    """The label with ' before it where a spreadsheet would run it as a formula; reading takes it away again."""
+    """Put ' before a label that a spreadsheet would run as a formula; reading takes it away again."""
     return f"'{text}" if FORMULA.match(text) and not _is_number(text) else text
 
 
 def visible(text: str) -> str:
-    """The text with control characters written out, so that a terminal shows them instead of obeying them."""
+    """Write control characters out, so that a terminal shows them instead of obeying them."""
     if text.isprintable():
         return text
     # Controls except line breaks and tabs, broken pairs, and changes of direction command the terminal.
@@ -102,7 +102,7 @@ def _is_number(text: str) -> bool:
 
 
 def read_arrays(path: str | Path, what: str) -> dict[str, NDArray[Any]]:
-    """All arrays of an `.npz` file; `what` names the kind of file in messages, for example "a saved MDP".
+    """Read all arrays of an `.npz` file; `what` names the kind of file in messages, for example "a saved MDP".
 
     Raises:
         ValueError: if the file is no archive of arrays, is damaged, or claims more than it holds.
@@ -119,7 +119,7 @@ def read_arrays(path: str | Path, what: str) -> dict[str, NDArray[Any]]:
 
 
 def read_json(path: str | Path, what: str) -> dict[str, Any]:
-    """The object in a JSON file; `what` names the kind of file in messages."""
+    """Read the object in a JSON file; `what` names the kind of file in messages."""
     file = existing_file(path, what)
     try:
         content = json.loads(file.read_text(encoding="utf-8"), parse_int=_whole, parse_float=_finite, parse_constant=_finite)
@@ -153,7 +153,7 @@ def write_json(path: str | Path, content: dict[str, Any]) -> None:
 
 
 def _indented(value: Any, line: str) -> str:
-    """JSON with a line for every value, as `json.dumps(value, indent=1)` has it, and a single one for a list of very many."""
+    """Write JSON with a line for every value, as `json.dumps(value, indent=1)` does, and one line for a very long list."""
     inner = line + " "
     if isinstance(value, dict) and value:
         pairs = (f"{json.dumps(key, ensure_ascii=False)}: {_indented(part, inner)}" for key, part in value.items())
@@ -164,7 +164,7 @@ def _indented(value: Any, line: str) -> str:
 
 
 def for_json(value: Any) -> Any:
-    """The same content as lists, dicts, strings and numbers that JSON has.
+    """Convert a value to the lists, dicts, strings and numbers that JSON has.
 
     JSON has no NaN and no infinity. NaN, which stands for what is not known, becomes null; an infinite number, which is known,
     becomes the string "infinity" or "-infinity". `read_numbers` reads all three back.
@@ -185,7 +185,7 @@ def for_json(value: Any) -> Any:
 
 
 def read_numbers(value: Any) -> Floats:
-    """The numbers, in lists of any depth, that `for_json` wrote: null is NaN, "infinity" and "-infinity" are infinite."""
+    """Read the numbers, in lists of any depth, that `for_json` wrote: null is NaN, "infinity" and "-infinity" are infinite."""
     return np.array(value, dtype=np.float64)
 
 
@@ -267,13 +267,13 @@ def as_declared(value: Any, declared: Any, what: str) -> None:
 
 
 def _short(value: Any) -> str:
-    """A value of a file in a message, cut short."""
+    """Write a value of a file for a message, cut short."""
     text = json.dumps(for_json(value), ensure_ascii=False, default=str) if not isinstance(value, str) else repr(value)
     return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 def read_matrix(arrays: Mapping[str, NDArray[Any]], shape: tuple[int, int], prefix: str = "") -> Sparse | None:
-    """The sparse matrix `(data, indices, indptr)` of an archive, whose names may begin with a prefix; None where it has none.
+    """Read the sparse matrix `(data, indices, indptr)` of an archive; its names may begin with a prefix; None where it has none.
 
     Raises:
         ValueError: unless pointers and indices fit the shape, because SciPy reads and writes beyond its arrays where they do not.
@@ -303,7 +303,7 @@ def read_matrix(arrays: Mapping[str, NDArray[Any]], shape: tuple[int, int], pref
 
 
 def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
-    """One array, after its header was compared with the size of what follows."""
+    """Read one array, after its header was compared with the size of what follows."""
     # No method of the zip format compresses more; a file that claims to is damaged or made to exhaust memory.
     tightest_packing = 1100
     if info.file_size > tightest_packing * (info.compress_size + 1):
@@ -317,33 +317,33 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]
     return np.frombuffer(content, dtype).reshape(shape, order="F" if fortran else "C") if content else np.zeros(shape, dtype)
 
 
-def check_output(directory: Path, files: Iterable[str], inputs: Iterable[Path]) -> None:
-    """Raise if `files` cannot be written to `directory`, or if one of them would replace one of `inputs`. Leaves no trace."""
+def check_output(directory: Path, files: Iterable[str], inputs: Iterable[Path], name: str = "the folder") -> None:
+    """Raise if `files` cannot be written to `directory`, which messages call `name`, or would replace one of `inputs`."""
     if directory.exists() and not directory.is_dir():
-        raise ValueError(f"--out must be a directory, received the file {directory}")
+        raise ValueError(f"{name} must be a directory, received the file {directory}")
     places = (directory, *directory.parents, *directory.absolute().parents)
     nowhere = next((place for place in places if place.is_symlink() and not place.exists()), None)
     if nowhere is not None:
         raise ValueError(
-            f"--out must be a directory, received {directory}, where {nowhere} is a link to {os.readlink(nowhere)}, which does "
+            f"{name} must be a directory, received {directory}, where {nowhere} is a link to {os.readlink(nowhere)}, which does "
             "not exist: make that directory or delete the link"
         )
     nearest = next(place for place in places if place.exists())
     if not nearest.is_dir():
-        raise ValueError(f"--out must be a directory, received {directory}, which is inside the file {nearest}")
+        raise ValueError(f"{name} must be a directory, received {directory}, which is inside the file {nearest}")
     try:
         with tempfile.TemporaryFile(dir=nearest):
             pass
     except OSError as error:
-        raise ValueError(f"--out must be a place where files can be written, received {directory}: {error.strerror}") from error
+        raise ValueError(f"{name} must be a place where files can be written, received {directory}: {error.strerror}") from error
     read = {path.resolve() for path in inputs}
     if directory.resolve() in read:
-        raise ValueError(f"--out must be another folder than the one that is read, received {directory}")
-    for name in files:
-        if (directory / name).resolve() in read:
-            raise ValueError(f"--out would replace the input {directory / name}: choose another directory")
-        if (directory / name).is_dir():
-            raise ValueError(f"--out must leave room for the file {name}, received a directory of this name in {directory}")
+        raise ValueError(f"{name} must be another folder than the one that is read, received {directory}")
+    for file in files:
+        if (directory / file).resolve() in read:
+            raise ValueError(f"{name} would replace the input {directory / file}: choose another directory")
+        if (directory / file).is_dir():
+            raise ValueError(f"{name} must leave room for the file {file}, received a directory of this name in {directory}")
 
 
 def write_all(directory: Path, files: Iterable[str], write: Callable[[Path], None]) -> None:
@@ -395,7 +395,7 @@ _DRAFT, _LIST = ".unfinished-", "replaces.json"
 
 
 def _machine() -> str:
-    """A name for this computer, of letters and digits: other computers may write to the same disk."""
+    """Return a name for this computer, of letters and digits: other computers may write to the same disk."""
     return re.sub(r"\W", "", platform.node())[:40] or "here"
 
 
@@ -409,7 +409,8 @@ def finish_exchange(directory: Path) -> None:
         machine, _, number = draft.name.removeprefix(_DRAFT).rpartition("-")[0].rpartition("-")
         if not draft.is_dir() or not number.isdecimal() or machine != _machine() or _works(int(number)):
             continue
-        complete, new = (draft / _LIST).is_file(), draft / "new"
+        complete = (draft / _LIST).is_file()
+        new = draft / "new"
         if complete:
             made = [str(file.relative_to(new)) for file in sorted(new.rglob("*")) if file.is_file()]
             moved = {str(file.relative_to(draft / "old")) for file in (draft / "old").rglob("*") if file.is_file()}
@@ -429,7 +430,7 @@ def finish_exchange(directory: Path) -> None:
 
 
 def _works(process: int) -> bool:
-    """Whether a process of this computer is at work; this one has just begun to write, so it left nothing."""
+    """Say whether a process of this computer is at work; this one has just begun to write, so it left nothing."""
     if process == os.getpid() or os.name == "nt":  # on Windows the signal below would end it
         return True
     try:

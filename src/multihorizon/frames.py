@@ -33,7 +33,7 @@ LARGEST_WHOLE = 2.0**53
 
 
 def is_frame(value: object) -> bool:
-    """Whether this is a data frame of some library."""
+    """Say whether a value is a data frame of some library."""
     return isinstance(value, pd.DataFrame) or isinstance(_narwhals(value), nw.DataFrame | nw.LazyFrame)
 
 
@@ -48,12 +48,12 @@ def as_frame(value: object, name: str, hint: str = "") -> pd.DataFrame:
     if isinstance(value, pd.DataFrame):
         # Cells that are pd.NA are no cells of NumPy: comparing them gives neither true nor false.
         foreign = [i for i, kind in enumerate(value.dtypes) if getattr(kind, "na_value", None) is pd.NA]
-        found = value.copy(deep=False) if foreign else value
+        table = value.copy(deep=False) if foreign else value
         for i in foreign:
             values: Any = value.iloc[:, i]
             native = values.array.__arrow_array__() if isinstance(values.dtype, pd.ArrowDtype) else values
-            found.isetitem(i, _column(nw.from_native(native, series_only=True)).array)
-        return found
+            table.isetitem(i, _column(nw.from_native(native, series_only=True)).array)
+        return table
     frame = _narwhals(value)
     if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
         expected = "a data frame of pandas, polars, pyarrow or DuckDB"
@@ -64,21 +64,21 @@ def as_frame(value: object, name: str, hint: str = "") -> pd.DataFrame:
         frame = frame.with_columns(nw.col(*dates).cast(nw.String))
     if isinstance(frame, nw.LazyFrame):
         if not frame.implementation.is_polars():
-            found = as_frame(frame.collect("pandas").to_native(), name)
+            table = as_frame(frame.collect("pandas").to_native(), name)
             # DuckDB rounds numbers of 128 bits and, before version 2, those of a column with empty cells.
-            for column in found.select_dtypes("float"):
-                if kinds[str(column)].is_integer() and found[column].abs().max() >= LARGEST_WHOLE:
+            for column in table.select_dtypes("float"):
+                if kinds[str(column)].is_integer() and table[column].abs().max() >= LARGEST_WHOLE:
                     raise ValueError(
                         f"column {column} of {name} must be text, received whole numbers above {LARGEST_WHOLE:.0e}, which would "
                         "be rounded"
                     )
-            return found
+            return table
         frame = frame.collect()
     return pd.DataFrame({column.name: _column(column) for column in frame.iter_columns()}, index=range(len(frame)))
 
 
 def _narwhals(value: object) -> Any:
-    """The frame as narwhals has it; anything else as it is."""
+    """Return the frame as narwhals has it, and anything else as it is."""
     try:
         return nw.from_native(value, pass_through=True)
     except nw.exceptions.DuplicateError as error:
@@ -86,7 +86,7 @@ def _narwhals(value: object) -> Any:
 
 
 def _column(values: Any) -> pd.Series[Any]:
-    """The column in the types of NumPy, text, and groups in their order."""
+    """Return the column in the types of NumPy, text, and groups in their order."""
     if values.dtype == nw.Date:
         values = values.cast(nw.String)
     kind = values.dtype
@@ -112,21 +112,21 @@ def _column(values: Any) -> pd.Series[Any]:
 
 
 class HasFrame(ABC):
-    """What has a table of pandas, and hands it to other libraries too."""
+    """A result with a table of pandas, which it also hands to other libraries."""
 
     @abstractmethod
     def to_frame(self) -> pd.DataFrame:
-        """The table of pandas."""
+        """Return the table of pandas."""
 
     def to_polars(self, **options: Any) -> pl.DataFrame:
-        """The table of `to_frame`, which takes the same options, in polars; what is missing is null."""
-        found: pl.DataFrame = _to(self.to_frame(**options), "polars")
-        return found
+        """Return the table of `to_frame`, which takes the same options, in polars; what is missing is null."""
+        table: pl.DataFrame = _to(self.to_frame(**options), "polars")
+        return table
 
     def to_arrow(self, **options: Any) -> pa.Table:
-        """The table of `to_frame`, which takes the same options, in pyarrow; what is missing is null."""
-        found: pa.Table = _to(self.to_frame(**options), "pyarrow")
-        return found
+        """Return the table of `to_frame`, which takes the same options, in pyarrow; what is missing is null."""
+        table: pa.Table = _to(self.to_frame(**options), "pyarrow")
+        return table
 
 
 def _to(frame: pd.DataFrame, backend: Literal["polars", "pyarrow"]) -> Any:

@@ -23,7 +23,7 @@ from multihorizon.words import horizon_text
 
 @dataclass(frozen=True)
 class Horizon:
-    """Turns discount factors of one task into horizons, as numbers and as they are written.
+    """The conversion of one task's discount factors into horizons, as numbers and in words.
 
     Attributes:
         longest: H, the most steps or the most time that an episode can take; infinite where states can recur.
@@ -41,8 +41,9 @@ class Horizon:
 
     @classmethod
     def of(cls, mdps: Iterable[MDP]) -> Horizon:
-        """The horizon of tasks that are analysed together: the longest of their episodes counts."""
-        longest, units = 0.0, set[str | None]()
+        """Return the horizon of tasks that are analysed together: the longest of their episodes counts."""
+        longest = 0.0
+        units = set[str | None]()
         for mdp in dict.fromkeys(mdps):
             left = steps_left(mdp) if mdp.durations is None else time_left(mdp)
             longest = max(longest, inf if left is None else float(left.max()))
@@ -50,7 +51,7 @@ class Horizon:
         return cls(longest, units.pop() if len(units) == 1 else "")
 
     def __call__(self, discount: float) -> float:
-        """The effective planning horizon of a discount factor; NaN for NaN."""
+        """Return the effective planning horizon of a discount factor; NaN for NaN."""
         if isnan(discount):
             return nan
         if discount <= 0:
@@ -61,7 +62,7 @@ class Horizon:
         return weight / (-log(discount) if self.timed else 1 - discount)
 
     def half_life(self, discount: float) -> float:
-        """The delay after which something counts half; infinite for a discount factor of 1."""
+        """Return the delay after which something counts half; infinite for a discount factor of 1."""
         if isnan(discount):
             return nan
         return 0.0 if discount <= 0 else inf if discount >= 1 else log(2) / -log(discount)
@@ -73,36 +74,36 @@ class Horizon:
 
     @property
     def one(self) -> str:
-        """What horizons are counted in, in the singular."""
+        """The unit that horizons are counted in, in the singular."""
         return "step" if self.unit is None else self.unit or "unit of time"
 
     @property
     def many(self) -> str:
-        """The same in the plural."""
+        """The unit that horizons are counted in, in the plural."""
         return "units of time" if self.unit == "" else f"{self.one}s"
 
     def number(self, discount: float) -> str:
-        """A horizon as it is written, without its unit."""
+        """Write a horizon with one decimal, and two significant digits where it is short; beyond a million no number is given."""
         return horizon_text(self(discount))
 
     def text(self, discount: float) -> str:
-        """A horizon with its unit."""
+        """Write a horizon with its unit."""
         return f"{self.number(discount)} {self.many}"
 
     def interval(self, low: float, high: float) -> str:
-        """Both ends of an interval of discount factors as horizons."""
+        """Write both ends of an interval of discount factors as horizons."""
         return f"{self.number(low)} to {self.number(high)}"
 
     @property
     def formula(self) -> str:
-        """How horizons follow from γ, for captions and pages."""
+        """The formula of horizons in γ, for captions and pages."""
         if isinf(self.longest):
             return "−1/ln γ" if self.timed else "1/(1−γ)"
         return f"(1 − γ^{self.longest:g})/({'−ln γ' if self.timed else '1 − γ'})"
 
     @property
     def meaning(self) -> str:
-        """What a horizon is, in a sentence or two."""
+        """The definition of a horizon, in a sentence or two."""
         end = "" if isinf(self.longest) else f", because no episode takes more than {self.longest:,.4g} {self.many}"
         words = (
             f"The effective planning horizon is {self.formula} {self.many}{end}: the sum of the weights of all that is to come."

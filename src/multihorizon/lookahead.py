@@ -33,7 +33,7 @@ TRIED = (0.05, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0)
 
 @runtime_checkable
 class Lookahead(Protocol):
-    """What `MaximumLikelihood(lookahead=…)` and `compare_lookahead` ask of a family of look-ahead weights.
+    """A family of look-ahead weights, as `MaximumLikelihood(lookahead=…)` and `compare_lookahead` take it.
 
     Arrays of coordinates are `(n,m)`: one row per expert. Coordinates are searched in [0,1].
 
@@ -46,19 +46,19 @@ class Lookahead(Protocol):
     name: ClassVar[str]
 
     def parameters(self, steps: int) -> tuple[str, ...]:
-        """The names of the m parameters of a person who can look `steps` steps ahead."""
+        """Name the m parameters of a person who can look `steps` steps ahead."""
         ...
 
     def step_discounts(self, coordinates: Floats, steps: int) -> tuple[Floats, Floats]:
-        """ρ `(H−1,n)`, and its derivatives `(H−1,n,m)` by the coordinates."""
+        """Return ρ `(H−1,n)`, and its derivatives `(H−1,n,m)` by the coordinates."""
         ...
 
     def report(self, coordinates: Floats) -> tuple[Floats, Floats]:
-        """The parameters `(n,m)`, and their derivatives `(n,m,m)` by the coordinates."""
+        """Return the parameters `(n,m)`, and their derivatives `(n,m,m)` by the coordinates."""
         ...
 
     def tried(self, steps: int) -> Floats:
-        """Coordinates `(c,m)` to begin a search with, scattered over the family."""
+        """Return coordinates `(c,m)` to begin a search with, scattered over the family."""
         ...
 
 
@@ -69,20 +69,20 @@ class Exponential:
     name: ClassVar[str] = "exponential"
 
     def parameters(self, steps: int) -> tuple[str, ...]:
-        """The discount."""
+        """Name the discount."""
         return ("discount",)
 
     def step_discounts(self, coordinates: Floats, steps: int) -> tuple[Floats, Floats]:
-        """γ at every step."""
+        """Return γ at every step."""
         shape = (steps - 1, len(coordinates))
         return np.broadcast_to(coordinates[:, 0], shape).copy(), np.ones((*shape, 1))
 
     def report(self, coordinates: Floats) -> tuple[Floats, Floats]:
-        """The discount is its own coordinate."""
+        """Return the discount, which is its own coordinate."""
         return coordinates, _identity(coordinates)
 
     def tried(self, steps: int) -> Floats:
-        """Discounts from 0.05 to 1."""
+        """Return discounts from 0.05 to 1."""
         return np.array(TRIED)[:, None]
 
 
@@ -93,20 +93,20 @@ class Depth:
     name: ClassVar[str] = "depth"
 
     def parameters(self, steps: int) -> tuple[str, ...]:
-        """The depth."""
+        """Name the depth."""
         return ("depth",)
 
     def step_discounts(self, coordinates: Floats, steps: int) -> tuple[Floats, Floats]:
-        """1 up to the depth. A depth is a whole number, so it has no derivative."""
+        """Return 1 up to the depth, then 0. A depth is a whole number, so it has no derivative."""
         t = np.arange(1, steps)[:, None]
         return (t < coordinates[:, 0]).astype(np.float64), np.zeros((steps - 1, len(coordinates), 1))
 
     def report(self, coordinates: Floats) -> tuple[Floats, Floats]:
-        """The depth is its own coordinate."""
+        """Return the depth, which is its own coordinate."""
         return coordinates, _identity(coordinates)
 
     def tried(self, steps: int) -> Floats:
-        """All depths."""
+        """Return all depths."""
         return np.arange(1.0, steps + 1)[:, None]
 
 
@@ -117,23 +117,25 @@ class Hyperbolic:
     name: ClassVar[str] = "hyperbolic"
 
     def parameters(self, steps: int) -> tuple[str, ...]:
-        """κ, infinite for a person who weighs only the next step."""
+        """Name κ, which is infinite for a person who weighs only the next step."""
         return ("kappa",)
 
     def step_discounts(self, coordinates: Floats, steps: int) -> tuple[Floats, Floats]:
-        """With h = d(2), `ρ_t = (h + (1−h)(t−1))/(h + (1−h)t)`."""
-        h, t = coordinates[:, 0], np.arange(1, steps)[:, None]
+        """Return `ρ_t = (h + (1−h)(t−1))/(h + (1−h)t)` with h = d(2)."""
+        h = coordinates[:, 0]
+        t = np.arange(1, steps)[:, None]
         below = h + (1 - h) * t
         return 1 - (1 - h) / below, (1 / below**2)[:, :, None]
 
     def report(self, coordinates: Floats) -> tuple[Floats, Floats]:
-        """κ = 1/h − 1."""
+        """Return κ = 1/h − 1."""
         with np.errstate(divide="ignore"):
-            kappa, slope = 1 / coordinates - 1, -1 / coordinates**2
+            kappa = 1 / coordinates - 1
+            slope = -1 / coordinates**2
         return kappa, slope[:, :, None]
 
     def tried(self, steps: int) -> Floats:
-        """Weights of the second step from 0.05 to 1."""
+        """Return weights of the second step from 0.05 to 1."""
         return np.array(TRIED)[:, None]
 
 
@@ -144,22 +146,22 @@ class QuasiHyperbolic:
     name: ClassVar[str] = "quasi-hyperbolic"
 
     def parameters(self, steps: int) -> tuple[str, ...]:
-        """β and δ."""
+        """Name β and δ."""
         return ("beta", "delta")
 
     def step_discounts(self, coordinates: Floats, steps: int) -> tuple[Floats, Floats]:
-        """βδ for the first step, δ for the others."""
+        """Return βδ for the first step, δ for the others."""
         beta, delta = coordinates.T
         first = np.arange(1, steps)[:, None] == 1
         slopes = np.stack([np.where(first, delta, 0.0), np.where(first, beta, 1.0)], axis=2)
         return np.where(first, beta * delta, delta), slopes
 
     def report(self, coordinates: Floats) -> tuple[Floats, Floats]:
-        """Both are their own coordinates."""
+        """Return both parameters, which are their own coordinates."""
         return coordinates, _identity(coordinates)
 
     def tried(self, steps: int) -> Floats:
-        """All pairs of values from 0.05 to 1."""
+        """Return all pairs of values from 0.05 to 1."""
         return np.array([(beta, delta) for beta in TRIED for delta in TRIED])
 
 
@@ -170,15 +172,15 @@ class FreeWeights:
     name: ClassVar[str] = "free weights"
 
     def parameters(self, steps: int) -> tuple[str, ...]:
-        """The weights of the second and later steps."""
+        """Name the weights of the second and later steps."""
         return tuple(f"d({t})" for t in range(2, steps + 1))
 
     def step_discounts(self, coordinates: Floats, steps: int) -> tuple[Floats, Floats]:
-        """The step discounts are the coordinates."""
+        """Return the coordinates, which are the step discounts."""
         return coordinates.T.copy(), np.broadcast_to(np.eye(steps - 1)[:, None, :], (steps - 1, *coordinates.shape)).copy()
 
     def report(self, coordinates: Floats) -> tuple[Floats, Floats]:
-        """`d(t+1) = ρ_1 ⋯ ρ_t`."""
+        """Return `d(t+1) = ρ_1 ⋯ ρ_t`."""
         n, m = coordinates.shape
         slopes = np.zeros((n, m, m))
         for j in range(m):
@@ -188,7 +190,7 @@ class FreeWeights:
         return coordinates.cumprod(axis=1), slopes
 
     def tried(self, steps: int) -> Floats:
-        """The weights that the other families try."""
+        """Return the weights that the other families try."""
         return np.concatenate([family.step_discounts(family.tried(steps), steps)[0].T for family in FAMILIES[:-1]])
 
 
@@ -197,22 +199,22 @@ FAMILIES: tuple[Lookahead, ...] = (Exponential(), Depth(), Hyperbolic(), QuasiHy
 
 
 def family_named(name: str, option: str = "lookahead", *others: str) -> Lookahead:
-    """The family of this name, words joined by hyphens or spaces; a message names the option and its `others` values."""
+    """Return the family of this name, words joined by hyphens or spaces; a message names the option and its `others` values."""
     for family in FAMILIES:
         if family.name.replace(" ", "-") == name.strip().lower().replace(" ", "-"):
             return family
-    known = ", ".join([*(family.name.replace(" ", "-") for family in FAMILIES), *others])
-    raise ValueError(f"{option} must be one of {known}, received {name}")
+    names = ", ".join([*(family.name.replace(" ", "-") for family in FAMILIES), *others])
+    raise ValueError(f"{option} must be one of {names}, received {name}")
 
 
 def weights_of(step_discounts: Floats) -> Floats:
-    """The weights d(1), …, d(H) `(n,H)` of step discounts `(H−1,n)`."""
+    """Return the weights d(1), …, d(H) `(n,H)` of step discounts `(H−1,n)`."""
     first = np.ones((1, step_discounts.shape[1]))
     return np.concatenate([first, step_discounts]).cumprod(axis=0).T
 
 
 def step_discounts_of(weights: Sequence[float] | Floats) -> Floats:
-    """ρ `(H−1,)` of one person's weights `(H,)`; 0 after a weight of 0."""
+    """Return ρ `(H−1,)` of one person's weights `(H,)`; 0 after a weight of 0."""
     d = np.asarray(weights, dtype=np.float64)
     return np.where(d[:-1] > 0, d[1:] / np.where(d[:-1] > 0, d[:-1], 1.0), 0.0)
 

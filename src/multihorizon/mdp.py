@@ -13,8 +13,8 @@ An episode ends in one of two ways, and they are different models:
     Q(s,a) = E[γ^(τ−1) (r(s') + γ V(s'))] = Σ_s' G(s'|s,a) [r(s') + γ V(s')],     G = Σ_τ γ^(τ−1) T_τ,     T = Σ_τ T_τ.
 
 For whole numbers τ this is the task with τ − 1 states of waiting on each move. G has the pattern of T, and takes its place at one
-discount: `MDP.at` gives the task as somebody with this discount sees it, and whatever plans with one discount plans in that. What
-is paid for a decision, and not on arrival, is paid when the move begins. `G' = dG/dγ` is its `slope`.
+discount: `MDP.at` gives the task as it looks at this discount, and all planning with one discount uses that. A reward that is
+paid for a decision, and not on arrival, is paid when the move begins. `G' = dG/dγ` is its `slope`.
 
 *Gymnasium's* tables, `env.unwrapped.P[s][a]`, are lists of (probability, next, reward, terminated). A table may list a successor
 twice (FrozenLake at a wall) and may let a state that ended the episode move on (CliffWalking's goal, Taxi's drop-offs). The first
@@ -55,7 +55,7 @@ from multihorizon.words import significant
 
 
 def read_transitions(transitions: ArrayLike | Sequence[Sparse]) -> tuple[Sparse, int]:
-    """One CSR matrix (A·S, S) and A, from an (A,S,S) array or A sparse matrices."""
+    """Return one CSR matrix (A·S, S) and A, from an (A,S,S) array or A sparse matrices."""
     if sp.issparse(transitions):
         raise ValueError("transitions must be an (A, S, S) array or a sequence of A sparse matrices, received one sparse matrix")
     if isinstance(transitions, list | tuple) and len(transitions) and all(sp.issparse(m) for m in transitions):
@@ -93,8 +93,9 @@ def read_available(available: ArrayLike | None, terminal: Bools, n_actions: int,
 
 
 def _checked_rows(mdp: MDP, stacked: Sparse) -> Sparse:
-    """The rows `a·S + s`: what carries no equation dropped, the others checked to be distributions and rescaled to sum to 1."""
-    stacked, n = stacked.copy(), mdp.n_states
+    """Return the rows `a·S + s`, checked to be distributions and rescaled to sum to 1; rows without a decision are dropped."""
+    stacked = stacked.copy()
+    n = mdp.n_states
     origin = np.repeat(np.arange(stacked.shape[0]), np.diff(stacked.indptr))
     leaving = mdp.terminal[origin % n] & (stacked.indices != origin % n) & (stacked.data > 0)
     for wrong, message in (
@@ -126,7 +127,7 @@ def _checked_rows(mdp: MDP, stacked: Sparse) -> Sparse:
 
 
 def read_initial(initial: ArrayLike | None, terminal: Bools, state_names: tuple[str, ...]) -> Floats:
-    """The probabilities of the first state; by default uniform over the states that are not terminal."""
+    """Return the probabilities of the first state; by default uniform over the states that are not terminal."""
     if terminal.all():
         raise ValueError("terminal names every state, so no episode can begin: leave at least one state that is not terminal")
     if initial is None:
@@ -143,12 +144,13 @@ def read_initial(initial: ArrayLike | None, terminal: Bools, state_names: tuple[
 
 @dataclass(frozen=True, eq=False)
 class Durations:
-    """How long moves take: the move from row `rows[i] = a·S + s` to `columns[i]` takes `times[i]` with probability `shares[i]`.
+    """The time that moves take: the move from row `rows[i] = a·S + s` to `columns[i]` takes `times[i]` with probability
+    `shares[i]`.
 
     The shares of a move sum to 1. `entries` are the places of these moves in the data of the stacked transitions, and are found
     by the MDP. `unit` is the unit of time, "" where it has no name. Of durations that were estimated, `sizes` `(m,)` says how
     many observed times stand behind the shares of each move; infinite where they are known exactly, None where all are. Moves
-    with the same number in `kinds` `(m,)` share their times, and what is learned of one holds for all.
+    with the same number in `kinds` `(m,)` share their times, so an estimate for one holds for all.
     """
 
     rows: Ints
@@ -161,38 +163,40 @@ class Durations:
     kinds: Ints | None = None
 
     def weights(self, discount: float) -> Floats:
-        """`E[γ^(τ−1)]` of each move."""
-        found: Floats = np.bincount(self.entries, self.shares * discount ** (self.times - 1)).astype(np.float64, copy=False)
-        return found
+        """Return `E[γ^(τ−1)]` of each move."""
+        weights: Floats = np.bincount(self.entries, self.shares * discount ** (self.times - 1)).astype(np.float64, copy=False)
+        return weights
 
     def slopes(self, discount: float) -> Floats:
-        """Its derivative in γ, `E[(τ−1) γ^(τ−2)]`; infinite at discount 0 where a move takes between one and two units."""
+        """Return the derivative of the weights in γ, `E[(τ−1) γ^(τ−2)]`; infinite at discount 0 for 1 < τ < 2."""
         more = self.times - 1
         with np.errstate(divide="ignore", invalid="ignore"):
-            found = np.where(more == 0, 0.0, more * discount ** (more - 1))
-        slopes: Floats = np.bincount(self.entries, self.shares * found).astype(np.float64, copy=False)
+            changes = np.where(more == 0, 0.0, more * discount ** (more - 1))
+        slopes: Floats = np.bincount(self.entries, self.shares * changes).astype(np.float64, copy=False)
         return slopes
 
     def drawn(self, stacked: Sparse, rows: Ints, columns: Ints, rng: np.random.Generator) -> Floats:
-        """Random times of moves."""
+        """Draw random times of moves."""
         order = np.argsort(self.entries, kind="stable")
-        ends, wanted = np.cumsum(self.shares[order]), _entries(stacked, rows, columns)
+        ends = np.cumsum(self.shares[order])
+        wanted = _entries(stacked, rows, columns)
         first, last = (np.searchsorted(self.entries[order], wanted, side) for side in ("left", "right"))
         low = np.where(first > 0, ends[first - 1], 0.0)
         place = np.searchsorted(ends, low + rng.random(wanted.size) * (ends[last - 1] - low), side="right")
-        found: Floats = self.times[order][np.clip(place, first, last - 1)]
-        return found
+        times: Floats = self.times[order][np.clip(place, first, last - 1)]
+        return times
 
 
 def _entries(stacked: Sparse, rows: Ints, columns: Ints) -> Ints:
-    """The places of moves in the data of the stacked transitions; −1 for moves that cannot happen."""
+    """Find the places of moves in the data of the stacked transitions; −1 for moves that cannot happen."""
     n = stacked.shape[1]
     origin = np.repeat(np.arange(stacked.shape[0], dtype=np.int64), np.diff(stacked.indptr))
-    keys, wanted = origin * n + stacked.indices, rows.astype(np.int64) * n + columns
+    keys = origin * n + stacked.indices
+    wanted = rows.astype(np.int64) * n + columns
     order = np.argsort(keys, kind="stable")
     place = np.minimum(np.searchsorted(keys, wanted, sorter=order), max(keys.size - 1, 0))
-    found: Ints = np.where(keys[order[place]] == wanted, order[place], -1)
-    return found
+    entries: Ints = np.where(keys[order[place]] == wanted, order[place], -1)
+    return entries
 
 
 def read_durations(mdp: MDP, durations: Any) -> Durations | None:
@@ -203,7 +207,9 @@ def read_durations(mdp: MDP, durations: Any) -> Durations | None:
     """
     if durations is None:
         return None
-    stacked, sizes, kinds = mdp.stacked, None, None
+    stacked = mdp.stacked
+    sizes = None
+    kinds = None
     origin = np.repeat(np.arange(stacked.shape[0], dtype=np.int64), np.diff(stacked.indptr))
     if isinstance(durations, Durations):
         possible = _entries(stacked, durations.rows, durations.columns) >= 0  # a probability may have become 0 since
@@ -225,7 +231,9 @@ def read_durations(mdp: MDP, durations: Any) -> Durations | None:
                 f"durations must give parts of the transitions that are not negative, received {significant(shares.min(), 6)}"
             )
     else:
-        rows, columns, shares = origin, stacked.indices, np.ones(stacked.nnz)
+        rows = origin
+        columns = stacked.indices
+        shares = np.ones(stacked.nnz)
         many = isinstance(durations, list | tuple) and len(durations) and all(sp.issparse(m) for m in durations)
         given = read_transitions(durations)[0] if many else as_floats(durations, "durations")
         shape = mdp.n_actions, mdp.n_states, mdp.n_states
@@ -272,10 +280,10 @@ def read_durations(mdp: MDP, durations: Any) -> Durations | None:
 
 
 def _duration(time: object) -> float:
-    found = as_floats(time, "a duration")
-    if found.ndim or not found > 0:
+    number = as_floats(time, "a duration")
+    if number.ndim or not number > 0:
         raise ValueError(f"a duration must be one positive number, received {time!r}")
-    return float(found)
+    return float(number)
 
 
 class _Moves(NamedTuple):
@@ -290,9 +298,10 @@ class _Moves(NamedTuple):
 
 
 def read_gymnasium(env: Any) -> dict[str, Any]:
-    """The arguments of `MDP` for a tabular environment."""
+    """Return the arguments of `MDP` for a tabular environment."""
     moves, initial = _table(env)
-    n_states, n_actions = initial.size, int(moves.action.max()) + 1
+    n_states = initial.size
+    n_actions = int(moves.action.max()) + 1
     terminal = np.zeros(n_states, dtype=np.bool_)
     terminal[moves.successor[moves.terminated & (moves.probability > 0)]] = True
     _check_reachable(moves, terminal, initial)
@@ -307,7 +316,7 @@ def read_gymnasium(env: Any) -> dict[str, Any]:
 
 
 def gymnasium_reward(env: Any) -> Floats:
-    """The expected immediate reward `(S,A)` of a tabular gymnasium environment."""
+    """Return the expected immediate reward `(S,A)` of a tabular gymnasium environment."""
     moves, initial = _table(env)
     total = np.zeros((initial.size, int(moves.action.max()) + 1))
     np.add.at(total, (moves.state, moves.action), moves.probability * moves.reward)
@@ -315,7 +324,7 @@ def gymnasium_reward(env: Any) -> Floats:
 
 
 def _table(env: Any) -> tuple[_Moves, Floats]:
-    """The table, and the initial distribution."""
+    """Read the table, and the initial distribution."""
     bare = getattr(env, "unwrapped", env)
     table = getattr(bare, "P", None)
     if table is None:
@@ -350,10 +359,10 @@ def _check_reachable(table: _Moves, terminal: Bools, initial: Floats) -> None:
 
 
 def read_mdp(path: str | Path) -> dict[str, Any]:
-    """The arguments of `MDP` that `MDP.to_npz` saved."""
+    """Read the arguments of `MDP` that `MDP.to_npz` saved."""
     what = "a saved MDP"
     arrays = read_arrays(path, what)
-    # What every file holds: the number of axes of each array and the kinds of numbers (NumPy's letters) it may be made of.
+    # The arrays of every file: the number of axes of each and the kinds of numbers (NumPy's letters) it may be made of.
     needed = {
         "initial": (1, "fiu"),
         "terminal": (1, "b"),
@@ -387,7 +396,7 @@ def read_mdp(path: str | Path) -> dict[str, Any]:
 
 
 def _saved_durations(arrays: Mapping[str, Any], n_rows: int, n_columns: int, damaged: str) -> Durations | None:
-    """The durations that `MDP.to_npz` saved, if there were any."""
+    """Read the durations that `MDP.to_npz` saved, if there were any."""
     names = [f"duration_{name}" for name in ("rows", "columns", "times", "shares")]
     if not set(names) & set(arrays):
         return None
@@ -401,16 +410,16 @@ def _saved_durations(arrays: Mapping[str, Any], n_rows: int, n_columns: int, dam
     if not inside or not (shares > 0).all():
         raise ValueError(damaged)
     unit = str(arrays["duration_unit"]) if "duration_unit" in arrays else ""
-    found = Durations(rows.astype(np.int64), columns.astype(np.int64), times, shares, unit=unit)
+    durations = Durations(rows.astype(np.int64), columns.astype(np.int64), times, shares, unit=unit)
     if not {"duration_sizes", "duration_kinds"} & set(arrays):
-        return found
+        return durations
     if not {"duration_sizes", "duration_kinds"} <= set(arrays):
         raise ValueError(damaged)
     sizes, kinds = arrays["duration_sizes"], arrays["duration_kinds"]
     sound = sizes.shape == kinds.shape == rows.shape and sizes.dtype.kind == "f" and kinds.dtype.kind in "iu"
     if not sound or not (sizes > 0).all() or kinds.min() < 0:
         raise ValueError(damaged)
-    return replace(found, sizes=sizes, kinds=kinds.astype(np.int64))
+    return replace(durations, sizes=sizes, kinds=kinds.astype(np.int64))
 
 
 class MDP:
@@ -466,7 +475,7 @@ class MDP:
         #: Mask `(S,A)` of the decisions there are: actions available in states that are not terminal.
         self.live: Bools = self.available & ~self.terminal[:, None]
         self.stacked: Sparse = _checked_rows(self, stacked)
-        #: Mask of the states that some move enters; the wall of a grid is terminal, but nobody enters it.
+        #: Mask of the states that some move enters; the wall of a grid is terminal, but no move enters it.
         self.entered: Bools = np.zeros(n_states, dtype=np.bool_)
         self.entered[self.stacked.indices] = True
         self.initial: Floats = read_initial(initial, self.terminal, self.state_names)
@@ -478,7 +487,7 @@ class MDP:
         self.counted: Floats | None = None
         #: How long moves take; None where each takes one unit of time.
         self.durations: Durations | None = read_durations(self, durations)
-        #: Where this is a task as somebody sees it (`at`): the task, the discount, and the derivative of `stacked` in it.
+        #: Where this is a task as seen at a discount (`at`): the task, the discount, and the derivative of `stacked` in it.
         self.origin: MDP | None = None
         self.discount: float | None = None
         self.slope: Sparse | None = None
@@ -529,16 +538,16 @@ class MDP:
         return cls(**read_gymnasium(env))
 
     def transition(self, action: int) -> Sparse:
-        """`T_a`, the `(S,S)` CSR matrix of one action."""
+        """Return `T_a`, the `(S,S)` CSR matrix of one action."""
         return self.stacked[action * self.n_states : (action + 1) * self.n_states]
 
     def to_array(self) -> Floats:
-        """All transitions as a dense `(A,S,S)` array; for small problems."""
+        """Return all transitions as a dense `(A,S,S)` array; for small problems."""
         return self.dense.copy()
 
     @cached_property
     def dense(self) -> Floats:
-        """What `to_array` gives, made once and read-only; where no transition is zero, a view of `stacked.data`."""
+        """The array of `to_array`, made once and read-only; where no transition is zero, a view of `stacked.data`."""
         full = self.stacked.nnz == self.n_actions * self.n_states**2
         array: Floats = self.stacked.data if full else self.stacked.toarray()
         array.setflags(write=False)
@@ -546,7 +555,7 @@ class MDP:
 
     @cached_property
     def moves(self) -> Sparse | Floats:
-        """`stacked` as products take it: a plain array where 40 % of all transitions or more are not zero.
+        """`stacked` in the form for products: a plain array where 40% of all transitions or more are not zero.
 
         `benchmarks/direct_or_iterative.py` measures from which share on products with a plain array are quicker.
         """
@@ -555,12 +564,12 @@ class MDP:
         return self.dense.reshape(self.stacked.shape)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is copied and sent to other processes: without the arrays that follow from `stacked`."""
+        """Return the state that is copied and sent to other processes: without the arrays that follow from `stacked`."""
         return {name: value for name, value in vars(self).items() if name not in ("dense", "moves")}
 
     @property
     def is_estimated(self) -> bool:
-        """Whether something about where moves lead, or how long they take, was estimated."""
+        """Whether some transition probabilities or durations were estimated."""
         return self.sample_sizes is not None or (self.durations is not None and self.durations.sizes is not None)
 
     @property
@@ -571,25 +580,25 @@ class MDP:
         return np.concatenate([self.stacked.data, self.durations.shares])
 
     def with_probabilities(self, data: Floats) -> MDP:
-        """The same task with other probabilities of the same moves, in the order of `probabilities`, or of its first part.
+        """Return the task with other probabilities of the same moves, in the order of `probabilities`, or of its first part.
 
         For what was estimated: `counted` keeps the probabilities that follow from the counted moves alone.
         """
         return self._replaced(data, self.probabilities if self.counted is None else self.counted)
 
     def without(self, forbidden: Bools) -> MDP:
-        """The same task in which some actions, a mask `(S,A)`, cannot be taken; raises where a state is left without any."""
+        """Return the task without some actions, a mask `(S,A)`; raise where a state is left without any."""
         if not (forbidden & self.live).any():
             return self
         available = read_available(self.available & ~forbidden, self.terminal, self.n_actions, self.state_names)
         return self._with(available=available, live=available & ~self.terminal[:, None])
 
     def starting(self, initial: ArrayLike) -> MDP:
-        """The same task with other probabilities `(S,)` of the first state."""
+        """Return the task with other probabilities `(S,)` of the first state."""
         return self._with(initial=read_initial(initial, self.terminal, self.state_names))
 
     def _with(self, **changed: Any) -> MDP:
-        """A copy with other arrays."""
+        """Return a copy with other arrays."""
         other = object.__new__(MDP)
         for array in changed.values():
             if isinstance(array, np.ndarray):
@@ -600,18 +609,20 @@ class MDP:
         return other
 
     def as_counted(self) -> MDP:
-        """The same task with the transitions that follow from the counted moves alone."""
+        """Return the task with the transitions that follow from the counted moves alone."""
         return self if self.counted is None else self._replaced(self.counted, None)
 
     def as_known(self) -> MDP:
-        """The same task as if its transitions and durations had been given: without the error of estimated ones."""
+        """Return the task as if its transitions and durations had been given: without the error of estimated ones."""
         if not self.is_estimated:
             return self
         durations = None if self.durations is None else replace(self.durations, sizes=None)
         return self._with(durations=durations, sample_sizes=None)
 
     def _replaced(self, data: Floats, counted: Floats | None) -> MDP:
-        other, durations, moves = object.__new__(MDP), self.durations, self.stacked.nnz
+        other = object.__new__(MDP)
+        durations = self.durations
+        moves = self.stacked.nnz
         stacked = sp.csr_array((read_only(data[:moves]), self.stacked.indices, self.stacked.indptr), shape=self.stacked.shape)
         if durations is not None and data.size > moves:
             durations = replace(durations, shares=read_only(data[moves:]))
@@ -620,11 +631,11 @@ class MDP:
         return other
 
     def lasting(self, durations: Any) -> MDP:
-        """The same task with other durations, as in `MDP`."""
+        """Return the task with other durations, as in `MDP`."""
         return self._with(durations=read_durations(self, durations))
 
     def at(self, discount: float) -> MDP:
-        """The task as somebody with this discount sees it: without durations, and with `G = Σ_τ γ^(τ−1) T_τ` as transitions.
+        """Return the task as it looks at a discount: without durations, and with `G = Σ_τ γ^(τ−1) T_τ` as transitions.
 
         Rows of G need not sum to 1. Where all moves take one unit of time, it is the task itself.
 
@@ -655,12 +666,12 @@ class MDP:
         return 0.001
 
     def expect(self, vector: Floats) -> Floats:
-        """`Σ_s' T(s'|s,a) vector(s')` as an `(S,A)` array."""
+        """Return `Σ_s' T(s'|s,a) vector(s')` as an `(S,A)` array."""
         product: Floats = (self.moves @ vector).reshape(self.n_actions, self.n_states).T
         return product
 
     def under(self, policy: Floats) -> Sparse:
-        """`P_π(s,s') = Σ_a π(a|s) T(s'|s,a)` as an `(S,S)` CSR matrix."""
+        """Return `P_π(s,s') = Σ_a π(a|s) T(s'|s,a)` as an `(S,S)` CSR matrix."""
         n, a = self.n_states, self.n_actions
         columns = (np.arange(n, dtype=np.int32)[:, None] + n * np.arange(a, dtype=np.int32)).ravel()
         mix = sp.csr_array((policy.flatten(), columns, np.arange(0, n * a + 1, a, dtype=np.int32)), shape=(n, n * a))
@@ -668,7 +679,7 @@ class MDP:
         return (mix @ self.stacked).tocsr()
 
     def expected_reward(self, reward: ArrayLike) -> Floats:
-        """The expected immediate reward `(S,A)` of a reward `(S,)` paid on arrival, or of one given as `(S,A)`."""
+        """Return the expected immediate reward `(S,A)` of a reward `(S,)` paid on arrival, or of one given as `(S,A)`."""
         array = as_floats(reward, "reward")
         if array.shape == (self.n_states,):
             return self.expect(array)
@@ -679,7 +690,7 @@ class MDP:
         return np.where(self.terminal[:, None], 0.0, array)
 
     def never_ends(self, policy: Floats | None = None) -> Bools:
-        """Mask of the states from which `policy` (by default: any policy) has no path to a terminal state."""
+        """Mark the states from which `policy` (by default: any policy) has no path to a terminal state."""
         if self.origin is not None:  # with a discount of 0 nothing is left of moves that take long
             return self.origin.never_ends(policy)
         choice = self.available / 1.0 if policy is None else policy
@@ -735,7 +746,7 @@ def refuse_durations(mdps: Iterable[MDP], what: str) -> None:
 
 
 def is_narrow(matrix: Sparse, roots: float = 10.0) -> bool:
-    """Whether some order of the states brings linked ones, on average, within so many square roots of their number.
+    """Say whether some order of the states brings linked ones, on average, within `roots` square roots of their number.
 
     On grids and the like some order does. Where links have no order, every order leaves them apart by a share of the number.
     """
@@ -748,7 +759,7 @@ def is_narrow(matrix: Sparse, roots: float = 10.0) -> bool:
 
 
 def steps_into(matrix: Sparse, targets: Bools) -> Ints:
-    """For each state the next one on a shortest path of `matrix` into `targets`; itself for a target, −1 if there is no path.
+    """Return, for each state, the next one on a shortest path of `matrix` into `targets`; itself for a target, −1 without a path.
 
     One breadth-first search on the reversed graph, from an extra node that points at every target.
     """
@@ -762,7 +773,7 @@ def steps_into(matrix: Sparse, targets: Bools) -> Ints:
 
 
 def episodic_levels(mdp: MDP) -> list[Ints] | None:
-    """The states that are not terminal, sorted so that each level leads to earlier ones and endings only; None for cycles."""
+    """Sort the states that are not terminal so that each level leads to earlier ones and endings only; None for cycles."""
     moves = sp.csr_array(mdp.under(mdp.available / 1.0))
     graph = sp.csr_array((moves.data > 0, moves.indices, moves.indptr), shape=moves.shape).astype(np.int64)
     waiting = ~mdp.terminal
@@ -780,8 +791,9 @@ def episodic_levels(mdp: MDP) -> list[Ints] | None:
 
 
 def time_left(mdp: MDP) -> Floats | None:
-    """How much time an episode can still take in each state, `(S,)`, at most; None where it can come back to a state."""
-    levels, durations = episodic_levels(mdp), mdp.durations
+    """Return the most time that an episode can still take in each state, `(S,)`; None where it can come back to a state."""
+    levels = episodic_levels(mdp)
+    durations = mdp.durations
     if levels is None or durations is None:
         return None
     longest = np.zeros(mdp.stacked.nnz)
@@ -791,13 +803,13 @@ def time_left(mdp: MDP) -> Floats | None:
     left = np.zeros(mdp.n_states)
     for level in levels:
         for state in level:
-            own = moves.indices[moves.indptr[state] : moves.indptr[state + 1]]
-            left[state] = (longest[own] + left[mdp.stacked.indices[own]]).max(initial=0.0)
+            here = moves.indices[moves.indptr[state] : moves.indptr[state + 1]]
+            left[state] = (longest[here] + left[mdp.stacked.indices[here]]).max(initial=0.0)
     return left
 
 
 def steps_left(mdp: MDP) -> Ints | None:
-    """How many decisions an episode can still have in each state, `(S,)`, at most; None where it can come back to a state."""
+    """Return the most decisions that an episode can still have in each state, `(S,)`; None where it can come back to a state."""
     levels = episodic_levels(mdp)
     if levels is None:
         return None

@@ -13,12 +13,12 @@ from pathlib import Path
 
 
 def free_bytes() -> float:
-    """The memory that this process may still take; infinite where that is not known."""
+    """Return the memory that this process may still take; infinite where that is not known."""
     return min(_of_machine(), _of_container(), _of_process())
 
 
 def require_memory(size: float, what: str, instead: str) -> None:
-    """Raise where work needs more bytes than are free: what needs them, and what to do instead."""
+    """Raise where work needs more bytes than are free; `what` names the work, `instead` an alternative."""
     free = free_bytes()
     if size > free:
         raise ValueError(f"{what} would take about {_shown(size)} of memory, and {_shown(free)} are free: {instead}")
@@ -29,9 +29,9 @@ def _shown(size: float) -> str:
 
 
 def _of_machine() -> float:
-    found = _numbers(Path("/proc/meminfo")).get("MemAvailable")
-    if found is not None:
-        return 1024.0 * found
+    available = _numbers(Path("/proc/meminfo")).get("MemAvailable")
+    if available is not None:
+        return 1024.0 * available
     try:
         return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
@@ -57,7 +57,7 @@ def _of_process() -> float:
 
 
 def _numbers(path: Path) -> dict[str, float]:
-    """The first number of each line that begins with a name and a colon."""
+    """Read the first number of each line that begins with a name and a colon."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -45,9 +45,9 @@ def silent(share: float, message: str) -> None:
 
 
 def part_of(progress: Progress, low: float, high: float) -> Progress:
-    """The progress of a part of the work: its shares from 0 to 1 are shares of the whole from `low` to `high`.
+    """Return the progress of a part of the work: its shares from 0 to 1 are shares of the whole from `low` to `high`.
 
-    It never runs backwards: a part that begins again, as a climb from another start does, stays where it is until it is further.
+    It never runs backwards: a part that begins again, as an optimiser with another start does, waits until it is further.
     """
     furthest = 0.0
 
@@ -60,21 +60,21 @@ def part_of(progress: Progress, low: float, high: float) -> Progress:
 
 
 class TimeLeft:
-    """How long work will still take, as far as its progress shows that; call it with the share that is done.
+    """An estimate of the time that work still takes, from its progress; call it with the share that is done.
 
-    Shares of the work are not shares of the time. So nothing is said before what is to be expected has been steady since half of
-    the time so far: within a factor of 1.5, by the slower of the pace since the start and the pace since then. Where it takes
-    more than twice as long as was once said, no time is said any more, but how long it takes at least.
+    Shares of the work are not shares of the time. So no time is given before the expected total has been steady since half of the
+    time so far: within a factor of 1.5, by the slower of the pace since the start and the pace since then. Where the work takes
+    more than twice as long as was once announced, only a lower bound is given.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock, self.start = clock, clock()
         #: When how much was done, and how long all was expected to take then.
         self.seen: list[tuple[float, float, float]] = [(0.0, 0.0, np.inf)]
-        self.said = np.inf
+        self.announced = np.inf
 
     def after(self, share: float) -> str:
-        """What is to be said of the time that is left, after a comma; empty where it is not known."""
+        """Return the announcement of the time left, after a comma; empty where it is not known."""
         now = self.clock() - self.start
         if share <= 0 or now <= 0:
             return ""
@@ -87,11 +87,11 @@ class TimeLeft:
         if not np.isfinite(whole):
             return ""
         minutes = (whole - now) / 60
-        if whole > 2 * self.said:
+        if whole > 2 * self.announced:
             return f", longer than expected: at least {max(minutes / 2, 1):.0f} min left"
         if share < 0.02 or not expected / 1.5 <= whole <= 1.5 * expected:
             return ""
-        self.said = min(self.said, whole)
+        self.announced = min(self.announced, whole)
         return ", less than a minute left" if minutes < 1 else f", about {minutes:.0f} min left"
 
 
@@ -117,7 +117,7 @@ def as_jobs(value: Any, name: str = "jobs") -> int:
 
 
 def n_workers(jobs: int) -> int:
-    """How many tasks run at a time: the processes asked for, or the workers of the cluster."""
+    """Count the tasks that run at a time: the processes asked for, or the workers of the cluster."""
     if _clients:
         return max(1, len(_clients[-1].nthreads()))
     return int(cpu_count()) if as_jobs(jobs) == -1 else jobs
@@ -171,7 +171,7 @@ def in_parallel(task: Callable[[Item], Result], items: Sequence[Item], jobs: int
 
 
 class WorkersDiedError(Exception):
-    """Workers died, and with them what they were doing."""
+    """Workers died, and the tasks they were working on with them."""
 
 
 def _here(task: Callable[[Item], Result], items: Sequence[Item], jobs: int) -> Iterator[Result]:
@@ -186,7 +186,7 @@ def _here(task: Callable[[Item], Result], items: Sequence[Item], jobs: int) -> I
             yield result
     except BrokenProcessPool as error:
         raise WorkersDiedError(str(error)) from error
-    except GeneratorExit:  # whoever asked has seen enough; joblib would warn of the tasks that are left
+    except GeneratorExit:  # the caller needs no more results; joblib would warn of the tasks that are left
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             results.close()
@@ -235,7 +235,7 @@ def _on_cluster(task: Callable[[Item], Result], items: Sequence[Item]) -> Iterat
 
 def _from_cluster(client: Any, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
     shared = _sent(client, task)
-    with warnings.catch_warnings():  # that items are large, though each travels once
+    with warnings.catch_warnings():  # of large items, though each travels once
         warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
         futures = [client.submit(_on_one_thread, shared, item, pure=False) for item in items]
     try:
@@ -250,8 +250,9 @@ def _from_cluster(client: Any, task: Callable[[Item], Result], items: Sequence[I
 
 
 def _sent(client: Any, task: Any) -> Any:
-    """What tasks share, at all workers. To send it to a worker that has just died may fail, or take for ever."""
-    workers, thread = set(client.nthreads()), ThreadPoolExecutor(1)
+    """Send a shared task to all workers; to send it to a worker that has just died may fail, or never end."""
+    workers = set(client.nthreads())
+    thread = ThreadPoolExecutor(1)
     sent = thread.submit(client.scatter, task, broadcast=True, hash=False)
     try:
         while not sent.done():
@@ -290,14 +291,14 @@ def _connect(address: str) -> Any:
             return await asyncio.wait_for(scheduler.identity(), ANSWER_SECONDS)
 
     for name in ("distributed", "distributed.client"):
-        logging.getLogger(name).setLevel(logging.ERROR)  # what it says of workers that die is no news here
+        logging.getLogger(name).setLevel(logging.ERROR)  # its messages about workers that die are no news here
     try:
         with ThreadPoolExecutor(1) as thread:  # a notebook's own event loop may run in this one
-            found = thread.submit(asyncio.run, identity()).result()
+            identified = thread.submit(asyncio.run, identity()).result()
     except Exception as error:  # what a foreign server answers raises many kinds
         expected = "must be the address of a Dask scheduler such as tcp://host:8786"
         raise ValueError(f"the cluster {expected}, received {address!r}: none answers there") from error
-    if not found.get("workers"):
+    if not identified.get("workers"):
         raise ValueError(f"the cluster at {address} must have workers, received none: start some with `dask worker`")
     return distributed.Client(address, timeout=ANSWER_SECONDS, set_as_default=False)
 
@@ -309,5 +310,5 @@ def _on_one_thread(task: Callable[[Item], Result], item: Item) -> Result:
 
 @lru_cache(maxsize=1)
 def _threads(modules: int) -> ThreadpoolController:
-    """What limits the threads of the loaded libraries. Finding these takes time, so it is done again only after new imports."""
+    """Return the control over the threads of the loaded libraries; finding these is slow, so only new imports repeat it."""
     return ThreadpoolController()

@@ -253,7 +253,7 @@ def checked(options: Any, files: Sequence[str]) -> Iterator[None]:
         if getattr(options, "estimate_rest", False) and not given:
             raise ValueError("--estimate-rest must come with --transitions to start from, received none: leave it out")
         if options.out_dir is not None:
-            check_output(options.out_dir, files, [*inputs, *(getattr(options, "demos", None) or ())])
+            check_output(options.out_dir, files, [*inputs, *(getattr(options, "demos", None) or ())], "--out")
         with cluster(getattr(options, "cluster_at", None)):
             yield
 

@@ -1,5 +1,5 @@
 """Problems with a known answer: the paper's three domains with their experts and task variants, the meadow of the demo, grids of
-any size, random MDPs, a task played by people, with simulated persons, and a walk among states that are vectors.
+any size, random MDPs, a task played by people, with simulated participants, and a walk among continuous states.
 
 Read `base` (what a domain is, and how well a learned reward serves in its variants), then `grids`, `space_adventure` and
 `navigation`.

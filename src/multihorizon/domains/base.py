@@ -57,25 +57,25 @@ class Domain:
         object.__setattr__(self, "reward", read_only(self.reward))
 
     def lp_experts(self) -> list[Ints]:
-        """One action per state `(S,)` for each of `lp_discounts`: the first optimal one in the order of the actions."""
+        """Return one action per state `(S,)` for each of `lp_discounts`: the first optimal one in the order of the actions."""
         return [sets.argmax(axis=1) for sets in self.lp_action_sets()]
 
     def lp_action_sets(self) -> list[Bools]:
-        """All optimal actions, bool `(S,A)`, for each of `lp_discounts`."""
+        """Return all optimal actions, bool `(S,A)`, for each of `lp_discounts`."""
         return [plan(self.mdp, self.reward, gamma).optimal_actions for gamma in self.lp_discounts]
 
     def mce_experts(self, temperature: float = 1.0) -> list[Floats]:
-        """Entropy-regularised policies `(S,A)` for each of `mce_discounts`."""
+        """Return entropy-regularised policies `(S,A)` for each of `mce_discounts`."""
         return [soft_plan(self.mdp, self.reward, gamma, temperature).policy for gamma in self.mce_discounts]
 
     def tasks(self, count: int = 100, seed: int = 0) -> list[Task]:
-        """`count` random variants: transitions from `randomize`, discounts uniform on [0,1]."""
+        """Draw `count` random variants: transitions from `randomize`, discounts uniform on [0,1]."""
         rng = np.random.default_rng(seed)
         return [Task(self.randomize(rng), float(rng.uniform())) for _ in range(as_count(count, "count"))]
 
 
 def check_ending(ending: object) -> bool:
-    """True for "terminal", False for "absorbing"; raises on anything else."""
+    """Return True for "terminal", False for "absorbing"; raise on anything else."""
     if ending not in ("terminal", "absorbing"):
         raise ValueError(f'ending must be "terminal" or "absorbing", received {ending!r}')
     return bool(ending == "terminal")
@@ -102,9 +102,9 @@ class GeneralizationError(Result):
     remark: str = ""
 
     def sentences(self) -> str:
-        """Mean and standard deviation of the losses, and the intervals of the means."""
+        """Return mean and standard deviation of the losses, and the intervals of the means."""
 
-        def said(values: Floats, interval: tuple[float, float] | None) -> str:
+        def summary(values: Floats, interval: tuple[float, float] | None) -> str:
             between = (
                 ""
                 if interval is None
@@ -112,7 +112,7 @@ class GeneralizationError(Result):
             )
             return f"{significant(values.mean())} ± {significant(values.std())}{between}"
 
-        paper, absolute = said(self.values, self.mean_interval), said(self.absolute, self.absolute_interval)
+        paper, absolute = summary(self.values, self.mean_interval), summary(self.absolute, self.absolute_interval)
         head = f"Loss over {self.values.size} tasks, as a share of the optimum: {absolute} (signed as in the paper: {paper})."
         return f"{head} {self.remark}".strip()
 
@@ -124,7 +124,7 @@ class GeneralizationError(Result):
         }
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per task."""
+        """Return one row per task."""
         columns = {"task": np.arange(self.values.size), "signed": self.values, "absolute": self.absolute}
         if self.low is not None and self.high is not None:
             columns |= {"low": self.low, "high": self.high}
@@ -142,7 +142,7 @@ class GeneralizationError(Result):
 
 
 def read_tasks(domain: Domain, tasks: int | Sequence[Task], seed: int) -> list[Task]:
-    """So many random variants, or those that are given."""
+    """Return the given tasks, or draw that many random variants."""
     variants = domain.tasks(tasks, seed) if isinstance(tasks, int) else list(tasks)
     if not variants:
         raise ValueError("tasks must hold at least one task, received none")
@@ -150,8 +150,9 @@ def read_tasks(domain: Domain, tasks: int | Sequence[Task], seed: int) -> list[T
 
 
 def losses(domain: Domain, rewards: Floats, tasks: Sequence[Task]) -> tuple[Floats, Floats]:
-    """The losses `(n,N)` of planning with rewards `(n,S)`, signed as in the paper and absolute."""
-    best, earned = np.empty(len(tasks)), np.empty((len(rewards), len(tasks)))
+    """Return the losses `(n,N)` of planning with rewards `(n,S)`, signed as in the paper and absolute."""
+    best = np.empty(len(tasks))
+    earned = np.empty((len(rewards), len(tasks)))
     for i, task in enumerate(tasks):
         best[i] = task.mdp.initial @ plan(task.mdp, domain.reward, task.discount).values
         worth: dict[bytes, float] = {}  # many rewards have one best policy

@@ -22,7 +22,7 @@ from multihorizon.mdp import MDP
 
 
 def toy(chances: tuple[float, float, float] = (0.95, 0.9, 0.6), ending: Ending = "terminal") -> Domain:
-    """The paper's toy domain; `chances` are the probabilities that an action in s0 moves the agent.
+    """Return the paper's toy domain; `chances` are the probabilities that an action in s0 moves the agent.
 
     Example:
         >>> toy().mdp.n_states
@@ -68,7 +68,7 @@ def gridworld(
     initial: ArrayLike | None = None,
     names: Sequence[str] | None = None,
 ) -> MDP:
-    """A grid MDP, built without a loop over cells.
+    """Build a grid MDP, without a loop over cells.
 
     Args:
         height, width: size of the grid.
@@ -86,7 +86,8 @@ def gridworld(
     if not 0 <= slip <= 1:
         raise ValueError(f"slip must be in [0, 1], received {slip}")
     ends, blocked, kept = (_cells(c, shape, n) for c, n in ((terminal, "terminal"), (walls, "walls"), (absorbing, "absorbing")))
-    here, live = np.arange(ends.size), np.flatnonzero(~(ends | blocked))
+    here = np.arange(ends.size)
+    live = np.flatnonzero(~(ends | blocked))
     rows, columns = np.divmod(here, shape[1])
     targets = []
     for down, right in ((0, 1), (1, 0), (0, -1), (-1, 0)):
@@ -99,7 +100,8 @@ def gridworld(
     for action in range(4):
         chances = [1 - slip if direction == action else slip / 3 for direction in range(4)]
         taken = [d for d in range(4) if chances[d] > 0]
-        data, entries = np.repeat([chances[d] for d in taken], live.size), [targets[d][live] for d in taken]
+        data = np.repeat([chances[d] for d in taken], live.size)
+        entries = [targets[d][live] for d in taken]
         places = (np.tile(live, len(taken)), np.concatenate(entries))
         actions.append(sp.csr_array((data, places), shape=(here.size, here.size)))
     return MDP(
@@ -113,7 +115,7 @@ def gridworld(
 
 
 def big_small(height: int = 3, width: int = 6, slip: float = 0.0, ending: Ending = "terminal") -> Domain:
-    """The big-small domain: +2 in the bottom-left cell, +20 in the bottom-right, −2 elsewhere; both goals end the episode.
+    """Return the big-small domain: +2 in the bottom-left cell, +20 in the bottom-right, −2 elsewhere; both goals end the episode.
 
     Example:
         >>> big_small().reward.reshape(3, 6)[2].tolist()
@@ -127,8 +129,9 @@ def big_small(height: int = 3, width: int = 6, slip: float = 0.0, ending: Ending
 
 
 def cliff(height: int = 3, width: int = 4, slip: float = 0.1, ending: Ending = "terminal") -> Domain:
-    """The cliff domain: the top row is cliff (−10) except for the goal in its right-most cell (+20), and both end the episode;
-    the row under the cliff costs 2 per step, the rows below it 1.
+    """Return the cliff domain: the top row is cliff (−10), its right-most cell the goal (+20), and both end the episode.
+
+    The row under the cliff costs 2 per step, the rows below it 1.
 
     Example:
         >>> cliff().reward.reshape(3, 4)[0].tolist()
@@ -143,8 +146,9 @@ def cliff(height: int = 3, width: int = 4, slip: float = 0.1, ending: Ending = "
 
 
 def meadow(slip: float = 0.0, ending: Ending = "terminal") -> Domain:
-    """The meadow of the demo, 5×9 cells: a snack (+6) near the walkers' start and a feast (+40) at the far end, both of which end
-    the episode; mud (−3 per step) on the straight way to the feast; every other step costs 0.5.
+    """Return the meadow of the demo, 5×9 cells: a snack (+6) near the start, a feast (+40) at the far end, and mud between.
+
+    Snack and feast end the episode. Mud (−3 per step) lies on the straight way to the feast; every other step costs 0.5.
 
     From cell B3 the first expert takes the snack, the second wades through the mud, and the third walks around it. Cells have
     names as in a spreadsheet: A1 is the upper left one.
@@ -170,7 +174,8 @@ def _grid_domain(
     mce: tuple[float, ...],
     names: Sequence[str] | None = None,
 ) -> Domain:
-    (height, width), kind = reward.shape, "terminal" if check_ending(ending) else "absorbing"
+    height, width = reward.shape
+    kind = "terminal" if check_ending(ending) else "absorbing"
 
     def build(slip: float) -> MDP:
         return gridworld(height, width, slip, **{kind: goals}, names=names)
@@ -193,7 +198,7 @@ def _cells(cells: ArrayLike, shape: tuple[int, int], name: str) -> Bools:
 
 
 def random_mdp(n_states: int, n_actions: int, branching: int | None = None, n_terminal: int = 0, seed: int = 0) -> MDP:
-    """An MDP whose rows are flat Dirichlet over `branching` random successors (by default all states).
+    """Draw an MDP whose rows are flat Dirichlet over `branching` random successors (by default all states).
 
     The last `n_terminal` states are terminal.
 

@@ -1,9 +1,9 @@
 """A walk in the unit square: a continuous task with a known answer.
 
 A state is a point of the square. Four actions aim at a point one step to the right, up, left or down. Normal noise is added to
-both coordinates, and whoever would leave the square is reflected at its wall. Arriving near the small goal pays a little, near
-the large goal more, and a pit between them costs. Nobody can stay anywhere for long, and episodes are cut after a fixed number
-of steps.
+both coordinates, and a walk that would leave the square is reflected at its wall. Arriving near the small goal pays a little,
+near the large goal more, and a pit between them costs. Nobody can stay anywhere for long, and episodes are cut after a fixed
+number of steps.
 
 *The truth* is a dense-grid solution. The noise of the two coordinates is independent and each action moves along one of them,
 so the expectation over next states is a product of one-dimensional integrals: `E[f(s')|s,a] = T_x f T_yᵀ` with matrices that
@@ -49,7 +49,7 @@ class Navigation:
     grid: int = 41
 
     def reward(self, states: ArrayLike) -> Floats:
-        """What arriving in these states `(n,2)` pays, `(n,)`."""
+        """Return the reward `(n,)` of arriving in these states `(n,2)`."""
         points = as_floats(states, "states")
         paid = np.zeros(points.shape[:-1])
         for centre, width, height in (((0.25, 0.3), 0.12, 2.0), ((0.8, 0.75), 0.15, 4.0), ((0.55, 0.5), 0.1, -3.0)):
@@ -57,11 +57,11 @@ class Navigation:
         return paid
 
     def values(self, expert: str, states: ArrayLike) -> Floats:
-        """The expert's soft values `(n,)` in these states `(n,2)`."""
+        """Return the expert's soft values `(n,)` in these states `(n,2)`."""
         return self._spline(self._solved[expert][0], as_floats(states, "states"))
 
     def policy(self, expert: str, states: ArrayLike) -> Floats:
-        """The expert's probability of each action `(n,4)` in these states `(n,2)`."""
+        """Return the expert's probability of each action `(n,4)` in these states `(n,2)`."""
         points = as_floats(states, "states")
         q = np.stack([self._spline(grid, points) for grid in self._solved[expert][1]], axis=1)
         chosen: Floats = np.exp(log_softmax(q / self.temperature, axis=1))
@@ -98,11 +98,14 @@ class Navigation:
     def _run(
         self, name: str, decisions: int, length: int, extra: int, stream: np.random.SeedSequence
     ) -> tuple[Ints, Ints, Floats, Ints, Floats]:
-        """Episode, step, state, action and next state of one expert's decisions."""
-        rng, meaningless = np.random.default_rng(stream), np.random.default_rng(stream.spawn(1)[0])
+        """Draw episode, step, state, action and next state of one expert's decisions."""
+        rng = np.random.default_rng(stream)
+        meaningless = np.random.default_rng(stream.spawn(1)[0])
         episodes = -(-decisions // length)
-        states, actions = np.empty((length + 1, episodes, 2 + extra)), np.empty((length, episodes), dtype=np.int64)
-        states[0, :, :2], states[0, :, 2:] = rng.uniform(size=(episodes, 2)), meaningless.standard_normal((episodes, extra))
+        states = np.empty((length + 1, episodes, 2 + extra))
+        actions = np.empty((length, episodes), dtype=np.int64)
+        states[0, :, :2] = rng.uniform(size=(episodes, 2))
+        states[0, :, 2:] = meaningless.standard_normal((episodes, extra))
         for t in range(length):
             ladder = self.policy(name, states[t, :, :2]).cumsum(axis=1)
             actions[t] = (rng.uniform(size=(episodes, 1)) > ladder[:, :-1]).sum(axis=1)
@@ -114,11 +117,12 @@ class Navigation:
 
     @cached_property
     def _solved(self) -> dict[str, tuple[Floats, Floats]]:
-        """Values `(n,n)` and `Q` `(4,n,n)` of each expert on the grid."""
+        """Solve for values `(n,n)` and `Q` `(4,n,n)` of each expert on the grid."""
         return {name: self._solve(gamma) for name, gamma in self.discounts.items()}
 
     def _solve(self, gamma: float) -> tuple[Floats, Floats]:
-        axis, paid = self._axis, self.reward(np.stack(np.meshgrid(self._axis, self._axis, indexing="ij"), axis=-1))
+        axis = self._axis
+        paid = self.reward(np.stack(np.meshgrid(self._axis, self._axis, indexing="ij"), axis=-1))
         # The matrices `(n,n)` that give a function's expectation after a move from each grid point, from its values on the grid.
         nodes, weights = normal_nodes(21)
         spline = make_interp_spline(axis, np.eye(axis.size), k=3)
@@ -139,12 +143,12 @@ class Navigation:
         return np.linspace(0.0, 1.0, self.grid)
 
     def _spline(self, values: Floats, points: Floats) -> Floats:
-        found: Floats = RectBivariateSpline(self._axis, self._axis, values).ev(points[:, 0], points[:, 1])
-        return found
+        values_there: Floats = RectBivariateSpline(self._axis, self._axis, values).ev(points[:, 0], points[:, 1])
+        return values_there
 
 
 def navigation(discounts: Sequence[float] | dict[str, float] | None = None, temperature: float = 1.0) -> Navigation:
-    """The walk in the unit square.
+    """Return the walk in the unit square.
 
     Args:
         discounts: each expert's discount, below 1, by name or in a row; by default three experts, at 0.5, 0.8 and 0.95.

@@ -6,7 +6,7 @@ of the two planets beside it. A mini-block shows the planets and allows two or t
 rules are those of the task published with the software `pybefit`.
 
 A state is planets, noise, travels left and position: `555212 low 2 p3`, where planets worth −20, …, 20 are written 1, …, 5. After
-the last travel an episode ends in `end +20`, which says what was landed on. Travels run out, so no state comes back.
+the last travel an episode ends in `end +20`, which names the value landed on. Travels run out, so no state comes back.
 
 Mini-blocks are drawn at random, and kept where looking ahead matters: the first travel that earns most at once differs from
 the first travel that earns most in the end.
@@ -47,7 +47,7 @@ class Place(NamedTuple):
         return f"{planets} {self.noise} {self.left} p{self.position + 1}"
 
     def landings(self, action: int) -> dict[int, float]:
-        """The planets where an action lands, with their probabilities."""
+        """Return the planets where an action lands, with their probabilities."""
         if action == 0:
             return {(self.position + 1) % 6: 1.0}
         # Where a jump from each planet is aimed, counted from 0.
@@ -56,11 +56,11 @@ class Place(NamedTuple):
         return {(target + shift) % 6: chance if shift == 0 else (1 - chance) / 2 for shift in (-1, 0, 1)}
 
     def after(self, position: int) -> Place:
-        """The state after a travel that landed there."""
+        """Return the state after a travel that landed there."""
         return self._replace(left=self.left - 1, position=position)
 
     def points(self, discount: float) -> list[float]:
-        """The points each action earns, with all later travels at their best and discounted."""
+        """Return the points each action earns, with all later travels at their best and discounted."""
 
         def worth(at: int) -> float:
             rest = max(self.after(at).points(discount)) if self.left > 1 and discount > 0 else 0.0
@@ -71,12 +71,12 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class SimulatedPersons:
-    """Persons whose horizons are known.
+    """Simulated participants whose horizons are known.
 
     Attributes:
         demonstrations: their decisions.
         discounts, temperatures: `(n,)`, in the order of `demonstrations.experts`; temperatures are in points.
-        frame: one row per person: `expert`, `group`, `age`.
+        frame: one row per participant: `expert`, `group`, `age`.
     """
 
     demonstrations: Demonstrations
@@ -87,11 +87,11 @@ class SimulatedPersons:
 
 @dataclass(frozen=True)
 class SpaceAdventure:
-    """The task, its points, and persons to play it.
+    """The task, its points, and simulated participants.
 
     Attributes:
-        reward: expected points of each decision `(S,A)`, fuel included: what persons are told.
-        features: `(A·S,5)`: the chances of landing on −20, −10, +10 and +20, and being a jump.
+        reward: expected points of each decision `(S,A)`, fuel included: what participants know.
+        features: `(A·S,5)`: the probabilities of landing on −20, −10, +10 and +20, and being a jump.
         feature_names: their names.
         starts: the state in which each mini-block begins.
     """
@@ -116,7 +116,7 @@ class SpaceAdventure:
         discounts: ArrayLike | None = None,
         temperatures: ArrayLike | None = None,
     ) -> SimulatedPersons:
-        """Persons of two groups and several ages, who play every mini-block once.
+        """Simulate participants of two groups and several ages, who play every mini-block once.
 
         Logit discounts and log temperatures (in points) are normal.
 
@@ -134,7 +134,8 @@ class SpaceAdventure:
         """
         n = as_count(count, "count")
         rng = np.random.default_rng(seed)
-        groups, ages = np.resize(["control", "training"], n), rng.integers(20, 70, n)
+        groups = np.resize(["control", "training"], n)
+        ages = rng.integers(20, 70, n)
         frame = pd.DataFrame({"expert": [str(i + 1) for i in range(n)], "group": groups, "age": ages})
         centre = group_difference * (groups == "training") + age_slope * (ages - 45) / 10
         logits = rng.normal(1.8, 0.8, n) + centre
@@ -145,7 +146,7 @@ class SpaceAdventure:
 
 
 def space_adventure(mini_blocks: int = 100, travels: Sequence[int] = (2, 3), seed: int = 0) -> SpaceAdventure:
-    """The task with freshly drawn mini-blocks: equally many with each number of travels, half of them among asteroids.
+    """Return the task with freshly drawn mini-blocks: equally many per number of travels, half of them among asteroids.
 
     Args:
         mini_blocks: how many a person plays.
@@ -176,7 +177,8 @@ def space_adventure(mini_blocks: int = 100, travels: Sequence[int] = (2, 3), see
         landed = (place.after(at) for place in before for a in range(len(ACTIONS)) for at in place.landings(a))
         places = list(dict.fromkeys([*places, *landed]))
     index = {place: s for s, place in enumerate(places)}
-    n, live = len(places) + len(VALUES), len(places)
+    n = len(places) + len(VALUES)
+    live = len(places)
     rows, targets, values, chances = [], [], [], []
     for place, s in index.items():
         for a in range(len(ACTIONS)):
@@ -203,10 +205,10 @@ def space_adventure(mini_blocks: int = 100, travels: Sequence[int] = (2, 3), see
 
 
 def _given(values: ArrayLike | None, drawn: Floats, name: str) -> Floats:
-    """What the user gave for each person, or what was drawn."""
+    """Return the user's values for each participant, or those that were drawn."""
     if values is None:
         return drawn
     given = as_floats(values, name)
-    found = np.full(drawn.size, float(given)) if given.ndim == 0 else given
-    as_shape(found, drawn.shape, name)
-    return found
+    given = np.full(drawn.size, float(given)) if given.ndim == 0 else given
+    as_shape(given, drawn.shape, name)
+    return given

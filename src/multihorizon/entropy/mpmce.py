@@ -247,7 +247,7 @@ class Climb:
         def next_radius(radius: float, length: float, ratio: float) -> float:
             return min(2 * radius, 0.1) if ratio > 0.75 else radius if ratio > 0.25 else radius / 3
 
-        return slp.climb(hill, here, 0.1, 1e-7, self.max_steps, next_radius)[0]
+        return slp.maximise(hill, here, 0.1, 1e-7, self.max_steps, next_radius)[0]
 
 
 @dataclass(frozen=True, eq=False)

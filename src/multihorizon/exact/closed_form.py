@@ -87,30 +87,30 @@ class ClosedForm:
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
         """Solve the experts' equations; nothing in it is random."""
         progress(0.0, "closed form: solving the experts' equations")
-        found = identify(problem, self.temperature, self.tolerance, smoothing=self.smoothing)
-        status = {"unique": Status.OPTIMAL, "set": Status.NOT_IDENTIFIED, "infeasible": Status.INFEASIBLE}[found.status]
-        message = [found.headline(), f"The equations hold to {power_of_ten(found.residual)} in log π."]
-        if found.status == "set":
-            widest = float(np.diff(found.intervals, axis=1).max())
+        answer = identify(problem, self.temperature, self.tolerance, smoothing=self.smoothing)
+        status = {"unique": Status.OPTIMAL, "set": Status.NOT_IDENTIFIED, "infeasible": Status.INFEASIBLE}[answer.status]
+        message = [answer.headline(), f"The equations hold to {power_of_ten(answer.residual)} in log π."]
+        if answer.status == "set":
+            widest = float(np.diff(answer.intervals, axis=1).max())
             message.append(
                 f"The discounts and the reward given are one explanation of many; the widest range is {decimals(widest, 2)}."
             )
-        if found.from_counts:
+        if answer.from_counts:
             message.append(
                 f"Frequencies with {self.smoothing:g} added to each count stand in for policies: "
                 "this is a start for MaximumLikelihood, not an efficient estimate."
             )
         return Solution(
             solver="ClosedForm",
-            status=Status.CONVERGED if found.status == "unique" and found.from_counts else status,
+            status=Status.CONVERGED if answer.status == "unique" and answer.from_counts else status,
             message=" ".join(message),
             experts=problem.names,
-            discounts=found.discounts,
-            reward=found.reward,
-            objective=-found.residual,
-            residual=found.residual,
-            temperature=found.temperature,
-            evidence=ClosedFormEvidence(**found.to_dict()),
+            discounts=answer.discounts,
+            reward=answer.reward,
+            objective=-answer.residual,
+            residual=answer.residual,
+            temperature=answer.temperature,
+            evidence=ClosedFormEvidence(**answer.to_dict()),
         )
 
 
@@ -125,7 +125,7 @@ class ClosedFormStart:
 
 
 def closed_form_start(problem: Problem, smoothing: float = 0.5, temperature: Temperature = 1.0) -> ClosedFormStart:
-    """A finite start for maximum likelihood from demonstrations (policies count as one decision per state).
+    """Return a finite start for maximum likelihood from demonstrations (policies count as one decision per state).
 
     Args:
         problem: experts given as demonstrations or policies.
@@ -142,10 +142,10 @@ def closed_form_start(problem: Problem, smoothing: float = 0.5, temperature: Tem
         guesses = [system.read(system.y)[0]]
     best: tuple[float, Floats, Floats, Floats] | None = None
     for guess in (*guesses, np.full(k, 0.5), np.full(k, 0.9), np.linspace(0.2, 0.8, k)):
-        for found in (equations.project(guess), minimise(equations, guess)):
-            temperatures = np.clip(np.nan_to_num(found.temperature, nan=1.0), 0.1, 10.0)
-            discounts = np.clip(found.discounts, 0.01, 0.99)  # inside the limits, so that an optimiser can move them both ways
-            reward = np.nan_to_num(equations.reward(found.discounts, found.x))
+        for point in (equations.project(guess), minimise(equations, guess)):
+            temperatures = np.clip(np.nan_to_num(point.temperature, nan=1.0), 0.1, 10.0)
+            discounts = np.clip(point.discounts, 0.01, 0.99)  # inside the limits, so that an optimiser can move them both ways
+            reward = np.nan_to_num(equations.reward(point.discounts, point.x))
             for shrunk in (reward, 0.5 * reward, 0.2 * reward):
                 try:
                     likelihood = log_likelihood(ordered, planned(ordered, discounts, shrunk, temperatures))

@@ -101,7 +101,7 @@ class PolicyEquations:
 
 
 def read_equations(expert: Expert, smoothing: float = 0.5) -> PolicyEquations:
-    """The logarithms of an expert's policy, or of frequencies with `smoothing` added to each available action's count.
+    """Return the logarithms of an expert's policy, or of frequencies with `smoothing` added to each available action's count.
 
     Raises:
         ValueError: for a policy with a zero entry, whose logarithm does not exist, for action sets, and for a
@@ -135,9 +135,9 @@ def read_equations(expert: Expert, smoothing: float = 0.5) -> PolicyEquations:
 
 
 def in_order_of_content(problem: Problem, smoothing: float = 0.5) -> Problem:
-    """The problem with its experts in an order that depends on what they do, not on how they are named or listed.
+    """Return the problem with its experts in an order that depends on their behaviour, not on names or listing.
 
-    The most decided come first: those whose log π is farthest from 0.
+    Experts whose log π is farthest from 0 come first.
     """
 
     def key(expert: Expert) -> tuple[float, ...]:
@@ -149,7 +149,7 @@ def in_order_of_content(problem: Problem, smoothing: float = 0.5) -> Problem:
 
 
 def _nine_digits(values: Floats) -> Floats:
-    """Values rounded to the digits that the order of a sum cannot change."""
+    """Round values to the digits that the order of a sum cannot change."""
     fraction, power = np.frexp(values)
     return np.ldexp(np.round(fraction, 9), power)
 
@@ -194,15 +194,15 @@ class Differences:
         return stacked if self.entered.size == self.mdp.n_states else stacked[:, self.entered]
 
     def solve(self, log_policy: Floats, rough: bool = False) -> Floats:
-        """û on the entered states, `(|entered|, m)` from logarithms `(S,A,m)`: the least-squares solution of `D û = ℓ − mean`.
+        """Solve `D û = ℓ − mean` by least squares on the entered states, `(|entered|, m)`, for logarithms `(S,A,m)`.
 
-        A `rough` solution, for noise of which only the size matters, has one or two digits where there are many states.
+        A `rough` solution has one or two digits where there are many states; it is for noise, of which only the size matters.
         """
         right = np.stack([self.centred(log_policy[:, :, number]) for number in range(log_policy.shape[2])], axis=1)
         return self.null_space.solve(right, rough)
 
     def centred(self, values: Floats) -> Floats:
-        """Values `(S,A)` less their state's weighted mean, times the root of their weight, in the order `a·S + s` of D's rows."""
+        """Subtract each state's weighted mean from values `(S,A)` and scale by the root weight; rows `a·S + s` as in D."""
         centred: Floats = np.subtract(values.T, np.vecdot(self._weights, values) / self._totals, order="C")
         centred *= self._root
         return centred.ravel()
@@ -240,7 +240,7 @@ class RewardFamily:
 def reward_families(
     problem: Problem, policies: Sequence[PolicyEquations], error: float, limits: SizeLimits = LIMITS
 ) -> list[RewardFamily]:
-    """Steps 1 and 2 for every expert of a problem whose reward is one number per state; D is factorised once per MDP.
+    """Carry out steps 1 and 2 for every expert of a problem with one reward per state; D is factorised once per MDP.
 
     Args:
         problem: policies or demonstrations, without features.
@@ -257,9 +257,11 @@ def reward_families(
         if columns is None:
             raise ValueError(f"expert {expert.name} must have a reward of one number per state for this, received features")
         if expert.counts is not None:
-            differences, size = Differences(expert.mdp, policy.weights, limits), 1.0
+            differences = Differences(expert.mdp, policy.weights, limits)
+            size = 1.0
         else:
-            differences, size = shared.get(id(expert.mdp)) or Differences(expert.mdp, policy.weights, limits), error
+            differences = shared.get(id(expert.mdp)) or Differences(expert.mdp, policy.weights, limits)
+            size = error
             shared[id(expert.mdp)] = differences
         entered, null = differences.entered, differences.null_space
         error_u = solved.get(id(differences))
@@ -292,7 +294,7 @@ def reward_families(
 
 
 def state_columns(problem: Problem, expert: Expert) -> Ints | None:
-    """The reward parameter of each of the task's states; None where the reward is made of other features."""
+    """Return the reward parameter of each of the task's states; None where the reward is made of other features."""
     if expert.features is None:
         return np.arange(expert.mdp.n_states)
     position = {name: i for i, name in enumerate(problem.parameter_names)}
@@ -305,7 +307,7 @@ def state_columns(problem: Problem, expert: Expert) -> Ints | None:
 
 
 def log_errors(expert: Expert, policy: PolicyEquations, seed: int) -> Floats:
-    """Errors `(S,A,m)` of log π, with a mean square over the m columns of one over the weight of each equation."""
+    """Return errors `(S,A,m)` of log π whose mean square over the m columns is one over the weight of each equation."""
     live, count = expert.mdp.live, int(expert.mdp.live.sum())
     if count > EXACT_ERRORS:
         return drawn_errors(policy, seed, 2 if count > ORDERED_DRAWS else 8 if expert.counts is None else 32)
@@ -315,7 +317,7 @@ def log_errors(expert: Expert, policy: PolicyEquations, seed: int) -> Floats:
 
 
 def drawn_errors(policy: PolicyEquations, seed: int, draws: int) -> Floats:
-    """Random errors `(S,A,m)` of log π with a variance of one over the weight of each equation.
+    """Draw random errors `(S,A,m)` of log π with a variance of one over the weight of each equation.
 
     They are drawn in the order of log π, then of the weights, the states, and the states that follow, so that they are the same
     after states and actions have been relabelled.
@@ -384,7 +386,7 @@ class Explanation:
         return self.equations.temperatures(self.x)
 
     def fixed(self) -> Bools:
-        """Which reward parameters `(d,)` the equations fix at these discounts, apart from a free constant."""
+        """Mark the reward parameters `(d,)` that the equations fix at these discounts, apart from a free constant."""
         fixed = self.equations.entered.copy()
         raw = self.equations.reward(self.discounts, self.x)
         for move in self.columns.null.T:
@@ -399,31 +401,33 @@ class Explanation:
 
 
 def bellman_residual(point: Explanation) -> float:
-    """`max |(Q − V)/λ − log π*|` with V and Q the values of the experts' own policies under the answer.
+    """Return `max |(Q − V)/λ − log π*|` with V and Q the values of the experts' own policies under the answer.
 
-    It is 0 exactly if every expert is soft-optimal. Its unit is that of log π. V is solved for from the answer; the values that
-    the equations have only make that quicker. Where a policy never ends, or not before rounding hides it, a discount of 1 is read
-    as a little less.
+    It is 0 exactly if every expert is soft-optimal. Its unit is that of log π. V is solved for from the answer; where the
+    equations hold values, these only speed up the solve. Where a policy never ends, or not before rounding hides it, a discount
+    of 1 is read as a little less.
     """
     equations, reward = point.equations, point.reward
-    worst, values = 0.0, equations.values(point.x)
+    worst = 0.0
+    values = equations.values(point.x)
     constant = (
         float((equations.reward(point.discounts, point.x) - reward)[equations.entered].mean()) if equations.free_constant else 0.0
     )
     for expert, policy, owner, guess in zip(
         equations.problem.experts, equations.policies, equations.problem.owner, values, strict=True
     ):
-        gamma, lam = max(float(point.discounts[owner]), expert.mdp.least_discount), float(point.temperature[owner])
+        gamma = max(float(point.discounts[owner]), expert.mdp.least_discount)
+        lam = float(point.temperature[owner])
         if gamma > LARGEST_SOLVABLE_DISCOUNT and expert.mdp.never_ends(policy.policy).any():
             gamma = LARGEST_SOLVABLE_DISCOUNT
         try:
             near = guess if guess is None or not constant else guess - constant / (1 - gamma)  # every move pays it
-            found = _one_residual(expert, policy, reward, gamma, lam, near)
+            residual = _one_residual(expert, policy, reward, gamma, lam, near)
         except SingularError:
             if gamma <= LARGEST_SOLVABLE_DISCOUNT:
                 raise
-            found = _one_residual(expert, policy, reward, LARGEST_SOLVABLE_DISCOUNT, lam, guess)
-        worst = max(worst, found)
+            residual = _one_residual(expert, policy, reward, LARGEST_SOLVABLE_DISCOUNT, lam, guess)
+        worst = max(worst, residual)
     return worst
 
 
@@ -434,9 +438,9 @@ def _one_residual(
     mdp = expert.mdp
     immediate, under = expert.expected_reward(reward), mdp.under(policy.policy)
     earned = np.where(mdp.terminal, 0.0, np.vecdot(policy.policy, immediate)) + lam * policy.entropy
-    # One backup gives the states that nobody enters their values too.
-    known = None if guess is None else earned + gamma * (under @ guess)
-    values = matrix_resolvent(mdp, under, gamma).solve(earned, guess=known)
+    # One backup also gives values to states that no transition enters.
+    start = None if guess is None else earned + gamma * (under @ guess)
+    values = matrix_resolvent(mdp, under, gamma).solve(earned, guess=start)
     gap = (immediate + gamma * mdp.expect(values) - values[:, None]) / lam - policy.log_policy
     return float(np.abs(gap).max(where=mdp.live, initial=0.0))
 
@@ -477,33 +481,33 @@ class JointEquations(ABC):
 
     @abstractmethod
     def at(self, discounts: Floats) -> tuple[Floats | Sparse, Floats]:
-        """M and h."""
+        """Return M and h."""
 
     @abstractmethod
     def slopes(self, discounts: Floats, x: Floats) -> Floats:
-        """`∂(M x − h)/∂γ_k` as columns `(rows, K)`."""
+        """Return `∂(M x − h)/∂γ_k` as columns `(rows, K)`."""
 
     @abstractmethod
     def reward(self, discounts: Floats, x: Floats) -> Floats:
-        """The reward parameters `(d,)` of a solution."""
+        """Return the reward parameters `(d,)` of a solution."""
 
     @abstractmethod
     def values(self, x: Floats) -> list[Floats | None]:
-        """Each expert's value function `(S,)`, where the equations have it."""
+        """Return each expert's value function `(S,)`, where the equations hold it."""
 
     @abstractmethod
     def errors(self, discounts: Floats, x: Floats) -> Iterator[tuple[int, Floats, Floats]]:
-        """What errors in the policies do at a solution, expert by expert.
+        """Yield the effect of errors in the policies at a solution, expert by expert.
 
-        Gives the owner of the discount and, as columns, what they do to `M x − h` and to its slope in that discount.
+        Yields the owner of the discount and, as columns, the changes of `M x − h` and of its slope in that discount.
         """
 
     @abstractmethod
     def scale(self, discounts: Floats, x: Floats) -> tuple[int, float]:
-        """How many rows say something about whether the reward is shared, and how much the reward varies from row to row."""
+        """Count the rows that test whether the reward is shared, and return how much the reward varies from row to row."""
 
     def temperatures(self, x: Floats) -> Floats:
-        """The temperatures `(K,)` of a solution."""
+        """Return the temperatures `(K,)` of a solution."""
         if self.temperature is not None:
             return np.full(self.n_experts, self.temperature)
         return np.concatenate([[1.0], x[self.n_linear :]])
@@ -539,10 +543,10 @@ class SharedReward:
         )
 
     def compact(self, least_rows: float = 4) -> SharedReward:
-        """The same equations with few rows, where there are few columns: all columns in one orthonormal basis of what they span.
+        """Write the equations in few rows where there are few columns: all columns in one orthonormal basis of their span.
 
-        Lengths and angles stay the same, and nothing else is asked of the rows. It needs rows that all count alike and belong to
-        the same states for every family; otherwise it is this very object.
+        Lengths and angles stay the same, and nothing else is asked of the rows. All rows must have the same weight and belong to
+        the same states for every family; otherwise the object itself is returned.
         """
         first = self.families[0].parameters
         alike = all(np.array_equal(family.parameters, first) for family in self.families) and bool((self.root == 1).all())
@@ -556,20 +560,21 @@ class SharedReward:
         if least_rows * size > first.size:
             return self
         span, corner = np.linalg.qr(np.hstack(blocks))
-        found = dict(zip(pieces, np.split(corner, np.cumsum(widths)[:-1], axis=1), strict=True))
+        compacted = dict(zip(pieces, np.split(corner, np.cumsum(widths)[:-1], axis=1), strict=True))
         rows = np.arange(size)
         moved = []
         for family in self.families:
             columns: dict[str, Any] = {}
             for name in names:
-                columns[name] = np.zeros((size, found[id(getattr(family, name))].shape[1]))
-                columns[name][: len(corner)] = found[id(getattr(family, name))]
+                columns[name] = np.zeros((size, compacted[id(getattr(family, name))].shape[1]))
+                columns[name][: len(corner)] = compacted[id(getattr(family, name))]
             columns["u"], columns["v"] = columns["u"][:, 0], columns["v"][:, 0]
-            # What errors of one expert do outside the span meets no column and no error of another: all may share its rows.
-            errors, placed = np.hstack([family.error_u, family.error_v]), np.zeros((size, 2 * family.error_u.shape[1]))
+            # Outside the span, errors of one expert meet no column and no error of another, so all experts may share these rows.
+            errors = np.hstack([family.error_u, family.error_v])
+            placed = np.zeros((size, 2 * family.error_u.shape[1]))
             placed[: len(corner)] = span.T @ errors
-            beside = np.linalg.qr(errors - span @ placed[: len(corner)], mode="r")
-            placed[len(corner) : len(corner) + len(beside)] = beside
+            outside = np.linalg.qr(errors - span @ placed[: len(corner)], mode="r")
+            placed[len(corner) : len(corner) + len(outside)] = outside
             columns["error_u"], columns["error_v"] = np.split(placed, 2, axis=1)
             moved.append(replace(family, parameters=rows, weights=np.ones(size), **columns))
         return SharedReward(moved, size)
@@ -585,7 +590,7 @@ class SharedReward:
         return removed
 
     def blocks(self, pieces: Sequence[Floats | Sparse]) -> Floats | Sparse:
-        """Block-diagonal columns with the shared reward removed, sparse if a piece is."""
+        """Build block-diagonal columns with the shared reward removed, sparse if a piece is."""
         if all(isinstance(piece, np.ndarray) for piece in pieces):
             return np.hstack([self.place({number: np.asarray(piece)}) for number, piece in enumerate(pieces)])
         weighted = sp.csr_array(sp.diags_array(self.root) @ sp.block_diag(pieces, format="csr"))
@@ -594,7 +599,7 @@ class SharedReward:
         return sp.csr_array(weighted - spread @ (self.average @ weighted))
 
     def coefficients(self) -> list[Coefficients] | None:
-        """What the z of each family may be where the blocks are sparse."""
+        """Return the constraints on the z of each family where the blocks are sparse, None where they are dense."""
         if all(family.coefficients is None for family in self.families):
             return None
         return [family.coefficients or Coefficients.free(family.basis.shape[1]) for family in self.families]
@@ -604,8 +609,8 @@ class SharedReward:
 class StateEquations(JointEquations):
     """M and h for one reward per state; x = (z of every family, then λ_2 … λ_K where temperatures are free).
 
-    `families` are what each expert says, `shared` their rows of all states, `rows` the same in few rows where that is possible
-    and there are at least `least_rows` for each column.
+    `families` are the rewards that each expert allows, `shared` their rows of all states, `rows` these in few rows where possible
+    and where there are at least `least_rows` for each column.
     """
 
     families: Sequence[RewardFamily]
@@ -626,8 +631,8 @@ class StateEquations(JointEquations):
         self._pushed = self.rows.blocks([family.pushed for family in few])
         self._owners: Ints = np.repeat([family.owner for family in few], np.diff(self._ends))
         owned = [[(i, family) for i, family in enumerate(few) if family.owner == k] for k in range(self.n_experts)]
-        self.u = [self.rows.place({i: family.u for i, family in own}) for own in owned]
-        self.v = [self.rows.place({i: family.v for i, family in own}) for own in owned]
+        self.u = [self.rows.place({i: family.u for i, family in mine}) for mine in owned]
+        self.v = [self.rows.place({i: family.v for i, family in mine}) for mine in owned]
         parts = self.shared.coefficients()
         if parts is not None:
             self.coefficients = Coefficients.side_by_side(
@@ -635,7 +640,7 @@ class StateEquations(JointEquations):
             )
 
     def at(self, discounts: Floats) -> tuple[Floats | Sparse, Floats]:
-        """Columns for z and free temperatures, and minus the part with a known temperature."""
+        """Return the columns for z and free temperatures, and minus the part with a known temperature."""
         rewards = [u - gamma * v for u, v, gamma in zip(self.u, self.v, discounts, strict=True)]
         matrix = self._basis - self._pushed * discounts[self._owners]
         if self.temperature is not None:
@@ -645,13 +650,13 @@ class StateEquations(JointEquations):
         return sp.csr_array(sp.hstack([matrix, *(sp.csr_array(r[:, None]) for r in rewards[1:])])), -rewards[0]
 
     def slopes(self, discounts: Floats, x: Floats) -> Floats:
-        """`−(λ V̂ + P_π N z)` on the rows of each owner: minus the value function."""
+        """Return `−(λ V̂ + P_π N z)` on the rows of each owner: minus the value function."""
         z = x[: self.n_linear]
         parts = enumerate(zip(self.temperatures(x), self.v, strict=True))
         return np.stack([-lam * v - self._pushed @ np.where(self._owners == k, z, 0.0) for k, (lam, v) in parts], axis=1)
 
     def reward(self, discounts: Floats, x: Floats) -> Floats:
-        """The weighted mean of what the families say about each entry, 0 where none does."""
+        """Return the weighted mean of the families' values for each entry, 0 where none has one."""
         temperature = self.temperatures(x)
         pieces = []
         for family, (a, b) in zip(self.shared.families, pairwise(self._ends), strict=True):
@@ -661,24 +666,25 @@ class StateEquations(JointEquations):
         return reward
 
     def values(self, x: Floats) -> list[Floats | None]:
-        """`λ V̂ + P_π N z` on the entered states, 0 at the others."""
+        """Return `λ V̂ + P_π N z` on the entered states, 0 at the others."""
         temperature = self.temperatures(x)
-        found: list[Floats | None] = []
+        functions: list[Floats | None] = []
         for expert, family, (a, b) in zip(self.problem.experts, self.shared.families, pairwise(self._ends), strict=True):
             values = np.zeros(expert.mdp.n_states)
             values[expert.mdp.entered] = temperature[family.owner] * family.v + family.pushed @ x[a:b]
-            found.append(values)
-        return found
+            functions.append(values)
+        return functions
 
     def errors(self, discounts: Floats, x: Floats) -> Iterator[tuple[int, Floats, Floats]]:
-        """`λ (δû − γ δV̂)` and its slope `−λ δV̂`."""
+        """Yield `λ (δû − γ δV̂)` and its slope `−λ δV̂`."""
         for number, family in enumerate(self.rows.families):
-            lam, gamma = float(self.temperatures(x)[family.owner]), float(discounts[family.owner])
+            lam = float(self.temperatures(x)[family.owner])
+            gamma = float(discounts[family.owner])
             slope = self.rows.place({number: -lam * family.error_v})
             yield family.owner, self.rows.place({number: lam * family.error_u}) + gamma * slope, slope
 
     def scale(self, discounts: Floats, x: Floats) -> tuple[int, float]:
-        """All rows but those that fix the reward itself."""
+        """Count all rows but those that fix the reward itself."""
         reward = self.reward(discounts, x)
         varying = self.shared.root * (reward - reward[self.entered].mean())[self.shared.parameters]
         return self.shared.size - int(self.entered.sum()), float(np.sqrt((varying**2).mean()))
@@ -694,7 +700,8 @@ class FeatureEquations(JointEquations):
         self.entered = np.ones(self.n_linear, dtype=np.bool_)
         self._tasks = [_Task(expert, policy) for expert, policy in zip(self.problem.experts, self.policies, strict=True)]
         if all(state_columns(self.problem, expert) is not None for expert in self.problem.experts):
-            entries, most = sum(task.n_rows for task in self._tasks) * self.n_linear, 100_000_000  # dense, 800 MB
+            entries = sum(task.n_rows for task in self._tasks) * self.n_linear
+            most = 100_000_000  # dense, 800 MB
             if entries > most:
                 raise ValueError(
                     f"the exact equations of a task with durations must have at most {most:,} entries, received {entries:,}: use "
@@ -702,7 +709,7 @@ class FeatureEquations(JointEquations):
                 )
             columns = [expert.feature_matrix.indices for expert in self.problem.experts]
             self.entered = np.bincount(np.concatenate(columns), minlength=self.n_linear) > 0
-            # a constant is free where it changes nothing at any discount, of which three will do
+            # A constant is free if it changes nothing at any discount. Three discounts are enough to see that.
             kept = [task.residual(gamma, np.ones(self.n_linear), 0.0) for task in self._tasks for gamma in (0.2, 0.5, 0.8)]
             self.free_constant = max(float(np.abs(rows).max(initial=0.0)) for rows in kept) < 1e-9
         ends = np.cumsum([0, *(task.n_rows for task in self._tasks)])
@@ -713,7 +720,7 @@ class FeatureEquations(JointEquations):
         return zip(self._tasks, self.problem.owner, self._rows, strict=True)
 
     def at(self, discounts: Floats) -> tuple[Floats, Floats]:
-        """M and h of all experts."""
+        """Return M and h of all experts."""
         matrix = np.zeros((self._size, self.n_linear + (0 if self.temperature is not None else self.n_experts - 1)))
         right = np.zeros(self._size)
         for task, owner, rows in self._each():
@@ -726,7 +733,7 @@ class FeatureEquations(JointEquations):
         return matrix, right
 
     def slopes(self, discounts: Floats, x: Floats) -> Floats:
-        """`T V + (γT − 1) R P_π V` on the rows of each owner."""
+        """Return `T V + (γT − 1) R P_π V` on the rows of each owner."""
         columns = np.zeros((self._size, self.n_experts))
         temperature = self.temperatures(x)
         for task, owner, rows in self._each():
@@ -734,16 +741,18 @@ class FeatureEquations(JointEquations):
         return columns
 
     def reward(self, discounts: Floats, x: Floats) -> Floats:
-        """θ."""
+        """Return θ."""
         return x[: self.n_linear]
 
     def values(self, x: Floats) -> list[Floats | None]:
-        """None: the values are not among the unknowns."""
+        """Return None for each expert: the values are not among the unknowns."""
         return [None] * len(self.policies)
 
     def errors(self, discounts: Floats, x: Floats) -> Iterator[tuple[int, Floats, Floats]]:
-        """Differences of the equations of policies with errors from those without; each draw costs an evaluation."""
-        theta, temperature, draws = x[: self.n_linear], self.temperatures(x), 8
+        """Yield differences of the equations of policies with errors from those without; each draw costs an evaluation."""
+        theta = x[: self.n_linear]
+        temperature = self.temperatures(x)
+        draws = 8
         for number, (task, owner, rows) in enumerate(self._each()):
             expert, policy = self.problem.experts[number], self.policies[number]
             at = discounts[owner], theta, temperature[owner]
@@ -759,9 +768,11 @@ class FeatureEquations(JointEquations):
             yield owner, residual, slope
 
     def scale(self, discounts: Floats, x: Floats) -> tuple[int, float]:
-        """All rows but those that one expert alone leaves over; the reward is the expected immediate one."""
-        matrix, slopes = self.at(discounts)[0], self.slopes(discounts, x)
-        common, rewards = 0, []
+        """Count all rows but those that one expert alone leaves over; the reward is the expected immediate one."""
+        matrix = self.at(discounts)[0]
+        slopes = self.slopes(discounts, x)
+        common = 0
+        rewards = []
         for task, owner, rows in self._each():
             common += int(np.linalg.matrix_rank(np.column_stack([matrix[rows], slopes[rows, owner]])))
             rewards.append(task.rewards(x[: self.n_linear]))
@@ -796,8 +807,9 @@ class _Task:
         self._seen = self._at(0.5)
 
     def _at(self, discount: float) -> _SeenAt:
-        """What the equations are made of at a discount; the same at all where every move takes one unit of time."""
-        expert, policy = self._expert.at(discount), self._policy
+        """Build the parts of the equations at a discount; they do not depend on it where every move takes one unit of time."""
+        expert = self._expert.at(discount)
+        policy = self._policy
         mdp = expert.mdp
         features = sp.csr_array(expert.feature_matrix)[self._chosen].toarray()
         under = mdp.under(policy.policy)
@@ -808,17 +820,17 @@ class _Task:
         )
 
     def _read(self, discount: float) -> tuple[float, _SeenAt]:
-        """The discount, kept where values exist, and what the equations are made of there."""
+        """Return the discount, kept where values exist, and the parts of the equations there."""
         gamma = max(min(float(discount), self._largest), self._expert.mdp.least_discount)
         return gamma, self._seen if self._expert.mdp.durations is None else self._at(gamma)
 
     def rewards(self, theta: Floats) -> Floats:
-        """The expected immediate reward of each row, times the root of its weight."""
-        found: Floats = self._root * (self._seen.features @ theta)
-        return found
+        """Return the expected immediate reward of each row, times the root of its weight."""
+        weighted: Floats = self._root * (self._seen.features @ theta)
+        return weighted
 
     def bellman(self, discount: float) -> tuple[Floats, Floats]:
-        """The rows of M that belong to θ, and the column that belongs to the temperature."""
+        """Return the rows of M that belong to θ, and the column that belongs to the temperature."""
         gamma, seen = self._read(discount)
         values = Resolvent(seen.under, gamma).solve(seen.immediate)
         rows = np.column_stack([seen.features, -self._logs]) + gamma * (seen.following @ values) - values[self._states]
@@ -826,12 +838,12 @@ class _Task:
         return weighted[:, :-1], weighted[:, -1]
 
     def residual(self, discount: float, theta: Floats, temperature: float) -> Floats:
-        """`F θ + γ T V − V − λ log π` on the rows, times the root of their weights."""
+        """Return `F θ + γ T V − V − λ log π` on the rows, times the root of their weights."""
         features, logs = self.bellman(discount)
         return features @ theta + temperature * logs
 
     def slope(self, discount: float, theta: Floats, temperature: float) -> Floats:
-        """The derivative of the residual in γ."""
+        """Return the derivative of the residual in γ."""
         gamma, seen = self._read(discount)
         resolvent = Resolvent(seen.under, gamma)
         values = resolvent.solve(seen.immediate @ np.append(theta, temperature))
@@ -840,7 +852,8 @@ class _Task:
         if seen.slope is not None:
             arrival = self._expert.arrival_features
             more = seen.slope @ (gamma * values if arrival is None else arrival @ theta + gamma * values)
-            direct, source = direct + more, source + self._mix @ more
+            direct = direct + more
+            source = source + self._mix @ more
         change = resolvent.solve(source)
         rows: Floats = direct + gamma * (seen.following @ change) - change[self._states]
         return rows * self._root
@@ -854,9 +867,9 @@ def joint_equations(
     smoothing: float = 0.5,
     families: Sequence[RewardFamily] | None = None,
 ) -> JointEquations:
-    """The equations of all experts, with one reward per state or a reward made of features; by default nothing is known.
+    """Build the equations of all experts, with one reward per state or a reward made of features.
 
-    `families` are given where they have been computed before.
+    By default no discount is known. `families` are given where they have been computed before.
     """
     known = np.full(problem.n_experts, np.nan) if known is None else known
     policies = [read_equations(expert, smoothing) for expert in problem.experts]
@@ -867,5 +880,5 @@ def joint_equations(
 
 
 def has_features(problem: Problem) -> bool:
-    """Whether the equations are those of features: the reward is not one number per state, or moves take time."""
+    """Say whether the equations are those of features: the reward is not one number per state, or moves take time."""
     return any(expert.mdp.durations is not None or state_columns(problem, expert) is None for expert in problem.experts)

@@ -117,8 +117,8 @@ def identify(
     Example:
         >>> from multihorizon.domains import cliff
         >>> d = cliff()
-        >>> found = identify(Problem(d.mdp, d.mce_experts()))
-        >>> found.status, found.discounts.round(6).tolist()
+        >>> answer = identify(Problem(d.mdp, d.mce_experts()))
+        >>> answer.status, answer.discounts.round(6).tolist()
         ('unique', [0.0, 0.2, 0.52])
     """
     lam = read_temperature(temperature)
@@ -134,20 +134,20 @@ def identify(
         raise ValueError("known must leave at least one discount open, received all of them: use MCE at known discounts")
     if within is not None and lam is None:
         raise ValueError('temperature must be a number where within is given, received "per_expert": within is in its units')
-    found = judge(joint_equations(ordered, lam, tolerance, values, smoothing), starts)
-    answer = replace(found.report().listed_as(problem.names, free_temperatures=lam is None), problem=problem)
+    conclusion = judge(joint_equations(ordered, lam, tolerance, values, smoothing), starts)
+    answer = replace(conclusion.report().listed_as(problem.names, free_temperatures=lam is None), problem=problem)
     if within is None:
         return answer
     place = [ordered.names.index(name) for name in problem.names]
-    near = [point.discounts[place] for point in (found.point, *found.others)]
-    found_within = discounts_within(
+    near = [point.discounts[place] for point in (conclusion.point, *conclusion.others)]
+    nearly = discounts_within(
         problem, within, np.full(problem.n_experts, lam), known=values[place], tolerance=tolerance, starts=near
     )
-    return replace(answer, within=found_within)
+    return replace(answer, within=nearly)
 
 
 def read_temperature(temperature: Temperature) -> float | None:
-    """The shared temperature, or None for one per expert."""
+    """Return the shared temperature, or None for one per expert."""
     if isinstance(temperature, str):
         if temperature != "per_expert":
             raise ValueError(f'temperature must be a positive number or "per_expert", received {temperature!r}')
@@ -156,7 +156,7 @@ def read_temperature(temperature: Temperature) -> float | None:
 
 
 def judge(equations: JointEquations, starts: int = 12, extent: bool = True) -> Conclusion:
-    """Solve the equations of all experts, and say what their solutions are; `extent` is whether a set is to be walked along."""
+    """Solve the equations of all experts and classify their solutions; `extent` is whether to walk along a set."""
     if not isinstance(equations, StateEquations) or not equations.unknown.all():
         return _nonlinear(equations, [], starts, extent)
     system = LinearSystem(equations)
@@ -177,7 +177,7 @@ def judge(equations: JointEquations, starts: int = 12, extent: bool = True) -> C
 
 
 def keeps_null_space(family: RewardFamily) -> bool:
-    """Whether `P_π N` stays in the span of N for an expert, so that the linear system loses nothing."""
+    """Say whether `P_π N` stays in the span of N for an expert, so that the linear system loses nothing."""
     span = columns_of(family.basis, RANK_TOLERANCE, family.coefficients)
     drawn = np.random.default_rng(0).standard_normal((family.u.size, 4))
     return bool(np.abs(span.outside(family.pushed @ span.solve(drawn))).max(initial=0.0) <= 1e-9)
@@ -185,7 +185,7 @@ def keeps_null_space(family: RewardFamily) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Directions:
-    """Which directions of the unknowns the equations leave open at the given noise.
+    """The directions of the unknowns that the equations fix, and those they leave open, at the given noise.
 
     Attributes:
         fixed, free: the right singular vectors that are identified and open.
@@ -213,17 +213,17 @@ class Directions:
         outside: float,
         walked: bool,
     ) -> Directions:
-        """By the rule at the top.
+        """Classify directions by the rule at the top.
 
         Args:
             values: the singular values.
             right: their right vectors, one per row.
             effects: how much a unit step along each of these moves each discount, and relatively each temperature.
             null: the directions that are open whatever the noise.
-            errors: mean squares of what errors in log π do to the right-hand side along each left vector, to the matrix times
-                each right vector, and to the residual in all.
+            errors: mean squares of the changes that errors in log π cause: of the right-hand side along each left vector, of the
+                matrix times each right vector, and of the residual as a whole.
             gap: the norm of the residual.
-            rounding: what of it is rounding, which is noise too.
+            rounding: the part of it that is rounding, which is noise too.
             outside: the misfit of log π that no discounts can remove, in units of its assumed error.
             walked: whether null directions are followed later, and only these, so that the spread must hold all others.
         """
@@ -241,29 +241,30 @@ def open_directions(
     rounding: Any,
     outside: Any,
 ) -> tuple[Any, Floats, Floats, Bools]:
-    """What errors explain of the residual, their deviation and bias along each direction, and which directions are open.
+    """Return the residual that errors explain, their deviation and bias along each direction, and the mask of open directions.
 
     Arguments as in `Directions.judged`, of one system or, with one more axis in front, of several.
     """
     safe = np.maximum(values, 1e-140)  # its square is still above the smallest number that floats hold
     expected = np.maximum(np.maximum(np.sqrt(errors[2]), rounding), 1e-140)
     larger = np.clip(np.maximum(outside, gap / expected), 1.0, MISFIT)[..., None]
-    deviation, bias = larger * np.sqrt(errors[0]) / safe, larger**2 * errors[1] / safe**2
+    deviation = larger * np.sqrt(errors[0]) / safe
+    bias = larger**2 * errors[1] / safe**2
     return expected, deviation, bias, ((6 * deviation + bias) * effects.max(axis=-1) > LIMIT) | null
 
 
-def _feasible(equations: JointEquations, found: Directions) -> bool:
-    """Whether the equations, and each expert's own, hold up to the errors."""
-    return found.gap <= MISFIT * found.expected and equations.outside <= MISFIT
+def _feasible(equations: JointEquations, directions: Directions) -> bool:
+    """Say whether the equations of all experts, and those of each expert alone, hold up to the errors."""
+    return directions.gap <= MISFIT * directions.expected and equations.outside <= MISFIT
 
 
-def _widened(ranges: Floats, found: Directions) -> Floats:
-    """Ranges `(K,2)` and what the noise adds on both sides."""
-    return (ranges + np.outer(found.spread, [-1.0, 1.0])).clip(0.0, 1.0)
+def _widened(ranges: Floats, directions: Directions) -> Floats:
+    """Widen ranges `(K,2)` on both sides by what the noise adds."""
+    return (ranges + np.outer(directions.spread, [-1.0, 1.0])).clip(0.0, 1.0)
 
 
 def _hull(points: Sequence[Explanation]) -> Floats:
-    """The smallest and the largest of each discount `(K,2)`."""
+    """Return the smallest and the largest of each discount `(K,2)`."""
     discounts = np.stack([point.discounts for point in points])
     return np.stack([discounts.min(axis=0), discounts.max(axis=0)], axis=1)
 
@@ -282,7 +283,8 @@ class LinearSystem:
     def __init__(self, equations: StateEquations) -> None:
         self._rows, self._temperature = equations.rows, equations.temperature
         self._n_experts = k = equations.n_experts
-        families, lam = self._rows.families, 1.0 if self._temperature is None else self._temperature
+        families = self._rows.families
+        lam = 1.0 if self._temperature is None else self._temperature
         u, v = [lam * column for column in equations.u], [lam * column for column in equations.v]
         free = self._temperature is None
         columns, right = ([*(-column for column in u[1:]), *v], u[0]) if free else (v, np.sum(u, axis=0))
@@ -294,39 +296,48 @@ class LinearSystem:
             parts = [part for part in parts for _ in range(2)]
         coefficients = None if parts is None else Coefficients.side_by_side(parts)
         self._nuisance = columns_of(self._rows.blocks(blocks), 1e-10, coefficients)
-        matrix, right = self._nuisance.outside(np.stack(columns, axis=1)), self._nuisance.outside(right)
+        matrix = self._nuisance.outside(np.stack(columns, axis=1))
+        right = self._nuisance.outside(right)
         left, values, vectors = np.linalg.svd(matrix, full_matrices=False)
         # y = change · x, where x has plain bounds: x = Γ, or x = (λ − β, β) with λ_1 = 1.
-        self._change, self._upper = np.eye(len(columns)), np.ones(k)
+        self._change = np.eye(len(columns))
+        self._upper = np.ones(k)
         if free:
             self._change[np.arange(k - 1), np.arange(k, 2 * k - 1)] = 1.0
             self._upper = np.where(np.arange(2 * k - 1) == k - 1, 1.0, np.inf)
         self.y = self._solve(left.T @ right, values, vectors)
         discounts, temperature = self.read(self.y)
-        # What a unit step along each vector does to the factors of û and of V̂, and to discounts and (relatively) temperatures.
-        moved_u, moved_v, effects = np.zeros((len(vectors), k)), lam * vectors, np.abs(vectors)
+        # The effect of a unit step along each vector on the factors of û and of V̂, and on discounts and (relatively)
+        # temperatures.
+        moved_u = np.zeros((len(vectors), k))
+        moved_v = lam * vectors
+        effects = np.abs(vectors)
         if free:
-            moved_u[:, 1:], moved_v = vectors[:, : k - 1], vectors[:, k - 1 :]
+            moved_u[:, 1:] = vectors[:, : k - 1]
+            moved_v = vectors[:, k - 1 :]
             scale = np.maximum(np.abs(temperature), 1e-12)
             effects = np.abs(np.hstack([moved_v - discounts * moved_u, moved_u])) / np.tile(scale, 2)
         size = float(np.sqrt(sum((family.weights * (family.u**2 + family.v**2)).sum() for family in families)))
         rounding = self._nuisance.rounding * size
         gap = float(np.linalg.norm(matrix @ self.y - right))
         errors = self._errors(left, moved_u, moved_v)
-        found = Directions.judged(
+        judged = Directions.judged(
             values, vectors, effects, values <= rounding, errors, gap, rounding, equations.outside, walked=False
         )
-        self.directions = replace(found, spread=found.spread[:k])
+        self.directions = replace(judged, spread=judged.spread[:k])
 
     def read(self, y: Floats) -> tuple[Floats, Floats]:
-        """Discounts and temperatures `(K,)` of a solution y."""
+        """Return the discounts and temperatures `(K,)` of a solution y."""
         if self._temperature is not None:
             return y, np.full(self._n_experts, self._temperature)
         temperature = np.concatenate([[1.0], y[: self._n_experts - 1]])
         return y[self._n_experts - 1 :] / np.maximum(temperature, TINY), temperature
 
     def _solve(self, right: Floats, values: Floats, vectors: Floats) -> Floats:
-        """Bounded least squares; the unbounded solution where it respects the box up to rounding, as it is the more exact one."""
+        """Solve the bounded least-squares problem.
+
+        The unbounded solution is taken where it respects the box up to rounding, because it is more exact.
+        """
         change, upper = self._change, self._upper
         if (values > 1e-13 * max(float(values.max(initial=0.0)), TINY)).all():
             x = np.linalg.solve(change, vectors.T @ (right / values))
@@ -341,11 +352,14 @@ class LinearSystem:
         return y
 
     def _errors(self, left: Floats, moved_u: Floats, moved_v: Floats) -> tuple[Floats, Floats, float]:
-        """Mean squares of the errors of the right-hand side along each left vector, of A times each right vector, and in all."""
+        """Return mean squares of errors: of the right-hand side along each left vector, of A times each right vector, overall."""
         discounts, temperature = self.read(self.y)
-        sides, changes, total = np.zeros(len(moved_u)), np.zeros(len(moved_u)), 0.0
+        sides = np.zeros(len(moved_u))
+        changes = np.zeros(len(moved_u))
+        total = 0.0
         for number, family in enumerate(self._rows.families):
-            k, columns = family.owner, family.error_u.shape[1]
+            k = family.owner
+            columns = family.error_u.shape[1]
             errors = np.hstack([family.error_u, family.error_v])
             if isinstance(self._nuisance, DenseColumns):  # projections are onto columns of the rows of all, but errors are of one
                 part = self._rows.slices[number]
@@ -355,7 +369,9 @@ class LinearSystem:
                 explained_u, explained_v = np.split(inside, 2, axis=1)
             else:
                 u, v = np.split(self._nuisance.outside(self._rows.place({number: errors})), 2, axis=1)
-                along, explained_u, explained_v = left.T @ np.hstack([u, v]), np.zeros(0), np.zeros(0)
+                along = left.T @ np.hstack([u, v])
+                explained_u = np.zeros(0)
+                explained_v = np.zeros(0)
             uu, uv, vv = (
                 (np.vdot(a, b) - np.vdot(c, d)) / columns
                 for a, b, c, d in (
@@ -372,10 +388,10 @@ class LinearSystem:
         return sides, np.maximum(changes, 0.0), max(total, 0.0)
 
     def ranges(self) -> tuple[Floats, list[Floats]]:
-        """Each discount's range `(K,2)` over the affine set of y in the box, by linear programs, and the points that attain them.
+        """Return each discount's range `(K,2)` over the affine set of y in the box, and the points that attain the ends.
 
-        An end whose program fails is 0 or 1: nothing bounds it. With free temperatures the discount β_k/λ_k is a ratio; the
-        program in `(x t, t)` is linear because t is chosen so that λ_k = 1.
+        The ends are optima of linear programs. An end whose program fails is 0 or 1: nothing bounds it. With free temperatures
+        the discount β_k/λ_k is a ratio; the program in `(x t, t)` is linear because t is chosen so that λ_k = 1.
         """
         from scipy.optimize import linprog  # noqa: PLC0415  it takes longer to import than a small fit takes
 
@@ -384,7 +400,8 @@ class LinearSystem:
         below = np.zeros((bounded.size, n + 1))
         below[np.arange(bounded.size), bounded] = 1.0
         below[:, n] = -self._upper[bounded]
-        limits, points = np.tile([0.0, 1.0], (self._n_experts, 1)), []
+        limits = np.tile([0.0, 1.0], (self._n_experts, 1))
+        points = []
         for k in range(self._n_experts):
             scaling = np.eye(n + 1)[n]
             if self._temperature is None and k > 0:
@@ -404,7 +421,7 @@ class LinearSystem:
 
 
 def _nonlinear(equations: JointEquations, guesses: list[Floats], starts: int, extent: bool) -> Conclusion:
-    """Local minimisers from several starts; the rank of the Jacobian at the best; walks along the set.
+    """Minimise from several starts, judge the rank of the Jacobian at the best minimum, and walk along the set there.
 
     The best is the first solution that gives the policies back when they are computed again from it. Solutions at discounts near
     1 need not: there the values of a policy that never ends do not exist, and the point is only a limit of explanations.
@@ -418,17 +435,17 @@ def _nonlinear(equations: JointEquations, guesses: list[Floats], starts: int, ex
     good = [p for p in minima if (p.temperature > 0).all()] or minima
     enough = _largest_residual(equations)
     best = next((p for p in good if p.gap <= p.rounding and bellman_residual(p) <= enough), good[0])
-    found = _directions_at(best)
-    if not _feasible(equations, found):
-        return Conclusion("infeasible", best, found, _hull([best]))
-    largest = MISFIT * found.expected
+    directions = _directions_at(best)
+    if not _feasible(equations, directions):
+        return Conclusion("infeasible", best, directions, _hull([best]))
+    largest = MISFIT * directions.expected
     alike = [p for p in good if p.gap <= largest]
     # Solutions are one up to the noise if, to first order, the step between them changes no equation beyond it.
     steps = [best.jacobian @ (p.discounts - best.discounts)[equations.unknown] for p in alike]
-    if not found.free.size and all(np.linalg.norm(step) <= 2 * largest for step in steps):
-        return Conclusion("unique", best, found, _widened(_hull([best]), found))
+    if not directions.free.size and all(np.linalg.norm(step) <= 2 * largest for step in steps):
+        return Conclusion("unique", best, directions, _widened(_hull([best]), directions))
     points = list(alike)
-    dimension = int((found.singular_values <= best.no_effect).sum())
+    dimension = int((directions.singular_values <= best.no_effect).sum())
     walked = not equations.from_counts and dimension > 0 and extent
     if walked:
         for expert in range(equations.n_experts):
@@ -437,32 +454,34 @@ def _nonlinear(equations: JointEquations, guesses: list[Floats], starts: int, ex
                 for start in (farthest, alike[0]):
                     points += walk(start, expert, sign, dimension, largest)[1:]
     ranges = _hull(points)
-    gaps = _gaps(points, largest, dimension) if walked or not found.free.size else ()
+    gaps = _gaps(points, largest, dimension) if walked or not directions.free.size else ()
     if equations.from_counts:
-        ranges[np.abs(found.free).max(axis=0, initial=0.0) > 1e-8] = 0.0, 1.0
-    for direction in [sign * v for v in found.free for sign in (1.0, -1.0)]:  # aside, as far as the noise explains it
+        ranges[np.abs(directions.free).max(axis=0, initial=0.0) > 1e-8] = 0.0, 1.0
+    for direction in [sign * v for v in directions.free for sign in (1.0, -1.0)]:  # aside, as far as the noise explains it
         aside = (equations.project(best.discounts + length * direction) for length in (0.5, 0.2, 0.1, 0.05))
         points += islice((p for p in aside if p.gap <= largest), 1)
-    return Conclusion("set", best, found, _widened(ranges, found), points, gaps)
+    return Conclusion("set", best, directions, _widened(ranges, directions), points, gaps)
 
 
 def _held_at(near: Explanation, expert: int, value: float) -> Explanation:
-    """The closest explanation from `near` on at which one discount has this value."""
+    """Find the closest explanation from `near` on at which one discount has this value."""
     start = near.discounts.copy()
     start[expert] = value
     return minimise(near.equations, start, 60, expert)
 
 
 def _gaps(points: Sequence[Explanation], largest_gap: float, dimension: int) -> Gaps:
-    """Where, between the discounts of explanations, there is none: by expert, pairs of the discounts on both sides.
+    """Find the gaps between the discounts of explanations: by expert, pairs of the discounts on both sides.
 
     Discounts close to each other are taken as connected. Between others an explanation is looked for in the middle, and so on;
     where there is none, walks from both sides say how far it is to the next.
     """
-    gaps, close = [], LIMIT / 2 if dimension else SAME
+    gaps = []
+    close = LIMIT / 2 if dimension else SAME
     for expert in range(points[0].equations.n_experts):
         inside = sorted(points, key=lambda p: float(p.discounts[expert]))
-        parts, empty = list(pairwise(inside)), []
+        parts = list(pairwise(inside))
+        empty = []
         while parts:
             low, high = parts.pop()
             ends = float(low.discounts[expert]), float(high.discounts[expert])
@@ -483,8 +502,9 @@ def _gaps(points: Sequence[Explanation], largest_gap: float, dimension: int) -> 
 
 
 def minimise(equations: JointEquations, start: Floats, max_iter: int = 300, held: int | None = None) -> Explanation:
-    """The nearest local minimiser of ‖ρ(Γ)‖ in the box; the discount of expert `held` keeps its value."""
-    best, damping = equations.project(start), 1e-3
+    """Find the nearest local minimiser of ‖ρ(Γ)‖ in the box; the discount of expert `held` keeps its value."""
+    best = equations.project(start)
+    damping = 1e-3
     for _ in range(max_iter):
         step = _step(best, damping, held)
         if np.abs(step).max(initial=0.0) < 1e-15 or best.gap < 1e-2 * best.rounding:
@@ -493,7 +513,8 @@ def minimise(equations: JointEquations, start: Floats, max_iter: int = 300, held
         if trial.gap >= best.gap:  # it may have left a curved valley: one more step goes back
             trial = equations.project(trial.discounts + _step(trial, damping, held))
         if trial.gap < best.gap:
-            best, damping = trial, max(damping / 10, 1e-14)
+            best = trial
+            damping = max(damping / 10, 1e-14)
         elif damping > 1e6 or np.abs(step).max() < 1e-12:
             break
         else:
@@ -502,9 +523,11 @@ def minimise(equations: JointEquations, start: Floats, max_iter: int = 300, held
 
 
 def _step(here: Explanation, damping: float, held: int | None = None) -> Floats:
-    """A damped Gauss–Newton step of least norm on the discounts that neither the box nor the caller holds back."""
-    unknown, step = here.equations.unknown, np.zeros_like(here.discounts)
-    discounts, gradient = here.discounts[unknown], here.jacobian.T @ here.residual
+    """Return a damped Gauss–Newton step of least norm on the discounts that neither the box nor the caller holds back."""
+    unknown = here.equations.unknown
+    step = np.zeros_like(here.discounts)
+    discounts = here.discounts[unknown]
+    gradient = here.jacobian.T @ here.residual
     moving = ~(((discounts <= 0) & (gradient > 0)) | ((discounts >= 1) & (gradient < 0)))
     moving &= np.flatnonzero(unknown) != held
     if moving.any():
@@ -517,7 +540,7 @@ def _step(here: Explanation, damping: float, held: int | None = None) -> Floats:
 
 
 def _right_vectors(here: Explanation) -> tuple[Floats, Floats, Floats]:
-    """The singular value decomposition of the Jacobian with one right vector `(K,)` for each unknown discount."""
+    """Decompose the Jacobian by singular values, with one right vector `(K,)` for each unknown discount."""
     unknown = here.equations.unknown
     n = here.jacobian.shape[1]
     left, values, right = np.linalg.svd(here.jacobian, full_matrices=here.jacobian.shape[0] < n)
@@ -527,19 +550,23 @@ def _right_vectors(here: Explanation) -> tuple[Floats, Floats, Floats]:
 
 
 def _directions_at(point: Explanation) -> Directions:
-    """Which directions of the discounts are open at a solution.
+    """Judge which directions of the discounts are open at a solution.
 
     The spread covers the directions that noise leaves open, not those in which the equations do not change at all: these have to
     be walked.
     """
     left, values, right = _right_vectors(point)
-    sides, changes, total = np.zeros(values.size), np.zeros(values.size), 0.0
+    sides = np.zeros(values.size)
+    changes = np.zeros(values.size)
+    total = 0.0
     for owner, residual, slope in point.equations.errors(point.discounts, point.x):
-        error, columns = point.columns.outside(residual), residual.shape[1]
+        error = point.columns.outside(residual)
+        columns = residual.shape[1]
         sides[: left.shape[1]] += ((left.T @ error) ** 2).mean(axis=1)
         changes += right[:, owner] ** 2 * float((point.columns.outside(slope) ** 2).sum()) / columns
         total += float((error**2).sum()) / columns
-    null, outside = values <= point.no_effect, point.equations.outside
+    null = values <= point.no_effect
+    outside = point.equations.outside
     return Directions.judged(
         values, right, np.abs(right), null, (sides, changes, total), point.gap, point.rounding, outside, walked=True
     )
@@ -548,9 +575,10 @@ def _directions_at(point: Explanation) -> Directions:
 def walk(
     start: Explanation, expert: int, sign: float, dimension: int, largest_gap: float, max_steps: int = 200
 ) -> list[Explanation]:
-    """Points of the set from `start` on, in the direction that raises (sign 1) or lowers (−1) one expert's discount."""
+    """Follow the set from `start` where one expert's discount rises (sign 1) or falls (−1) fastest; return the points."""
     longest, shortest = 0.1, 1e-6
-    points, step = [start], longest
+    points = [start]
+    step = longest
     for _ in range(max_steps):
         here = points[-1]
         direction = _tangent(here, expert, sign, dimension)
@@ -566,7 +594,7 @@ def walk(
 
 
 def _tangent(here: Explanation, expert: int, sign: float, dimension: int) -> Floats | None:
-    """The unit tangent that moves one discount most, with the discounts that the box holds back kept still."""
+    """Return the unit tangent that moves one discount most, with the discounts that the box holds back kept still."""
     discounts = here.discounts
     tangent = _right_vectors(here)[2][here.jacobian.shape[1] - dimension :]
     goal = sign * np.eye(discounts.size)[expert]
@@ -590,7 +618,7 @@ def _tangent(here: Explanation, expert: int, sign: float, dimension: int) -> Flo
 
 @dataclass(frozen=True, eq=False)
 class Conclusion:
-    """What was found: a status, an explanation, the ranges `(K,2)`, and where there is a set other explanations and its gaps."""
+    """A status, an explanation, the ranges `(K,2)`, and where there is a set other explanations and its gaps."""
 
     status: str
     point: Explanation
@@ -601,15 +629,15 @@ class Conclusion:
 
     @property
     def misfit(self) -> float:
-        """How much worse the equations hold than the assumed errors explain."""
+        """The residual relative to the residual that the assumed errors explain."""
         return max(self.point.equations.outside, self.directions.gap / self.directions.expected)
 
     def surplus(self) -> tuple[int, float]:
-        """How many more equations than unknowns the experts have in common, and the logarithm of the chance of a coincidence.
+        """Count the surplus of equations over unknowns, and return the log probability of a coincidence.
 
-        The surplus is what could have contradicted a shared reward. The decimal logarithm is of a rough chance that experts with
-        unrelated rewards would fit by coincidence. The residual of unrelated rewards has as many free directions as there are
-        surplus equations, and in each it is about as large as the reward varies. The chance is the volume of the ball of
+        The surplus is what could have contradicted a shared reward. The decimal logarithm is of a rough probability that experts
+        with unrelated rewards would fit by coincidence. The residual of unrelated rewards has as many free directions as there
+        are surplus equations, and in each it is about as large as the reward varies. The probability is the volume of the ball of
         residuals that count as a fit, relative to the volume of residuals of that size.
         """
         point = self.point
@@ -621,9 +649,10 @@ class Conclusion:
         return surplus, surplus * float(np.log10(min(1.0, share)))
 
     def report(self) -> Identification:
-        """The finding with everything that is recomputed from it."""
+        """Return the finding with everything that is recomputed from it."""
         status, point, equations = self.status, self.point, self.point.equations
-        reward, identified = point.reward, point.fixed()
+        reward = point.reward
+        identified = point.fixed()
         if status == "set":
             identified &= bool(self.others)
             for other in self.others:
@@ -662,12 +691,12 @@ class Conclusion:
 
 
 def _largest_residual(equations: JointEquations) -> float:
-    """A solution with a larger residual was not solved for; from counts any residual may be noise."""
+    """Return the residual above which a solution was not solved for; from counts any residual may be noise."""
     return np.inf if equations.from_counts else max(1e-5, 1000 * equations.tolerance)
 
 
 def planned(problem: Problem, discounts: Floats, reward: Floats, temperature: Floats) -> list[SoftPlan]:
-    """The soft-optimal plan of each expert; raises ValueError where one does not exist."""
+    """Plan the soft-optimal policy of each expert; raises ValueError where one does not exist."""
     seen = [(expert.at(float(discounts[owner])), owner) for expert, owner in zip(problem.experts, problem.owner, strict=True)]
     return [
         soft_plan(expert.mdp, expert.expected_reward(reward), float(discounts[owner]), float(temperature[owner]))
@@ -676,7 +705,7 @@ def planned(problem: Problem, discounts: Floats, reward: Floats, temperature: Fl
 
 
 def log_likelihood(problem: Problem, plans: Sequence[SoftPlan]) -> float:
-    """`Σ N(s,a) log π(a|s)`; experts given as policies count with weight 1 in every state."""
+    """Return `Σ N(s,a) log π(a|s)`; experts given as policies count with weight 1 in every state."""
     total = 0.0
     for expert, plan in zip(problem.experts, plans, strict=True):
         counts = expert.counts if expert.counts is not None else read_equations(expert).policy
@@ -686,7 +715,7 @@ def log_likelihood(problem: Problem, plans: Sequence[SoftPlan]) -> float:
 
 
 def _far_apart(points: Sequence[Explanation]) -> tuple[Member, ...]:
-    """Two members of the set that are confirmed and far apart: the pair with the largest distance; none where all are close.
+    """Return the two confirmed members of the set that are farthest apart; none where all are close.
 
     Confirmed are those that reproduce the policies within the tolerance, or make the decisions as likely as the best of them.
     """
@@ -699,7 +728,7 @@ def _far_apart(points: Sequence[Explanation]) -> tuple[Member, ...]:
             plans = planned(problem, point.discounts, point.reward, point.temperature)
         except ValueError:  # a discount of 1, at which no policy exists
             continue
-        gaps = [np.abs(plan.policy - own.policy)[~own.mdp.terminal] for plan, own in zip(plans, policies, strict=True)]
+        gaps = [np.abs(plan.policy - given.policy)[~given.mdp.terminal] for plan, given in zip(plans, policies, strict=True)]
         likelihood = log_likelihood(problem, plans) if point.equations.from_counts else np.nan
         error = max(float(gap.max(initial=0.0)) for gap in gaps)
         members.append(Member(point.discounts, point.reward, point.temperature, error, likelihood))
@@ -736,7 +765,7 @@ class Member:
 
 @dataclass(frozen=True, eq=False)
 class Identification(Result):
-    """Whether the experts identify their discounts.
+    """The report on whether the experts identify their discounts.
 
     Attributes:
         status: "unique", "set" or "infeasible".
@@ -752,14 +781,14 @@ class Identification(Result):
         members: two explanations that are far apart, where there is a set and both are confirmed.
         misfit: how much worse the equations hold than errors of size `tolerance` would explain; above 5 is infeasible.
         surplus: how many more equations than unknowns the experts have in common; with none, any experts would fit.
-        coincidence: a rough chance that experts with unrelated rewards would fit as well.
+        coincidence: a rough probability that experts with unrelated rewards would fit as well.
         from_counts: whether frequencies of decisions stand in for policies.
         reward_dimension: directions in which the reward is open even at these discounts.
         free_constant: whether one of them is a constant added to the whole reward.
         unknown_parameters: states that no transition enters, about whose reward nothing can be said.
         gaps: by expert, the pairs of discounts between which `intervals` holds none that was found to explain the experts: its
             range is in several parts, or single values.
-        within: which discounts explain the experts if their rewards are only nearly the same; None where that was not asked.
+        within: the discounts that explain the experts if their rewards are only nearly the same; None where that was not asked.
         problem: kept in memory and not saved.
     """
 
@@ -790,27 +819,28 @@ class Identification(Result):
 
     @property
     def discounts_identified(self) -> Bools:
-        """Which discounts `(K,)` are the same in all explanations, up to what the errors can do."""
+        """The mask `(K,)` of discounts that are the same in all explanations, up to the effect of the errors."""
         return np.diff(self.intervals, axis=1)[:, 0] <= LIMIT
 
     def listed_as(self, names: tuple[str, ...], free_temperatures: bool) -> Identification:
-        """The same finding with the experts in the order of `names`; free temperatures are relative to the first of them."""
+        """List the experts in the order of `names`; free temperatures are relative to the first of them."""
         place = [self.experts.index(name) for name in names]
         first = float(self.temperature[place[0]])
         scale = first if free_temperatures and first > 0 else 1.0
 
-        def listed(found: Any) -> dict[str, Any]:
-            discounts, temperature = found.discounts[place], found.temperature[place] / scale
-            return {"discounts": discounts, "reward": found.reward / scale, "temperature": temperature}
+        def listed(answer: Any) -> dict[str, Any]:
+            discounts = answer.discounts[place]
+            temperature = answer.temperature[place] / scale
+            return {"discounts": discounts, "reward": answer.reward / scale, "temperature": temperature}
 
         members = tuple(replace(member, **listed(member)) for member in self.members)
         gaps = tuple(self.gaps[i] for i in place)
         return replace(self, experts=names, intervals=self.intervals[place], gaps=gaps, members=members, **listed(self))
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per expert: the discount, NaN where it is not identified, and its range over all explanations.
+        """Return one row per expert: the discount, NaN where it is not identified, and its range over all explanations.
 
-        Where `within` was asked: also the range that is proved, and that which was attained, if rewards are nearly the same.
+        Where `within` was asked for, also return the proved and the attained range if rewards are nearly the same.
         """
         low, high = self.intervals.T
         discount = np.where(self.discounts_identified, self.discounts, np.nan)
@@ -822,14 +852,14 @@ class Identification(Result):
         return pd.DataFrame(columns)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, strings, lists and dicts, as JSON and `Solution.evidence` take them; None where nothing is known."""
+        """Return plain numbers, strings, lists and dicts, as JSON and `Solution.evidence` take them; None for unknown values."""
         closest = self.status == "infeasible"
-        known = {
+        changed = {
             "discounts": np.where(self.discounts_identified | closest, self.discounts, np.nan),
             "reward": np.where(self.reward_identified | closest, self.reward, np.nan),
             "members": [{name: _plain(value) for name, value in vars(member).items()} for member in self.members],
         }
-        plain = {name: _plain(value) for name, value in (vars(self) | known).items() if name not in ("problem", "within")}
+        plain = {name: _plain(value) for name, value in (vars(self) | changed).items() if name not in ("problem", "within")}
         plain["caution"] = FORM_ALONE if self.form_alone else None
         if self.within is not None:
             plain["within"] = {name: _plain(value) for name, value in vars(self.within).items()}
@@ -855,7 +885,7 @@ class Identification(Result):
         return [*tables, Table(frame, "reward", ("reward",))]
 
     def sentences(self) -> str:
-        """The finding in plain words, with what to do next."""
+        """Return the finding in plain words, with what to do next."""
         lines = [self.headline()]
         for number, name in enumerate(self.experts):
             closest = f"closest discount {decimals(self.discounts[number], 4)}"
@@ -886,7 +916,7 @@ class Identification(Result):
         return self.status == "unique" and self.problem is not None and self.problem.by_form_alone
 
     def headline(self) -> str:
-        """The finding in one sentence."""
+        """Return the finding in one sentence."""
         errors = "the errors of their counts" if self.from_counts else f"errors of {significant(self.tolerance)} in log π"
         shape = {1: "a curve", 2: "a surface"}.get(self.dimension, f"a set of dimension {self.dimension}")
         open_ = _counted(self.dimension, "combination")
@@ -912,7 +942,7 @@ class Identification(Result):
         return f"The experts do not identify their discounts: {shape} of them explains the same behaviour."
 
     def _range(self, number: int) -> str:
-        """An expert's discounts: narrow ranges are one number, and an end that is printed as 0 or 1 is the limit that it is."""
+        """Write an expert's discounts: narrow ranges as one number, and an end that prints as 0 or 1 as the limit that it is."""
         low, high = map(float, self.intervals[number])
         ends = [low, *(end for gap in self.gaps[number] for end in gap), high]
         printed = 5e-5
@@ -951,12 +981,12 @@ class Identification(Result):
 
 
 def _counted(number: int, noun: str) -> str:
-    """ "1 direction", "2 directions"."""
+    """Write a number with its noun: "1 direction", "2 directions"."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _plain(value: Any) -> Any:
-    """Arrays and tuples as lists, and None for NaN and for what has no limit."""
+    """Turn arrays and tuples into lists, and NaN and infinity into None."""
     if isinstance(value, np.ndarray):
         missing = np.isnan(value)
         if missing.any():

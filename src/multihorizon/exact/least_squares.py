@@ -9,9 +9,9 @@ iterated regularisation: one sparse factorisation of
 
 is applied to what is left of `Mᵀ(h − M x) = Cᵀ y` and `C x = 0` until nothing changes. From x = 0 this goes to the least-squares
 solution of least norm. Each step divides what is left along a direction with singular value σ by σ²/ε + 1, so two or three steps
-reach rounding unless there are very weak directions. What those could explain beyond `rounding` is left, and nobody may read
-more into it. Sylvester's law of inertia counts the null directions, those with σ below 1e-6 of the largest: with −1e-12 in place
-of ε there is one negative pivot for each, besides one for each row of C.
+reach rounding unless there are very weak directions. What those could explain beyond `rounding` is left unexplained. Sylvester's
+law of inertia counts the null directions, those with σ below 1e-6 of the largest: with −1e-12 in place of ε there is one negative
+pivot for each, and one more for each row of C.
 
 *Null spaces.* `null_space` finds null(D) and solves `min ‖D x − b‖`, in one of three ways:
 
@@ -86,19 +86,22 @@ class DenseColumns:
     rounding = 1e-11
 
     def __init__(self, matrix: Floats, smallest: float) -> None:
-        """Singular values below the share `smallest` of the largest count as zero."""
+        """Decompose the matrix; singular values below the share `smallest` of the largest count as zero."""
         self.matrix = matrix
         if matrix.size:
             left, values, right = np.linalg.svd(matrix, full_matrices=matrix.shape[0] < matrix.shape[1])
         else:
-            left, values, right = np.zeros((matrix.shape[0], 0)), np.zeros(0), np.eye(matrix.shape[1])
+            left = np.zeros((matrix.shape[0], 0))
+            values = np.zeros(0)
+            right = np.eye(matrix.shape[1])
         self.rank = int((values > smallest * max(float(values.max(initial=0.0)), TINY)).sum())
         self.nullity = matrix.shape[1] - self.rank
-        self.range, self.null = left[:, : self.rank], right[self.rank :].T
+        self.range = left[:, : self.rank]
+        self.null = right[self.rank :].T
         self._inverse = right[: self.rank].T / values[: self.rank]
 
     def solve(self, right: Floats) -> Floats:
-        """The coefficients `(n, …)` of least norm that explain `right` best.
+        """Return the coefficients `(n, …)` of least norm that explain `right` best.
 
         They are refined once, because sums over many rows are good to twelve digits only.
         """
@@ -107,30 +110,30 @@ class DenseColumns:
         return refined
 
     def inverse(self) -> Floats:
-        """The pseudo-inverse `(n, rows)`."""
+        """Return the pseudo-inverse `(n, rows)`."""
         inverse: Floats = self._inverse @ self.range.T
         return inverse
 
     def outside(self, vectors: Floats) -> Floats:
-        """The part of vectors `(rows, …)` that no coefficients can explain."""
+        """Return the part of vectors `(rows, …)` that no coefficients can explain."""
         return vectors - self.range @ (self.range.T @ vectors)
 
 
 @dataclass(frozen=True, eq=False)
 class Coefficients:
-    """What the coefficients x of sparse columns may be: all with `C x = 0`, and the dimension of these."""
+    """The constraints `C x = 0` on the coefficients x of sparse columns, and the dimension of the x that satisfy them."""
 
     constraints: Sparse
     dimension: int
 
     @staticmethod
     def free(size: int) -> Coefficients:
-        """Coefficients without constraints."""
+        """Return coefficients without constraints."""
         return Coefficients(sp.csr_array((0, size)), size)
 
     @staticmethod
     def side_by_side(parts: Sequence[Coefficients]) -> Coefficients:
-        """The coefficients of several blocks of columns."""
+        """Join the coefficients of several blocks of columns."""
         constraints = sp.csr_array(sp.block_diag([part.constraints for part in parts]))
         return Coefficients(constraints, sum(part.dimension for part in parts))
 
@@ -141,7 +144,8 @@ class SparseColumns:
     rounding = 1e-7
 
     def __init__(self, matrix: Sparse, coefficients: Coefficients) -> None:
-        self._matrix, self._bound = sp.csr_array(matrix), coefficients.constraints
+        self._matrix = sp.csr_array(matrix)
+        self._bound = coefficients.constraints
         self._back, self._pull = sp.csr_array(self._matrix.T), sp.csr_array(self._bound.T)
         self._gram = sp.csr_array(self._back @ self._matrix)
         self._dimension = coefficients.dimension
@@ -151,7 +155,7 @@ class SparseColumns:
             self._factor = factorise(self._system(1e-12, 1e-8))
 
     def _system(self, share: float, softened: float) -> Sparse:
-        """The matrix at the top, with ε as a share of the largest entry of `MᵀM`, and δ."""
+        """Return the matrix at the top, with ε as a share of the largest entry of `MᵀM`, and δ."""
         n, bound = self._gram.shape[0], self._bound.shape[0]
         gram = self._gram + share * float(self._gram.diagonal().max(initial=TINY)) * sp.eye_array(n)
         soft = -softened * sp.eye_array(bound)
@@ -159,13 +163,13 @@ class SparseColumns:
 
     @cached_property
     def nullity(self) -> int:
-        """How many directions of coefficients have no effect; the count is the same for any δ, and surest for a large one."""
+        """The number of directions of coefficients without effect; it is the same for any δ, and surest for a large one."""
         pivots = factorise(self._system(-1e-12, 1.0)).U.diagonal()
         return int((pivots < 0).sum() - self._bound.shape[0])
 
     @property
     def rank(self) -> int:
-        """How many directions the columns span."""
+        """The number of directions that the columns span."""
         return self._dimension - self.nullity
 
     @property
@@ -174,26 +178,28 @@ class SparseColumns:
         return self.null_draws(8 if self.nullity else 0)
 
     def null_draws(self, count: int) -> Floats:
-        """Random coefficients `(n, count)`, less the least change that takes away what they do to columns and constraints."""
+        """Draw random coefficients `(n, count)`, less the least change that removes their effect on columns and constraints."""
         moves = np.random.default_rng(0).standard_normal((self._gram.shape[0], count))
         for _ in range(3):
             moves = moves - self.solve(self._matrix @ moves, self._bound @ moves)
         return moves
 
     def outside(self, vectors: Floats) -> Floats:
-        """What the best coefficients leave."""
+        """Return the part of vectors that the best coefficients leave."""
         left: Floats = vectors - self._matrix @ self.solve(vectors)
         return left
 
     def solve(self, right: Floats, bound: Floats | float = 0.0) -> Floats:
-        """The coefficients x that explain `right` best with `C x = bound`."""
+        """Return the coefficients x that explain `right` best with `C x = bound`."""
         n = self._gram.shape[0]
-        x, y = np.zeros((n, *right.shape[1:])), np.zeros((self._bound.shape[0], *right.shape[1:]))
+        x = np.zeros((n, *right.shape[1:]))
+        y = np.zeros((self._bound.shape[0], *right.shape[1:]))
         enough = 1e-15 * np.linalg.norm(right)
         for _ in range(20):
             missing = self._back @ (right - self._matrix @ x) - self._pull @ y
             step = self._factor.solve(np.concatenate([missing, bound - self._bound @ x]))
-            x, y = x + step[:n], y + step[n:]
+            x = x + step[:n]
+            y = y + step[n:]
             if np.linalg.norm(self._matrix @ step[:n]) <= enough:
                 break
         return x
@@ -203,12 +209,12 @@ ColumnSpace = DenseColumns | SparseColumns
 
 
 def columns_of(matrix: Floats | Sparse, smallest: float, coefficients: Coefficients | None) -> ColumnSpace:
-    """The columns of M: dense without `coefficients`, where singular values below the share `smallest` count as zero."""
+    """Represent the columns of M: dense without `coefficients`, where singular values below the share `smallest` are zero."""
     return DenseColumns(np.asarray(matrix), smallest) if coefficients is None else SparseColumns(matrix, coefficients)
 
 
 def factorise(matrix: Sparse) -> Any:
-    """SuperLU of a symmetric matrix without exchanges of rows, so that the pivots have the signs of the eigenvalues."""
+    """Factorise a symmetric matrix by SuperLU without exchanges of rows, so that pivots have the signs of the eigenvalues."""
     options = {"SymmetricMode": True}
     return spla.splu(sp.csc_array(matrix), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)
 
@@ -230,8 +236,8 @@ class NullSpace:
 def null_space(matrix: Sparse, limits: SizeLimits) -> NullSpace:
     """Find the null space of D, in the way that suits its size and structure."""
     size = matrix.shape[1]
-    if size > limits.dense and (found := _constant_on_parts(matrix, limits)) is not None:
-        return found
+    if size > limits.dense and (constants := _constant_on_parts(matrix, limits)) is not None:
+        return constants
     if size <= limits.largest_dense:
         dense = DenseColumns(matrix.toarray(), RANK_TOLERANCE)
         basis = np.full((size, 1), size**-0.5) if dense.nullity == 1 else dense.null.copy()
@@ -240,15 +246,17 @@ def null_space(matrix: Sparse, limits: SizeLimits) -> NullSpace:
     sparse = SparseColumns(matrix, Coefficients.free(size))
     dimension = sparse.nullity
     if dimension * size <= limits.entries:
-        basis, coefficients = np.linalg.qr(sparse.null_draws(dimension))[0], None
+        basis = np.linalg.qr(sparse.null_draws(dimension))[0]
+        coefficients = None
     else:
         rows = sp.csr_array(matrix[np.diff(matrix.indptr) > 0])
-        basis, coefficients = sp.csr_array(sp.eye_array(size)), Coefficients(rows / np.abs(rows.data).max(), dimension)
+        basis = sp.csr_array(sp.eye_array(size))
+        coefficients = Coefficients(rows / np.abs(rows.data).max(), dimension)
     return NullSpace(basis, coefficients, lambda right, _: sparse.solve(right))
 
 
 def _constant_on_parts(matrix: Sparse, limits: SizeLimits) -> NullSpace | None:
-    """null(D) if it is constant on each part; None if it holds more. Solutions have mean 0 on each part."""
+    """Return null(D) if it is constant on each part; None if it holds more. Solutions have mean 0 on each part."""
     rows, size = matrix.shape  # a graph of rows and columns, linked by entries of D
     starts = np.append(matrix.indptr, np.full(size, matrix.indptr[-1]))
     links = sp.csr_array((np.ones(matrix.nnz), matrix.indices + rows, starts), shape=(rows + size, rows + size))
@@ -264,21 +272,21 @@ def _constant_on_parts(matrix: Sparse, limits: SizeLimits) -> NullSpace | None:
             solved[columns] = solver.solve(right, 0.03 if rough else 1e-12)
         return without_means(solved, labels, sizes)
 
-    found = [solver for _, solver in solvers]
+    normal = [solver for _, solver in solvers]
     basis = sp.csr_array((1 / np.sqrt(sizes[labels]), labels, np.arange(labels.size + 1)), shape=(labels.size, sizes.size))
     if basis.shape[0] * basis.shape[1] <= limits.entries or sizes.size == 1:
-        return NullSpace(basis.toarray(), None, solve, found)
-    return NullSpace(basis, Coefficients.free(sizes.size), solve, found)
+        return NullSpace(basis.toarray(), None, solve, normal)
+    return NullSpace(basis, Coefficients.free(sizes.size), solve, normal)
 
 
 class NotSolvedError(RuntimeError):
-    """A way of solving that does not work for this matrix."""
+    """A method that does not work for this matrix."""
 
 
 def _solvers(
     matrix: Sparse, labels: Ints, large: Bools, limits: SizeLimits
 ) -> list[tuple[Ints, Factored | Multigrid | Scaled]] | None:
-    """Solvers and the columns of D for which each is; None where null(D) is larger than one constant on each part.
+    """Choose solvers and the columns of D for which each is; None where null(D) is larger than one constant on each part.
 
     Args:
         matrix: D.
@@ -302,8 +310,8 @@ def _solvers(
         if columns.size == labels.size:
             solver = normal_solver(matrix, gram, labels, bool(large[0]), limits)
         elif columns.size:
-            own = np.unique(labels[columns], return_inverse=True)[1]
-            parts = sp.csr_array(matrix[:, columns]), sp.csr_array(gram[columns][:, columns]), own
+            local = np.unique(labels[columns], return_inverse=True)[1]
+            parts = sp.csr_array(matrix[:, columns]), sp.csr_array(gram[columns][:, columns]), local
             solver = normal_solver(*parts, bool(large[columns[0]]), limits)
         else:
             continue
@@ -314,7 +322,7 @@ def _solvers(
 
 
 def normal_solver(matrix: Sparse, gram: Sparse, labels: Ints, large: bool, limits: SizeLimits) -> Factored | Multigrid | None:
-    """Solves with D by `DᵀD`; None where its null space is larger than one constant on each part."""
+    """Build a solver with D by `DᵀD`; None where its null space is larger than one constant on each part."""
     largest = float(np.sqrt(abs(gram).sum(axis=0).max(initial=0.0)))
     iterated = partial(Multigrid, max_iter=limits.multigrid_steps)
     for kind in (iterated, Factored) if large else (Factored,):
@@ -327,7 +335,7 @@ def normal_solver(matrix: Sparse, gram: Sparse, labels: Ints, large: bool, limit
 
 
 def without_means(values: Floats, labels: Ints, sizes: Ints) -> Floats:
-    """Values `(n, …)` without what is constant on each part."""
+    """Subtract from values `(n, …)` what is constant on each part."""
     if sizes.size == 1:
         centred: Floats = values - values.mean(axis=0, dtype=np.float64)
         return centred
@@ -340,11 +348,11 @@ class Scaled:
     """Conjugate gradients on the normal equations of D, whose columns are scaled to length 1.
 
     A random vector has a part in every direction, so that they do not converge on it where null(D) is larger than one constant on
-    each part. What they converge to says how small the smallest singular value is.
+    each part. The limit shows how small the smallest singular value is.
     """
 
     def __init__(self, matrix: Sparse, labels: Ints, max_iter: int = 200) -> None:
-        """Raises NotSolvedError where they take too many steps, or where a singular value is nearly 0."""
+        """Scale D and test it; raises NotSolvedError where steps are too many, or where a singular value is nearly 0."""
         self.matrix, self.back, self.labels, self.max_iter = matrix, sp.csr_array(matrix.T), labels, max_iter
         squares = np.bincount(matrix.indices, matrix.data**2, minlength=labels.size)
         self.scale = 1 / np.sqrt(np.where(squares > 0, squares, 1.0))[:, None]
@@ -357,41 +365,44 @@ class Scaled:
             raise NotSolvedError
 
     def solve(self, right: Floats, tolerance: float) -> Floats:
-        """Three digits where a rough answer will do; else up to rounding, by a second run on what D leaves, where it is small."""
+        """Solve to three digits where rough is enough; else to rounding, by a second run on what D leaves, which is small."""
         columns = right.reshape(right.shape[0], -1)
         slopes = self.back @ columns
         sizes = np.linalg.norm(self.scale * slopes, axis=0)
         try:
-            found = self._descend(slopes, (1e-3 if tolerance > 1e-6 else 1e-7) * sizes)
+            solution = self._descend(slopes, (1e-3 if tolerance > 1e-6 else 1e-7) * sizes)
             if tolerance <= 1e-6:
-                found += self._descend(self.back @ (columns - self.matrix @ found), 1e-14 * sizes)
+                solution += self._descend(self.back @ (columns - self.matrix @ solution), 1e-14 * sizes)
         except NotSolvedError:
             return self._fallback.solve(right, tolerance)
-        return found.reshape(-1, *right.shape[1:])
+        return solution.reshape(-1, *right.shape[1:])
 
     @cached_property
     def _fallback(self) -> Factored:
         return Factored(self.matrix, sp.csr_array(self.back @ self.matrix), self.labels)
 
     def _descend(self, slopes: Floats, enough: Floats | float, hurried: bool = False) -> Floats:
-        """Solutions of `DᵀD x = slope` `(n,m)`, all at once, until so much of a slope is left.
+        """Solve `DᵀD x = slope` `(n,m)` for all columns at once, until at most `enough` of each slope is left.
 
         If `hurried`, ten steps must leave less than 3 % of it: on random tasks they leave about 1 %, on grids 4 % and more.
         """
         left = self.scale * slopes
-        found, step, size = np.zeros_like(left), left.copy(), (left**2).sum(axis=0)
+        scaled = np.zeros_like(left)
+        step = left.copy()
+        size = (left**2).sum(axis=0)
         first = size
         for number in range(self.max_iter):
             if (size <= np.square(enough)).all():
-                solved: Floats = self.scale * found
+                solved: Floats = self.scale * scaled
                 return solved
             if hurried and number == 10 and (size > 0.03**2 * first).any():
                 break
             moved = self.matrix @ (self.scale * step)
             length = size / np.maximum((moved**2).sum(axis=0), TINY)
-            found += length * step
+            scaled += length * step
             left -= length * (self.scale * (self.back @ moved))
-            before, size = size, (left**2).sum(axis=0)
+            before = size
+            size = (left**2).sum(axis=0)
             step = left + size / np.maximum(before, TINY) * step
         raise NotSolvedError
 
@@ -419,7 +430,7 @@ class Factored:
         self.smallest = _root_of_inverse(vector)
 
     def solve(self, right: Floats, tolerance: float) -> Floats:
-        """Refined unless a rough answer will do."""
+        """Solve, and refine unless a rough answer is enough."""
         solution = np.zeros((self.matrix.shape[1], *right.shape[1:]))
         for _ in range((3 if tolerance < 1e-6 else 1) if self.kept.size else 0):
             solution[self.kept] += self.factor.solve((self.matrix.T @ (right - self.matrix @ solution))[self.kept])
@@ -434,7 +445,7 @@ class Multigrid:
     """
 
     def __init__(self, matrix: Sparse, gram: Sparse, labels: Ints, coarsest: int = 500, max_iter: int = 200) -> None:
-        """`coarsest` is the number of columns of the level that is solved directly, `max_iter` that of the steps."""
+        """Build the levels; the one with at most `coarsest` columns is solved directly, in at most `max_iter` steps."""
         self.matrix, self.gram, self.max_iter = matrix, gram, max_iter
         self.labels, self.sizes = labels, np.bincount(labels)
         try:
@@ -448,12 +459,12 @@ class Multigrid:
         self.hierarchy: Any = pyamg.ruge_stuben_solver(single, interpolation="direct", max_coarse=coarsest, **ways)
         vector = np.random.default_rng(0).standard_normal(labels.size)
         vector = without_means(vector / np.linalg.norm(vector), self.labels, self.sizes)
-        found = self._descend(vector, 1e-6)
-        solved = np.linalg.norm(gram @ found - vector) <= 0.1 * np.linalg.norm(vector)
-        self.smallest = _root_of_inverse(found) if solved else 0.0
+        grown = self._descend(vector, 1e-6)
+        solved = np.linalg.norm(gram @ grown - vector) <= 0.1 * np.linalg.norm(vector)
+        self.smallest = _root_of_inverse(grown) if solved else 0.0
 
     def solve(self, right: Floats, tolerance: float) -> Floats:
-        """Up to a relative residual of the normal equations; in two runs, the second on what D leaves, where it is small."""
+        """Solve to a relative residual of the normal equations; in two runs, the second on what D leaves, which is small."""
         if right.ndim == 2:
             return np.stack([self.solve(column, tolerance) for column in right.T], axis=1)
         try:
@@ -469,21 +480,21 @@ class Multigrid:
         return Factored(self.matrix, self.gram, self.labels)
 
     def _descend(self, slope: Floats, tolerance: float) -> Floats:
-        """Conjugate gradients on `DᵀD x = slope` from 0."""
+        """Solve `DᵀD x = slope` by conjugate gradients from 0."""
 
         def cycle(right: Floats) -> Floats:
             return without_means(self._cycle(right.astype(np.float32), 0), self.labels, self.sizes)
 
-        found, failed = spla.cg(
+        x, failed = spla.cg(
             self.gram, slope, rtol=tolerance, maxiter=self.max_iter, M=spla.LinearOperator(self.gram.shape, cycle, dtype=float)
         )
         if failed:
             raise NotSolvedError
-        solution: Floats = found
+        solution: Floats = x
         return solution
 
     def _cycle(self, right: Floats, depth: int) -> Floats:
-        """One cycle down to the coarsest level and up again, without the residuals that pyamg's own computes at each call."""
+        """Run one cycle to the coarsest level and back, without the residuals that pyamg's own cycle computes at each call."""
         level = self.hierarchy.levels[depth]
         if depth == len(self.hierarchy.levels) - 1:
             coarse: Floats = self.hierarchy.coarse_solver(level.A, right).astype(right.dtype)
@@ -496,6 +507,6 @@ class Multigrid:
 
 
 def _root_of_inverse(vector: Floats) -> float:
-    """The singular value of D that belongs to the growth of a vector by one step of inverse iteration with `DᵀD`."""
+    """Return the singular value of D that belongs to a vector's growth in one step of inverse iteration with `DᵀD`."""
     growth = float(np.linalg.norm(vector))
     return 1 / np.sqrt(growth) if np.isfinite(growth) and growth > 0 else 0.0

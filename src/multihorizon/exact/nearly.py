@@ -89,14 +89,14 @@ class OwnEquations:
 
     @property
     def n_products(self) -> int:
-        """How many entries z has."""
+        """The number of entries of z."""
         return len(self.z_columns.T)
 
 
 def state_pieces(
     problem: Problem, policies: Sequence[PolicyEquations], temperatures: Floats, tolerance: float
 ) -> list[OwnEquations]:
-    """The equations of a reward of one number per state."""
+    """Build the equations of a reward of one number per state."""
     pieces = []
     for family in reward_families(problem, policies, tolerance):
         lam = float(temperatures[family.owner])
@@ -126,12 +126,12 @@ _TOO_LARGE = "within is computed for problems with few open directions, received
 
 
 def _slack(errors: Floats, size: float) -> Floats:
-    """How far rows may be violated: what errors of the policies do, and more than the tolerance of a linear program."""
+    """Return how far rows may be violated: by errors of the policies, and by more than the tolerance of a linear program."""
     return MISFIT * errors + 1e-8 * max(1.0, float(size)) / 10
 
 
 def split_directions(basis: Floats, pushed: Floats) -> tuple[Floats, Floats, Floats]:
-    """The columns of c, of z and of ω in `N z − γ P N z`, with as few products as possible.
+    """Return the columns of c, of z and of ω in `N z − γ P N z`, with as few products as possible.
 
     Directions that P keeps within their span come first: with `P N = N B + R` and R outside of the span of N, they are the null
     space of `R, R B, R B², …`. Of the others only those need products that P does not send to 0, or into the span of the first.
@@ -151,7 +151,7 @@ def split_directions(basis: Floats, pushed: Floats) -> tuple[Floats, Floats, Flo
 
 
 def _null_and_rest(matrix: Floats) -> tuple[Floats, Floats]:
-    """Orthonormal columns that span the null space of a matrix, and the rest of its domain."""
+    """Return orthonormal columns that span the null space of a matrix, and the rest of its domain."""
     _, values, right = np.linalg.svd(matrix, full_matrices=True)
     rank = int((values > 1e-9).sum())
     # Coordinates stay as they are where all remain, so that experts of one task have the same.
@@ -161,7 +161,7 @@ def _null_and_rest(matrix: Floats) -> tuple[Floats, Floats]:
 def feature_pieces(
     problem: Problem, policies: Sequence[PolicyEquations], temperatures: Floats, tolerance: float
 ) -> list[OwnEquations]:
-    """The equations of a reward made of features."""
+    """Build the equations of a reward made of features."""
     pieces = []
     for expert, policy, owner in zip(problem.experts, policies, problem.owner, strict=True):
         pieces.append(_feature_piece(expert, policy, owner, float(temperatures[owner]), tolerance))
@@ -172,21 +172,24 @@ def _feature_piece(expert: Expert, policy: PolicyEquations, owner: int, lam: flo
     mdp = expert.mdp
     actions, states = np.nonzero(mdp.live.T)
     chosen = actions * mdp.n_states + states
-    goes_on, entered = np.flatnonzero(~mdp.terminal), np.flatnonzero(~mdp.terminal & mdp.entered)
+    goes_on = np.flatnonzero(~mdp.terminal)
+    entered = np.flatnonzero(~mdp.terminal & mdp.entered)
     features = sp.csr_array(expert.feature_matrix)[chosen].toarray()
-    d, rows = features.shape[1], np.arange(states.size)
+    d = features.shape[1]
+    rows = np.arange(states.size)
     width = d + entered.size + goes_on.size
     if width > 2000:
         raise ValueError(_TOO_LARGE.format(f"{width:,} unknowns for each expert"))
-    own = np.zeros((rows.size, goes_on.size))
-    own[rows, np.searchsorted(goes_on, states)] = 1.0
+    here = np.zeros((rows.size, goes_on.size))
+    here[rows, np.searchsorted(goes_on, states)] = 1.0
     following = mdp.stacked[chosen][:, entered].toarray()
-    matrix = np.hstack([features, following, -own])
+    matrix = np.hstack([features, following, -here])
     left, values, right = np.linalg.svd(matrix, full_matrices=True)
     rank = int((values > 1e-10 * values.max(initial=1e-300)).sum())
     inverse = (right[:rank].T / values[:rank]) @ left[:, :rank].T
     logs = lam * policy.log_policy[states, actions]
-    solution, null = inverse @ logs, right[rank:].T
+    solution = inverse @ logs
+    null = right[rank:].T
     misfit = float(np.linalg.norm(matrix @ solution - logs)) / np.sqrt(max(rows.size, 1)) / (lam * max(tolerance, 1e-12))
     shift = np.concatenate([np.zeros(d), np.ones(entered.size + goes_on.size)])
     constant = np.abs(matrix @ shift).max(initial=0.0) <= 1e-12  # no move ends an episode
@@ -194,10 +197,12 @@ def _feature_piece(expert: Expert, policy: PolicyEquations, owner: int, lam: flo
         shift /= np.linalg.norm(shift)
         left, values, _ = np.linalg.svd(null - np.outer(shift, shift @ null), full_matrices=False)
         null = left[:, values > 0.5]
-    now, ahead = d + entered.size + np.searchsorted(goes_on, entered), slice(d, d + entered.size)
+    now = d + entered.size + np.searchsorted(goes_on, entered)
+    ahead = slice(d, d + entered.size)
     _, values, turned = np.linalg.svd(null[now], full_matrices=True)
     rank = int((values > 1e-10).sum())
-    z, others = null @ turned[:rank].T, null @ turned[rank:].T
+    z = null @ turned[:rank].T
+    others = null @ turned[rank:].T
     sizes = lam * tolerance * np.linalg.norm(inverse, axis=1)
     free = np.vstack([others[:d], others[ahead]])
     if constant:
@@ -262,8 +267,8 @@ class RegionPrograms:
             block[:, 1 + K + m + products[number] : 1 + K + m + products[number + 1]] = piece.product_columns
             block[:, first_c + frees[number] : first_c + frees[number + 1]] = piece.free
             block[:, first_theta : first_theta + d] = -piece.reward
-            own = first_theta + (1 + piece.owner) * d
-            block[:, own : own + d] = -(piece.reward @ sp.diags_array(1 / self.sizes))
+            deviation = first_theta + (1 + piece.owner) * d
+            block[:, deviation : deviation + d] = -(piece.reward @ sp.diags_array(1 / self.sizes))
             rows.append(sp.csr_array(block))
             right.append(-piece.constant)
             slack.append(piece.slack)
@@ -285,28 +290,32 @@ class RegionPrograms:
         places = np.repeat(np.arange(4 * m), 3), np.tile(columns.ravel(), 4)
         rows.append(sp.csr_array((np.ones(12 * m), places), (4 * m, self.width)))
         self._matrix = sp.csr_array(sp.vstack(rows, format="csr"))
-        centre, spread, limits = np.concatenate(right), np.concatenate(slack), np.zeros(2 * deviations.size)
+        centre = np.concatenate(right)
+        spread = np.concatenate(slack)
+        limits = np.zeros(2 * deviations.size)
         self._row_lower = np.concatenate([centre - spread, limits - INFINITY, np.full(4 * m, -INFINITY)])
         self._row_upper = np.concatenate([centre + spread, limits, np.full(4 * m, INFINITY)])
         # Where z counts as large: the projective coordinate z/(scale + |z|) measures ranges that may be infinite.
         self.scale = max(1.0, *(float(np.abs(piece.constant).max(initial=0.0)) for piece in self.pieces))
 
     def solve(self, costs: Mapping[int, float], box: Region) -> Relaxed | None:
-        """The smallest `costs · (ε, Γ, z)` on a box with relaxed products; None if nothing is in it."""
+        """Minimise `costs · (ε, Γ, z)` on a box with relaxed products; None if nothing is in it."""
         K, m = self.n_experts, self.m
         gamma_low, gamma_high = box.low[self.owners], box.high[self.owners]
         a, b = box.low[K:], box.high[K:]
         matrix, lower = self._matrix.copy(), self._row_lower.copy()
         sides = ((gamma_low, a, 1.0), (gamma_high, b, 1.0), (gamma_high, a, -1.0), (gamma_low, b, -1.0))
         for number, (gamma, z, sign) in enumerate(sides):  # sign (ω − gamma z − γ z_end) ≥ −sign gamma z_end
-            # At one discount the rows say ω = γ z, whatever a and b are.
+            # At one discount the rows are ω = γ z, whatever a and b are.
             finite = np.where(np.isfinite(z), z, 0.0)
-            said = np.isfinite(z) | (gamma_low == gamma_high)
+            holds = np.isfinite(z) | (gamma_low == gamma_high)
             first = matrix.data.size - 3 * m * (4 - number)
             matrix.data[first : first + 3 * m] = sign * np.stack([-finite, -gamma, np.ones(m)], axis=1).ravel()
-            lower[lower.size - m * (4 - number) :][:m] = np.where(said, -sign * gamma * finite, -INFINITY)
-        low, high = np.full(self.width, -INFINITY), np.full(self.width, INFINITY)
-        low[0], high[0] = 0.0, self.largest
+            lower[lower.size - m * (4 - number) :][:m] = np.where(holds, -sign * gamma * finite, -INFINITY)
+        low = np.full(self.width, -INFINITY)
+        high = np.full(self.width, INFINITY)
+        low[0] = 0.0
+        high[0] = self.largest
         low[1 : 1 + K + m], high[1 : 1 + K + m] = box
         goal = np.zeros(self.width)
         for column, cost in costs.items():
@@ -329,7 +338,7 @@ class RegionPrograms:
 
 @dataclass(frozen=True, eq=False)
 class WithinDistance:
-    """Which discounts explain the experts if their rewards differ from a shared one by at most a given distance.
+    """The discounts that explain the experts if their rewards differ from a shared one by at most a given distance.
 
     Attributes:
         distance: ε, in the units of reward in which the temperatures are the known ones.
@@ -354,21 +363,20 @@ class WithinDistance:
 
     @property
     def open(self) -> Bools:
-        """Which discounts `(K,)` may be anything from 0 to 1, because explanations at both ends were found."""
+        """The mask `(K,)` of discounts that may be anything from 0 to 1: explanations at both ends were found."""
         return np.asarray((self.attained[:, 0] <= GAP) & (self.attained[:, 1] >= 1 - GAP))
 
     def lines(self, names: Sequence[str]) -> list[str]:
-        """The finding in plain words."""
-        least, found = self.smallest
+        """Return the finding in plain words."""
+        least, attained = self.smallest
         shown = significant(self.distance, 4)
         if least == INFINITY:
             return ["No distance between the experts' rewards explains them: a policy is not soft-optimal for any reward."]
-        if found <= least + max(1e-3 * found, 1e-5):
-            start = f"The smallest distance that explains the experts is {significant(found, 4)}." if found > 1e-5 else ""
-        elif found < INFINITY:
-            start = (
-                f"The smallest distance that explains the experts is between {significant(least, 4)} and {significant(found, 4)}."
-            )
+        if attained <= least + max(1e-3 * attained, 1e-5):
+            start = f"The smallest distance that explains the experts is {significant(attained, 4)}." if attained > 1e-5 else ""
+        elif attained < INFINITY:
+            between = f"{significant(least, 4)} and {significant(attained, 4)}"
+            start = f"The smallest distance that explains the experts is between {between}."
         else:
             start = (
                 f"The smallest distance that explains the experts is {significant(least, 4)} or more; no explanation was found."
@@ -408,7 +416,7 @@ def discounts_within(
     most_boxes: int = 500,
     as_features: bool = False,
 ) -> WithinDistance:
-    """The discounts that explain the experts within a distance.
+    """Find the discounts that explain the experts within a distance.
 
     Args:
         problem: experts given as policies without zero entries.
@@ -434,10 +442,10 @@ def discounts_within(
     there = [problem.names.index(name) for name in ordered.names]
     held = np.full(problem.n_experts, np.nan) if known is None else known
     begin = [start[there] for start in starts]
-    found = _within(ordered, distance, temperatures[there], held[there], tolerance, begin, most_boxes, as_features)
+    answer = _within(ordered, distance, temperatures[there], held[there], tolerance, begin, most_boxes, as_features)
     back = [ordered.names.index(name) for name in problem.names]
-    rows = {name: getattr(found, name)[back] for name in ("closest", "attained", "proved", "settled")}
-    return replace(found, **rows)
+    rows = {name: getattr(answer, name)[back] for name in ("closest", "attained", "proved", "settled")}
+    return replace(answer, **rows)
 
 
 def _within(
@@ -450,7 +458,7 @@ def _within(
     most_boxes: int,
     as_features: bool,
 ) -> WithinDistance:
-    """The same for experts in the order of what they do."""
+    """Find the discounts within a distance for experts who are sorted by what they do."""
     refuse_durations(problem.mdps, "a set of discounts within a distance")
     K = problem.n_experts
     policies = [read_equations(expert) for expert in problem.experts]
@@ -487,7 +495,10 @@ def _within(
         return infeasible
     search.root = root or search.root  # where a member is known, a box without any is rounding
     search.link()
-    attained, proved, settled, boxes = nothing, nothing.copy(), np.ones((K, 2), np.bool_), least.boxes
+    attained = nothing
+    proved = nothing.copy()
+    settled = np.ones((K, 2), np.bool_)
+    boxes = least.boxes
     for k in range(K):
         for side, sign in enumerate((1.0, -1.0)):
             start = min(members, key=lambda point: sign * point.where[k], default=None)
@@ -497,7 +508,8 @@ def _within(
             members += [] if end.point is None else [end.point]
             # Moved outwards by more than the rounding of a linear program.
             proved[k, side] = np.clip(sign * (end.proved - 1e-7), 0.0, 1.0) + 0.0 if np.isnan(held[k]) else held[k]
-            settled[k, side], boxes = end.settled, boxes + end.boxes
+            settled[k, side] = end.settled
+            boxes = boxes + end.boxes
     if members:
         discounts = np.clip([point.where[:K] for point in members], 0.0, 1.0) + 0.0
         attained = np.stack([discounts.min(axis=0), discounts.max(axis=0)], axis=1)
@@ -506,7 +518,7 @@ def _within(
 
 
 class End(NamedTuple):
-    """The smallest value of something: `proved` is at most it, `attained` at least it (infinite if nothing was found)."""
+    """The smallest value of something: `proved` is at most it, `attained` at least it (infinite if no value was attained)."""
 
     proved: float
     attained: float
@@ -523,17 +535,17 @@ class RangeSearch:
         self.links: list[tuple[int, int, float, float]] = []
 
     def shrink(self, box: Region, rounds: int = 1) -> Region | None:
-        """A box shrunk by two programs for each unknown, a few times; None if it is empty."""
+        """Shrink a box by two programs for each unknown, a few times; None if it is empty."""
         relaxation = self.relaxation
         box = Region(box.low.copy(), box.high.copy())
         for _ in range(rounds if relaxation.m else 1):
             before = self._widths(box)
             for column in range(box.low.size):
                 for sign, end in ((1.0, box.low), (-1.0, box.high)):
-                    found = relaxation.solve({1 + column: sign}, box)
-                    if found is None:
+                    solution = relaxation.solve({1 + column: sign}, box)
+                    if solution is None:
                         return None
-                    value = sign * found.value
+                    value = sign * solution.value
                     slack = 1e-7 * max(1.0, abs(value)) if np.isfinite(value) else 0.0
                     end[column] = max(end[column], value - slack) if sign > 0 else min(end[column], value + slack)
             if (self._widths(box) > 0.9 * before).all():
@@ -541,22 +553,23 @@ class RangeSearch:
         return box
 
     def link(self) -> None:
-        """Bound the differences of the z of different experts: where z itself is unbounded, they may be bounded all the same."""
-        K, counts = self.relaxation.n_experts, [piece.n_products for piece in self.relaxation.pieces]
+        """Bound the differences of the z of different experts: they may be bounded even where z itself is not."""
+        K = self.relaxation.n_experts
+        counts = [piece.n_products for piece in self.relaxation.pieces]
         firsts = np.cumsum([0, *counts])[:-1] + K
         self.links = []
         for (a, n), (b, other) in itertools.pairwise(zip(firsts, counts, strict=True)):
             for i in range(n if n == other else 0):
                 ends = []
                 for sign in (1.0, -1.0):
-                    found = self.relaxation.solve({1 + b + i: sign, 1 + a + i: -sign}, self.root)
-                    ends.append(-sign * INFINITY if found is None else sign * found.value)
+                    solution = self.relaxation.solve({1 + b + i: sign, 1 + a + i: -sign}, self.root)
+                    ends.append(-sign * INFINITY if solution is None else sign * solution.value)
                 slack = 1e-7 * (1 + np.abs(ends[0]) + np.abs(ends[1]))
                 if np.isfinite(ends).all():
                     self.links.append((a + i, b + i, ends[0] - slack, ends[1] + slack))
 
     def _linked(self, box: Region) -> Region:
-        """A box within what the differences leave of it."""
+        """Shrink a box to what the bounds on differences leave of it."""
         low, high = box
         for links in (self.links, self.links[::-1]):
             for i, j, least, most in links:
@@ -565,41 +578,44 @@ class RangeSearch:
         return box
 
     def _widths(self, box: Region) -> Floats:
-        """How wide a box is in each unknown; z in projective coordinates."""
+        """Return the width of a box in each unknown; z in projective coordinates."""
         K = self.relaxation.n_experts
         width = box.high - box.low
         width[K:] = self._shown(box.high[K:]) - self._shown(box.low[K:])
         return width
 
     def _shown(self, z: Any) -> Any:
-        """Projective coordinates in [−1, 1]."""
+        """Return projective coordinates in [−1, 1]."""
         with np.errstate(invalid="ignore"):
             return np.where(np.isinf(z), np.sign(z), z / (self.relaxation.scale + np.abs(z)))
 
     def _back(self, shown: Any) -> Any:
-        """z of projective coordinates; what is larger than programs can hold beside ordinary numbers is infinite."""
+        """Return z of projective coordinates; infinite where it is larger than programs can hold beside ordinary numbers."""
         with np.errstate(divide="ignore"):
             z = self.relaxation.scale * shown / (1 - np.abs(shown))
         return np.where(np.abs(shown) < FARTHEST, z, np.copysign(INFINITY, shown))
 
     def at(self, discounts: Floats) -> Relaxed | None:
-        """The point with these discounts that needs the smallest distance; None if no rewards explain the experts with them."""
-        K, low, high = self.relaxation.n_experts, self.root.low.copy(), self.root.high.copy()
+        """Return the point with these discounts that needs the smallest distance; None where no rewards explain the experts."""
+        K = self.relaxation.n_experts
+        low = self.root.low.copy()
+        high = self.root.high.copy()
         low[:K] = high[:K] = np.clip(discounts, low[:K], high[:K])
-        return _found(self.relaxation.solve({0: 1.0}, Region(low, high)))
+        return _solved(self.relaxation.solve({0: 1.0}, Region(low, high)))
 
     def best(self, column: int, sign: float, start: Relaxed | None, gap: Callable[[float], float]) -> End:
-        """The smallest value of `sign` times an unknown (0 is ε, 1 + k is γ_k) over the root, from a member if one is known.
+        """Minimise `sign` times an unknown (0 is ε, 1 + k is γ_k) over the root, from a member if one is known.
 
-        `gap` says which gap is small enough at a value.
+        `gap` returns the gap that is small enough at a value.
         """
-        relaxation, costs = self.relaxation, {column: sign}
+        relaxation = self.relaxation
+        costs = {column: sign}
         root = relaxation.solve(costs, self.root)
         if root is None and start is None:
             return End(INFINITY, INFINITY, None, True, 1)
         if root is None:  # a member is known, so this is rounding, and nothing is proved
             return End(-INFINITY, INFINITY, None, False, 1)
-        best = self._better(costs, root, None if start is None else self._climb(costs, start))
+        best = self._better(costs, root, None if start is None else self._improve(costs, start))
 
         def attained() -> float:
             return INFINITY if best is None else best.value
@@ -626,32 +642,34 @@ class RangeSearch:
         proved = min([attained(), *(value for value, _, _ in left[:1])])
         return End(proved, attained(), best, bool(proved >= attained() - gap(attained())), 1 + made)
 
-    def _better(self, costs: Mapping[int, float], found: Relaxed, best: Relaxed | None) -> Relaxed | None:
-        """The best member known, after trying to make one of a relaxed solution."""
-        if _found(found) is None or (best is not None and found.value >= best.value - 1e-6):
+    def _better(self, costs: Mapping[int, float], relaxed: Relaxed, best: Relaxed | None) -> Relaxed | None:
+        """Return the best member known, after trying to make one of a relaxed solution."""
+        if _solved(relaxed) is None or (best is not None and relaxed.value >= best.value - 1e-6):
             return best
-        if np.abs(found.error).max(initial=0.0) <= 1e-9:
-            return found
-        member = self._member(costs, found.where)
+        if np.abs(relaxed.error).max(initial=0.0) <= 1e-9:
+            return relaxed
+        member = self._member(costs, relaxed.where)
         if member is not None and (best is None or member.value < best.value - 1e-6):
-            return self._climb(costs, member) or member
+            return self._improve(costs, member) or member
         return best
 
     def _member(self, costs: Mapping[int, float], where: Floats) -> Relaxed | None:
-        """The best point of the set with these z, or else with these discounts."""
+        """Return the best point of the set with these z, or else with these discounts."""
         K = self.relaxation.n_experts
         for held in (slice(K, None), slice(K)):
             if np.abs(self._shown(where[K:])).max(initial=0.0) > FARTHEST:
                 continue
             low, high = self.root.low.copy(), self.root.high.copy()
             low[held] = high[held] = np.clip(where[held], low[held], high[held])
-            if (found := _found(self.relaxation.solve(costs, Region(low, high)))) is not None:
-                return found
+            if (member := _solved(self.relaxation.solve(costs, Region(low, high)))) is not None:
+                return member
         return None
 
-    def _climb(self, costs: Mapping[int, float], start: Relaxed) -> Relaxed | None:
-        """The best point of the set near a point of it, by programs on small boxes."""
-        K, here, radius = self.relaxation.n_experts, self._member(costs, start.where), 0.25
+    def _improve(self, costs: Mapping[int, float], start: Relaxed) -> Relaxed | None:
+        """Return the best point of the set near a point of it, by programs on small boxes."""
+        K = self.relaxation.n_experts
+        here = self._member(costs, start.where)
+        radius = 0.25
         for _ in range(40 if self.relaxation.m else 0):
             if here is None or radius < 1e-4:
                 break
@@ -659,7 +677,7 @@ class RangeSearch:
             low = np.concatenate([here.where[:K] - radius, self._back(np.clip(shown - radius, -1, 1))])
             high = np.concatenate([here.where[:K] + radius, self._back(np.clip(shown + radius, -1, 1))])
             box = Region(np.clip(low, self.root.low, self.root.high), np.clip(high, self.root.low, self.root.high))
-            proposed = _found(self.relaxation.solve(costs, box))
+            proposed = _solved(self.relaxation.solve(costs, box))
             gain = 0.0 if proposed is None else here.value - proposed.value
             there = self._member(costs, proposed.where) if proposed is not None and gain > 1e-6 else None
             if there is not None and here.value - there.value > 0.1 * gain:
@@ -669,18 +687,21 @@ class RangeSearch:
         return here
 
     def _halves(self, box: Region, point: Relaxed) -> Iterator[Region]:
-        """Two halves, along the unknown that is widest among those of the product farthest from exact."""
-        K, widths = self.relaxation.n_experts, self._widths(box)
+        """Yield two halves, cut along the unknown that is widest among those of the product farthest from exact."""
+        K = self.relaxation.n_experts
+        widths = self._widths(box)
         share = widths / np.maximum(self._widths(self.root), 1e-12)
         error = np.abs(point.error)
         if np.isfinite(error).all():
             worst = int(np.argmax(error / (self.relaxation.scale + np.abs(point.where[K:]))))
         else:
             worst = int(np.argmax(widths[K:]))
-        gamma, z = int(self.relaxation.owners[worst]), K + worst
+        gamma = int(self.relaxation.owners[worst])
+        z = K + worst
         cut = INFINITY
         for column in (z, gamma) if share[z] > share[gamma] else (gamma,):
-            ends, at = np.array([box.low[column], box.high[column]]), point.where[column]
+            ends = np.array([box.low[column], box.high[column]])
+            at = point.where[column]
             if column == z:
                 ends, at = self._shown(ends), self._shown(at)
             # Near the relaxed solution, which both halves then exclude, but away from the ends.
@@ -695,6 +716,6 @@ class RangeSearch:
             yield Region(low, high)
 
 
-def _found(point: Relaxed | None) -> Relaxed | None:
-    """A point whose program was solved."""
+def _solved(point: Relaxed | None) -> Relaxed | None:
+    """Return a point if its program was solved, else None."""
     return point if point is not None and np.isfinite(point.value) else None

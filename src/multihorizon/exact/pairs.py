@@ -45,7 +45,10 @@ class PairSystems:
 
 
 def pair_systems(families: Sequence[RewardFamily], n_parameters: int, temperature: float | None) -> PairSystems | None:
-    """The systems of all pairs; None where experts have several tasks, unlike states, or null spaces without a dense basis."""
+    """Solve the systems of all pairs.
+
+    Returns None where experts have several tasks, unlike states, or null spaces without a dense basis.
+    """
     shared = SharedReward(families, n_parameters)
     alike = all(np.array_equal(family.parameters, families[0].parameters) for family in families)
     shapes = {(family.basis.shape, family.error_u.shape) for family in families}
@@ -68,10 +71,12 @@ def pair_systems(families: Sequence[RewardFamily], n_parameters: int, temperatur
 
 
 class _Systems:
-    """What all experts say, side by side, divided by √2: without the mean of both, x of one and y of another are (x − y)/√2."""
+    """The equations of all experts side by side, divided by √2: x of one and y of another less their mean are (x − y)/√2."""
 
     def __init__(self, families: Sequence[RewardFamily], temperature: float | None) -> None:
-        self.families, self.free, self.lam = families, temperature is None, 1.0 if temperature is None else temperature
+        self.families = families
+        self.free = temperature is None
+        self.lam = 1.0 if temperature is None else temperature
         root = np.sqrt(0.5)
         self.u, self.v = (root * self.lam * np.stack([getattr(family, name) for family in families]) for name in ("u", "v"))
         self.nuisance = np.stack([np.hstack([np.asarray(family.basis), np.asarray(family.pushed)]) for family in families])
@@ -82,13 +87,14 @@ class _Systems:
         self.outside = np.array([family.misfit / max(family.error, DenseColumns.rounding) for family in families])
 
     def _products(self, errors: Floats) -> Floats:
-        """Mean products `(3,n)` over the columns of errors of û and V̂ `(n,rows,2m)`, as sums over the rows: uu, uv and vv."""
-        u, v = errors[:, :, : self.columns], errors[:, :, self.columns :]
+        """Return mean products `(3,n)` over columns of errors of û and V̂ `(n,rows,2m)`, summed over the rows: uu, uv and vv."""
+        u = errors[:, :, : self.columns]
+        v = errors[:, :, self.columns :]
         products: Floats = np.stack([np.einsum("nrm,nrm->n", a, b) for a, b in ((u, u), (u, v), (v, v))]) / self.columns
         return products
 
     def one_with_others(self, i: int, rest: slice) -> tuple[Floats, Bools]:
-        """The misfit `(n,)` of one expert's systems with n others, and which of these have open directions."""
+        """Return the misfit `(n,)` of one expert's systems with n others, and the mask of those with open directions."""
         u, v = self.u[rest], self.v[rest]
         own_u, own_v = (np.broadcast_to(column, u.shape) for column in (self.u[i], self.v[i]))
         columns, right = ([u, own_v, -v], own_u) if self.free else ([own_v, -v], own_u - u)
@@ -101,18 +107,24 @@ class _Systems:
             left: Floats = vectors - span @ (span.transpose(0, 2, 1) @ vectors)
             return left
 
-        matrix, right = left_over(np.stack(columns, axis=2)), left_over(right[:, :, None])
+        matrix = left_over(np.stack(columns, axis=2))
+        right = left_over(right[:, :, None])
         left, values, vectors = np.linalg.svd(matrix, full_matrices=False)
         y = _in_the_box(left.transpose(0, 2, 1) @ right, values, vectors, self.free)
         gap = np.linalg.norm(matrix @ y[:, :, None] - right, axis=(1, 2))
         temperatures = np.column_stack([np.ones(len(y)), y[:, 0]]) if self.free else np.full((len(y), 2), self.lam)
         discounts = y[:, 1:] / np.maximum(temperatures, TINY) if self.free else y
-        moved_u, moved_v, effects = np.zeros((*values.shape, 2)), self.lam * vectors, np.abs(vectors)
+        moved_u = np.zeros((*values.shape, 2))
+        moved_v = self.lam * vectors
+        effects = np.abs(vectors)
         if self.free:
-            moved_u[:, :, 1], moved_v = vectors[:, :, 0], vectors[:, :, 1:]
+            moved_u[:, :, 1] = vectors[:, :, 0]
+            moved_v = vectors[:, :, 1:]
             scale = np.tile(np.maximum(np.abs(temperatures), 1e-12), 2)[:, None, :]
             effects = np.abs(np.concatenate([moved_v - discounts[:, None] * moved_u, moved_u], axis=2)) / scale
-        sides, changes, total = np.zeros(values.shape), np.zeros(values.shape), np.zeros(len(y))
+        sides = np.zeros(values.shape)
+        changes = np.zeros(values.shape)
+        total = np.zeros(len(y))
         both = np.concatenate([span, left], axis=2).transpose(0, 2, 1)
         for k, who in enumerate((slice(i, i + 1), rest)):
             inside, along = np.split(both @ self.errors[who], [span.shape[2]], axis=1)
@@ -131,16 +143,18 @@ class _Systems:
 
 
 def _in_the_box(right: Floats, values: Floats, vectors: Floats, free: bool) -> Floats:
-    """Bounded least squares of each pair: the best of the solutions with every choice of unknowns that rest on a bound.
+    """Solve bounded least squares of each pair: the best of the solutions with every choice of unknowns that rest on a bound.
 
     The unknowns with plain bounds are x = Γ, or with free temperatures x = (λ_j − β_j, β_i, β_j), as in `LinearSystem`.
     """
     size = values.shape[1]
     change, upper = np.eye(size), np.ones(size)
     if free:
-        change[0, 2], upper = 1.0, np.array([np.inf, 1.0, np.inf])
+        change[0, 2] = 1.0
+        upper = np.array([np.inf, 1.0, np.inf])
     matrix = values[:, :, None] * vectors @ change
-    best, least = np.zeros((len(values), size)), np.full(len(values), np.inf)
+    best = np.zeros((len(values), size))
+    least = np.full(len(values), np.inf)
     for rests in product(*([None, 0.0, 1.0] if np.isfinite(high) else [None, 0.0] for high in upper)):
         going = np.array([rest is None for rest in rests])
         x = np.tile([rest or 0.0 for rest in rests], (len(values), 1))
@@ -153,5 +167,5 @@ def _in_the_box(right: Floats, values: Floats, vectors: Floats, free: bool) -> F
         gap = np.linalg.norm((matrix @ x[:, :, None] - right)[:, :, 0], axis=1)
         better = inside & (gap < least)
         best[better], least[better] = x[better], gap[better]
-    found: Floats = best @ change.T
-    return found
+    solution: Floats = best @ change.T
+    return solution

@@ -51,7 +51,7 @@ class Allocation:
 
 
 def filled(gains: Floats, most: Floats, budget: float = 1.0) -> Floats:
-    """The shares `(J,)` with the largest `gains · v`: the best candidates are filled up first."""
+    """Return the shares `(J,)` with the largest `gains · v`: the best candidates are filled up first."""
     order = np.argsort(-gains, kind="stable")
     left = budget - np.concatenate([[0.0], np.cumsum(most[order])[:-1]])
     shares = np.zeros(gains.size)
@@ -60,28 +60,29 @@ def filled(gains: Floats, most: Floats, budget: float = 1.0) -> Floats:
 
 
 def evenly(most: Floats, budget: float = 1.0, cost: Floats | float = 1.0) -> Floats:
-    """Equal numbers `(J,)`, except where less is the most a candidate may have, that cost the budget in all."""
+    """Return equal numbers `(J,)`, except where a candidate may have only less, that cost the budget in all."""
     cost = np.broadcast_to(cost, most.shape)
-    low, high = 0.0, budget / float(cost.min())
+    low = 0.0
+    high = budget / float(cost.min())
     for _ in range(200):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if float(cost @ np.minimum(most, middle)) < budget else (low, middle)
     numbers = np.minimum(most, high)
-    found: Floats = numbers * (budget / float(cost @ numbers))
-    return found
+    equal: Floats = numbers * (budget / float(cost @ numbers))
+    return equal
 
 
 def allocate(
     f: Callable[[Floats], Worth | None], most: Floats, tolerance: float, start: Floats | None = None, progress: Progress = silent
 ) -> Allocation:
-    """The best shares, to a gap below the tolerance.
+    """Find the best shares, to a gap below the tolerance.
 
     Args:
         f: F at shares `(J,)`, all above 0, which rises with every share; None where F is −∞.
         most: u `(J,)`; their sum is at least 1.
         tolerance: of the gap.
         start: where to begin; by default all have equal shares.
-        progress: told how far the gap has come.
+        progress: called with the progress of the gap.
 
     Raises:
         ValueError: where F is −∞ at the start.
@@ -98,7 +99,9 @@ def allocate(
     if here is None:
         raise ValueError("the function must be finite where all candidates share, received one that is not")
     scale = max(float(here.gradient @ w), TINY)
-    mu, best, first = 0.1 * scale / w.size, None, None
+    mu = 0.1 * scale / w.size
+    best = None
+    first = None
 
     def height(value: float, at: Floats) -> float:
         return value + mu * float(np.log(at).sum() + np.log(most - at).sum())
@@ -124,9 +127,9 @@ def allocate(
         length = min(1.0, 0.95 * room)
         while length > 1e-10:
             there = w + length * move
-            found = f(there)
-            if found is not None and height(found.value, there) >= height(here.value, w) - 1e-12 * abs(here.value):
-                w, here = there, found
+            worth = f(there)
+            if worth is not None and height(worth.value, there) >= height(here.value, w) - 1e-12 * abs(here.value):
+                w, here = there, worth
                 break
             length *= 0.5
         if length <= 1e-10 or float(move @ slope) <= 0.05 * mu * w.size:  # near enough to the middle for this μ
@@ -140,7 +143,7 @@ def allocate(
 def whole(
     f: Callable[[Floats], Worth | None], numbers: Floats, cost: Floats, most: Floats, budget: float, exchanges: int = 200
 ) -> Ints:
-    """Whole numbers of times `(J,)` near `numbers`, whose cost is at most the budget.
+    """Round to whole numbers of times `(J,)` near `numbers`, whose cost is at most the budget.
 
     Args:
         f: F at numbers of times `(J,)`, some of which may be 0; None where F is −∞.
@@ -150,10 +153,11 @@ def whole(
         budget: what all may cost.
         exchanges: how many single exchanges are made at most.
     """
-    most, slack = np.floor(most + 1e-9), 1e-9 * budget
+    most = np.floor(most + 1e-9)
+    slack = 1e-9 * budget
 
     def added(times: Floats) -> tuple[Floats, Worth | None]:
-        """As many more, one at a time where the gradient per cost is largest, as the budget has room for."""
+        """Add one at a time where the gradient per cost is largest, as long as the budget has room."""
         times, here = times.copy(), f(times)
         while (open_ := (times < most) & (cost <= budget - cost @ times + slack)).any():
             # Before anything is finite, what the best numbers have most of comes first.
@@ -163,10 +167,11 @@ def whole(
         return times, here
 
     def exchanged(times: Floats, here: Worth | None) -> tuple[Floats, Worth | None]:
-        """The same with single ones exchanged as long as that raises F."""
+        """Exchange single ones as long as that raises F."""
         for _ in range(exchanges if here is not None else 0):
             assert here is not None
-            loss, better = np.where(times > 0, here.gradient, np.inf), None
+            loss = np.where(times > 0, here.gradient, np.inf)
+            better = None
             for out in np.argsort(loss)[: min(3, int((times > 0).sum()))]:
                 fewer = times.copy()
                 fewer[out] -= 1
@@ -175,9 +180,9 @@ def whole(
                 if not fits.any():
                     continue
                 fewer[int(np.argmax(np.where(fits, here.gradient, -np.inf)))] += 1
-                tried, found = added(fewer)
-                if found is not None and found.value > here.value + 1e-12 * abs(here.value):
-                    better = tried, found
+                tried, worth = added(fewer)
+                if worth is not None and worth.value > here.value + 1e-12 * abs(here.value):
+                    better = tried, worth
                     break
             if better is None:
                 break

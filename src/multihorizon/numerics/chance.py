@@ -17,32 +17,32 @@ from multihorizon.checks import Floats
 
 
 def chi2_sf(x: ArrayLike, degrees: ArrayLike) -> Floats:
-    """The chance that χ² exceeds x; NaN without degrees of freedom."""
-    found: Floats = np.where(np.asarray(degrees) > 0, special.chdtrc(degrees, np.maximum(x, 0.0)), np.nan)
-    return found
+    """Return the probability that χ² exceeds x; NaN without degrees of freedom."""
+    tail: Floats = np.where(np.asarray(degrees) > 0, special.chdtrc(degrees, np.maximum(x, 0.0)), np.nan)
+    return tail
 
 
 def chi2_ppf(level: float, degrees: int) -> float:
-    """The χ² that is not exceeded with this probability."""
+    """Return the χ² that is not exceeded with this probability."""
     return 2 * float(special.gammaincinv(degrees / 2, level))
 
 
 def t_sf(x: ArrayLike, degrees: ArrayLike) -> Floats:
-    """The chance that Student's t exceeds x; with infinitely many degrees of freedom it is normal."""
+    """Return the probability that Student's t exceeds x; with infinitely many degrees of freedom it is normal."""
     many = np.isinf(degrees)
-    found: Floats = np.where(many, special.ndtr(-np.asarray(x)), special.stdtr(np.where(many, 1.0, degrees), -np.asarray(x)))
-    return found
+    tail: Floats = np.where(many, special.ndtr(-np.asarray(x)), special.stdtr(np.where(many, 1.0, degrees), -np.asarray(x)))
+    return tail
 
 
 def t_ppf(level: float, degrees: ArrayLike) -> Floats:
-    """The t that is not exceeded with this probability; with infinitely many degrees of freedom it is normal."""
+    """Return the t that is not exceeded with this probability; with infinitely many degrees of freedom it is normal."""
     many = np.isinf(degrees)
-    found: Floats = np.where(many, special.ndtri(level), special.stdtrit(np.where(many, 1.0, degrees), level))
-    return found
+    quantile: Floats = np.where(many, special.ndtri(level), special.stdtrit(np.where(many, 1.0, degrees), level))
+    return quantile
 
 
 def halton(dimension: int, count: int, rng: np.random.Generator) -> Floats:
-    """So many points `(count,dimension)` of the unit cube."""
+    """Return `count` points `(count,dimension)` of the unit cube."""
     points = np.zeros((count, dimension))
     primes: list[int] = []
     number = 2

@@ -32,7 +32,7 @@ MOST_SIMPLEX_ROWS = 2000
 
 
 class LPStatus(StrEnum):
-    """How HiGHS ended."""
+    """The end of a run of HiGHS."""
 
     OPTIMAL = "optimal"
     INFEASIBLE = "infeasible"
@@ -101,7 +101,7 @@ def solve_lp(
     ray of an infeasible program; with `ray=False` infeasible is enough.
     """
     # The interior point, with crossover to a vertex and the primal simplex method for what is left: at that vertex rows hold and
-    # some prices do not, and with many optimal vertices the dual simplex method goes a long way to mend them.
+    # some dual prices do not, and with many optimal vertices the dual simplex method needs many steps to repair them.
     large = interior and program.matrix.shape[0] > most_simplex_rows
     cold: dict[str, Any] = {"solver": "ipm", "simplex_strategy": 4} if large else {"solver": "simplex"}
     # A basis that needs more steps is too far away to help. Devex prices: the weights of the steepest edge cost more than the few
@@ -112,7 +112,7 @@ def solve_lp(
         "simplex_dual_edge_weight_strategy": 1,
     }
     warm["dual_simplex_cost_perturbation_multiplier"] = 0.0
-    # What is tried in turn, from scratch, where the first run leaves a program open; the last gives up two digits.
+    # Tried in turn, from scratch, where the first run leaves a program open; the last gives up two digits.
     retries: tuple[dict[str, Any], ...] = (
         {"presolve": "off", "solver": "simplex"},
         {"presolve": "off", "solver": "simplex", "simplex_scale_strategy": 0},
@@ -127,7 +127,8 @@ def solve_lp(
     for options in retries:
         if solver.getModelStatus() in done:
             break
-        solver, done = _run(program, options | limit), set(_STATUSES)
+        solver = _run(program, options | limit)
+        done = set(_STATUSES)
     return _read(solver, ray)
 
 
@@ -147,7 +148,7 @@ def solve_for_duals(program: LinearProgram, basis: Any = None) -> LPResult:
 
 
 def dual_bound(program: LinearProgram, duals: Floats) -> float:
-    """An upper bound on the optimum from any duals, those of the wrong sign taken for zero; variables need finite bounds."""
+    """Return an upper bound on the optimum from any duals, with those of the wrong sign as zero; variables need finite bounds."""
     y = np.where(np.isfinite(np.where(duals > 0, program.row_upper, program.row_lower)), duals, 0.0)
     sides = np.where(y > 0, program.row_upper, np.where(y < 0, program.row_lower, 0.0))
     left = program.costs - program.matrix.T @ y
@@ -200,7 +201,7 @@ def _read(solver: Any, ray: bool) -> LPResult:
 
 
 def _packed(basis: Any) -> tuple[Callable[..., Any], tuple[bytes, bytes]]:
-    """A basis as bytes: HiGHS' own cannot go to another process."""
+    """Return a basis as bytes: HiGHS' own cannot go to another process."""
     return _unpacked, (bytes(map(int, basis.col_status)), bytes(map(int, basis.row_status)))
 
 

@@ -58,7 +58,7 @@ class Mixture:
         excess: `D_q/n − 1` `(G,)`: 0 where a weight is positive, at most 0 elsewhere, at the maximum.
         rows: `log f_i` `(n,)`.
         converged: whether the gap is within the tolerance.
-        rounds: how many there were.
+        rounds: how many rounds it took.
     """
 
     weights: Floats
@@ -87,7 +87,7 @@ def fit_mixture(
         shape: n and G, for a function.
         tol: the gap for each row at which the search ends.
         start: weights near the maximum `(G,)`, if some are known.
-        max_rounds: after so many passes over all rows it is given up; the gap says what is left.
+        max_rounds: the most passes over all rows; the gap shows what is left.
         jobs: processes for the passes.
         progress: called after each round.
 
@@ -97,8 +97,8 @@ def fit_mixture(
     Example:
         >>> import numpy as np
         >>> data, centres = np.array([-2.1, -1.9, -2.0, 3.1, 2.9]), np.linspace(-4, 4, 17)
-        >>> found = fit_mixture(-0.5 * ((data[:, None] - centres) / 0.1) ** 2)
-        >>> [(float(centre), round(float(weight), 3)) for centre, weight in zip(centres, found.weights) if weight > 0]
+        >>> mixture = fit_mixture(-0.5 * ((data[:, None] - centres) / 0.1) ** 2)
+        >>> [(float(centre), round(float(weight), 3)) for centre, weight in zip(centres, mixture.weights) if weight > 0]
         [(-2.0, 0.6), (3.0, 0.4)]
     """
     as_positive(tol, "tol")
@@ -108,7 +108,8 @@ def fit_mixture(
         given: LogLikelihoods = log_likelihoods
     else:
         whole = np.asarray(log_likelihoods, dtype=np.float64)
-        shape, given = (whole.shape[0], whole.shape[1]), partial(_part_of, whole)
+        shape = (whole.shape[0], whole.shape[1])
+        given = partial(_part_of, whole)
     n, size = shape
     if not n or not size:
         raise ValueError(f"log-likelihoods must have rows and components, received {n} and {size}")
@@ -124,16 +125,17 @@ def fit_mixture(
     for number in range(1, max_rounds + 1):
         kept.take(np.flatnonzero(weights))
         share = weights[kept.columns] / weights.sum() + 1e-4 / kept.columns.size
-        share = _climb(kept.likelihoods, share / share.sum(), 0.1 * tol)
+        share = _newton(kept.likelihoods, share / share.sum(), 0.1 * tol)
         weights = np.zeros(size)
         weights[kept.columns] = share
         total = kept.likelihoods @ share
         rows: Floats = kept.scale + np.log(total)
         excess = _excess(given, rows, size, jobs)
-        found = Mixture(weights, float(rows.sum()), n * float(np.log1p(excess.max())), excess, rows, False, number)
-        best = found if best is None or found.gap < best.gap else best
+        mixture = Mixture(weights, float(rows.sum()), n * float(np.log1p(excess.max())), excess, rows, False, number)
+        best = mixture if best is None or mixture.gap < best.gap else best
         progress(
-            number / max_rounds, f"log-likelihood {decimals(found.log_likelihood, 2)}, at most {significant(found.gap, 2)} more"
+            number / max_rounds,
+            f"log-likelihood {decimals(mixture.log_likelihood, 2)}, at most {significant(mixture.gap, 2)} more",
         )
         if best.gap <= tol * n:
             break
@@ -149,25 +151,30 @@ def _part_of(whole: Floats, rows: Ints, columns: Ints) -> Floats:
 
 
 def _likelihoods(log: Floats) -> Floats:
-    """exp ℓ with the largest of each row scaled to 1."""
+    """Return exp ℓ with the largest of each row scaled to 1."""
     log = _checked(log, every=True)
-    found: Floats = np.exp(log - log.max(axis=1, keepdims=True))
-    return found
+    scaled: Floats = np.exp(log - log.max(axis=1, keepdims=True))
+    return scaled
 
 
 class _Kept:
     """The likelihoods `(n,k)` of the components at hand, each row scaled to a maximum of 1, and log scales `(n,)`."""
 
     def __init__(self, given: LogLikelihoods, n: int, size: int) -> None:
-        self.given, self.size, self.columns = given, size, np.zeros(0, dtype=np.int64)
-        self.likelihoods, self.scale = np.zeros((n, 0)), np.full(n, -np.inf)
+        self.given = given
+        self.size = size
+        self.columns = np.zeros(0, dtype=np.int64)
+        self.likelihoods = np.zeros((n, 0))
+        self.scale = np.full(n, -np.inf)
 
     def take(self, columns: Ints) -> None:
-        """Have these components at hand and no others, except where a row's likelihood is 0 under all: its best one is added."""
+        """Keep these components at hand and no others, except where a row's likelihood is 0 under all: its best one is added."""
         old = np.isin(self.columns, columns)
         new = columns[~np.isin(columns, self.columns)]
-        held, n = int(old.sum()), self.scale.size
-        likelihoods, scale = np.empty((n, held + new.size)), np.empty(n)
+        held = int(old.sum())
+        n = self.scale.size
+        likelihoods = np.empty((n, held + new.size))
+        scale = np.empty(n)
         lost: list[Ints] = []
         for block in _blocks(n, held + new.size):
             log = _checked(self.given(block, new))
@@ -182,20 +189,23 @@ class _Kept:
             if empty.any():
                 lost.append(np.argmax(_checked(self.given(block[empty], np.arange(self.size)), every=True), axis=1))
             most[empty] = 1.0
-            likelihoods[block], scale[block] = part / most[:, None], np.where(empty, -np.inf, safe + np.log(most))
-        self.likelihoods, self.scale, self.columns = likelihoods, scale, np.concatenate([self.columns[old], new])
+            likelihoods[block] = part / most[:, None]
+            scale[block] = np.where(empty, -np.inf, safe + np.log(most))
+        self.likelihoods = likelihoods
+        self.scale = scale
+        self.columns = np.concatenate([self.columns[old], new])
         if lost:
             self.take(np.union1d(self.columns, np.concatenate(lost)))
 
 
 def _blocks(n: int, width: int) -> list[Ints]:
-    """The numbers of the rows, in blocks of about four million entries."""
+    """Return the numbers of the rows, in blocks of about four million entries."""
     step = max(256, 4_000_000 // max(width, 1))
     return [np.arange(low, min(low + step, n)) for low in range(0, n, step)]
 
 
 def _checked(log: Floats, every: bool = False) -> Floats:
-    """The log-likelihoods of some rows; with `every`, of every component, of which one must be possible."""
+    """Check the log-likelihoods of some rows; with `every`, of every component, of which one must be possible."""
     if not (log < np.inf).all():
         raise ValueError("log-likelihoods must be numbers below infinity, received a NaN or infinity")
     if every and (log.max(axis=1) == -np.inf).any():
@@ -204,7 +214,7 @@ def _checked(log: Floats, every: bool = False) -> Floats:
 
 
 def _excess(given: LogLikelihoods, rows: Floats, size: int, jobs: int) -> Floats:
-    """`D_q/n − 1` `(G,)` where the mixture's log-likelihoods are `rows`, by one pass over all of them."""
+    """Return `D_q/n − 1` `(G,)` where the mixture's log-likelihoods are `rows`, by one pass over all of them."""
     blocks = [(block, rows[block]) for block in _blocks(rows.size, size)]
     total = np.zeros(size)
     for part in in_parallel(partial(_excess_in_block, given, size), blocks, jobs):
@@ -215,23 +225,23 @@ def _excess(given: LogLikelihoods, rows: Floats, size: int, jobs: int) -> Floats
 def _excess_in_block(given: LogLikelihoods, size: int, block: tuple[Ints, Floats]) -> Floats:
     ratio = _checked(given(block[0], np.arange(size))) - block[1][:, None]
     with np.errstate(over="ignore"):  # a row that the components at hand leave out has an infinite gradient
-        found: Floats = np.exp(ratio, out=ratio).sum(axis=0) - len(ratio)
-    return found
+        excess: Floats = np.exp(ratio, out=ratio).sum(axis=0) - len(ratio)
+    return excess
 
 
 def _first(sampled: Floats) -> Floats:
-    """Weights near the maximum for a sample of rows: some steps by expectation and maximisation, then Newton's."""
+    """Return weights near the maximum for a sample of rows: some steps by expectation and maximisation, then Newton's."""
     weights = np.full(sampled.shape[1], 1.0 / sampled.shape[1])
     for _ in range(20):
         weights = weights * (sampled.T @ (1.0 / (sampled @ weights))) / len(sampled)
     some = np.sort(np.argsort(-weights, kind="stable")[:MOST_AT_ONCE])
-    found = np.zeros(weights.size)
-    found[some] = _climb(sampled[:, some], weights[some] / weights[some].sum(), 1e-4)
-    return found
+    start = np.zeros(weights.size)
+    start[some] = _newton(sampled[:, some], weights[some] / weights[some].sum(), 1e-4)
+    return start
 
 
 def _wanted(sampled: Floats, weights: Floats, excess: Floats) -> Ints:
-    """The components that the quadratic model of all asks for, and the peaks of the gradient."""
+    """Return the components that the quadratic model of all asks for, and the peaks of the gradient."""
     asked = (weights > 0) | (excess > 0)
     places = np.sort(np.argsort(np.where(asked, -excess - 1e9 * (weights > 0), np.inf), kind="stable")[:MOST_AT_ONCE])
     places = places[asked[places]]
@@ -243,19 +253,21 @@ def _wanted(sampled: Floats, weights: Floats, excess: Floats) -> Ints:
     # and, among components that are alike, the one with the largest gradient: there the sample's Hessian decides nothing
     size = np.sqrt(np.diag(hessian))
     alike = hessian > 0.9 * np.outer(size, size)
-    left, peaks = excess[places] > 0, []
+    left = excess[places] > 0
+    peaks = []
     while left.any():
         peaks.append(int(np.argmax(np.where(left, excess[places], -np.inf))))
         left &= ~alike[peaks[-1]]
     return np.union1d(places[taken], places[peaks])
 
 
-def _climb(likelihoods: Floats, weights: Floats, tol: float) -> Floats:
-    """Newton's method from positive weights, until the gap over these components is at most `tol` for each row."""
+def _newton(likelihoods: Floats, weights: Floats, tol: float) -> Floats:
+    """Apply Newton's method from positive weights, until the gap over these components is at most `tol` for each row."""
     n, size = likelihoods.shape
     for _ in range(200):
         total = likelihoods @ weights
-        hessian, gradient = np.zeros((size, size)), np.zeros(size)
+        hessian = np.zeros((size, size))
+        gradient = np.zeros(size)
         for block in _blocks(n, size):
             ratio = likelihoods[block[0] : block[-1] + 1] / total[block[0] : block[-1] + 1, None]
             hessian += ratio.T @ ratio
@@ -265,7 +277,9 @@ def _climb(likelihoods: Floats, weights: Floats, tol: float) -> Floats:
             break
         step = _quadratic(hessian, hessian @ weights + gradient - 1.0, weights > 0) - weights
         promised = float(gradient @ step - step.sum())
-        moved, share, here = likelihoods @ step, 1.0, float(np.log(total).mean() - weights.sum())
+        moved = likelihoods @ step
+        share = 1.0
+        here = float(np.log(total).mean() - weights.sum())
         rounded = 1e-15 * max(1.0, abs(here))  # near the maximum a gain is too small to be seen, and the step is right
         while share > 1e-12:
             reached = total + share * moved
@@ -282,11 +296,13 @@ def _climb(likelihoods: Floats, weights: Floats, tol: float) -> Floats:
 
 
 def _quadratic(hessian: Floats, linear: Floats, free: Any) -> Floats:
-    """The x ≥ 0 that minimises `½ x'Hx − b'x`, begun with these entries free (Lawson and Hanson, 1974; Bro and de Jong, 1997)."""
+    """Minimise `½ x'Hx − b'x` over x ≥ 0, from these free entries (Lawson and Hanson, 1974; Bro and de Jong, 1997)."""
     size = linear.size
     # Components that are copies of others leave H singular.
     curved = hessian + 1e-10 * max(float(np.trace(hessian)) / size, 1e-300) * np.eye(size)
-    free, x, last = free.copy(), np.zeros(size), -1
+    free = free.copy()
+    x = np.zeros(size)
+    last = -1
     for _ in range(10 * size + 100):
         # to the minimum over the free entries; those that reach 0 on the way are held there
         while free.any():
@@ -309,5 +325,6 @@ def _quadratic(hessian: Floats, linear: Floats, free: Any) -> Floats:
             break
         if pull[added := int(np.argmax(pull))] and added == last:  # rounding decides from here on
             break
-        free[added], last = True, added
+        free[added] = True
+        last = added
     return x

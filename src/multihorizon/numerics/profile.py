@@ -30,7 +30,7 @@ def profile_end(
     part: float = 0.8,
     root: float = 0.0,
 ) -> tuple[float, S | None]:
-    """Where r reaches its target, and the maximum there; the bound where it stays below; NaN where it is not found.
+    """Find where r reaches its target, and the maximum there; the bound where it stays below; NaN where the search fails.
 
     Args:
         profile: r at a value and the maximum there, begun at another maximum; infinite where the objective has no value, None
@@ -39,7 +39,7 @@ def profile_end(
         value: where the one parameter is at it.
         step: the first step, with its sign.
         target: of r.
-        bound: how far the parameter may go. Beside it is tried last, because on it there may be no finite maximum.
+        bound: how far the parameter may go. A point just inside is tried last, because at the bound the maximum may be infinite.
         tol: how near r must come to its target.
         max_iter: the most evaluations.
         share: the least and the largest part of a step beyond the end that the next one is.
@@ -49,9 +49,11 @@ def profile_end(
         part: the largest part of the way to a point known to be outside that a step may go; inf where it may go beyond.
         root: r at the start, which is not 0 at a lower maximum than the highest.
     """
-    sign, size = float(np.sign(step)), abs(step)
+    sign = float(np.sign(step))
+    size = abs(step)
     inside, nearest = value, start
-    outside, crossed = bound - sign * min(1e-3, 0.1 * abs(bound - inside)), False
+    outside = bound - sign * min(1e-3, 0.1 * abs(bound - inside))
+    crossed = False
     last = outside
     for _ in range(max_iter):
         trial = float(np.clip(inside + sign * size, min(inside, outside), max(inside, outside)))
@@ -60,21 +62,22 @@ def profile_end(
         reached = profile(trial, nearest)
         if reached is None:
             return np.nan, None
-        found, there = reached
-        if abs(trial - last) <= same and found < target:
+        height, there = reached
+        if abs(trial - last) <= same and height < target:
             return bound, there
-        if abs(found - target) < tol:
+        if abs(height - target) < tol:
             return trial, there
         moved = abs(trial - inside)
-        if found < target:
+        if height < target:
             gap = abs(outside - trial) * (part if crossed else 1.0)
-            wanted = moved * (target - found) / (found - root) if found > root else gap
+            wanted = moved * (target - height) / (height - root) if height > root else gap
             size = min(max(wanted, same), max(gap, same), growth * moved + 1e-3, longest)
-            inside, root, nearest = trial, found, there
+            inside, root, nearest = trial, height, there
         else:
-            size = float(np.clip((target - root) / (found - root), *share)) * moved
+            size = float(np.clip((target - root) / (height - root), *share)) * moved
             if np.isfinite(part):
-                outside, crossed = trial, True
+                outside = trial
+                crossed = True
     for _ in range(60):
         if not np.isfinite(outside):
             break
@@ -82,13 +85,13 @@ def profile_end(
         reached = profile(trial, nearest)
         if reached is None:
             break
-        found, there = reached
-        if found < target and not crossed:
+        height, there = reached
+        if height < target and not crossed:
             return bound, there
         crossed = True
-        if abs(found - target) < tol or abs(outside - inside) < same:
+        if abs(height - target) < tol or abs(outside - inside) < same:
             return trial, there
-        if found < target:
+        if height < target:
             inside, nearest = trial, there
         else:
             outside = trial

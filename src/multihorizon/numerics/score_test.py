@@ -6,8 +6,8 @@ c once n has followed is
     s = g_c − I_cn I_nn⁻ g_n,    J = I_cc − I_cn I_nn⁻ I_nc,    and    S = sᵀ J⁻ s
 
 is χ² with as many degrees of freedom as J has directions, where data are many. Nothing is fitted again. Directions of c that n
-can take over say nothing, and are left out. Where choices are rare S has longer tails. Gradients of simulated data show them: S
-is compared with the multiple of a χ² that has the mean and the variance of theirs (Satterthwaite).
+can take over carry no information, and are left out. Where choices are rare S has longer tails. Gradients of simulated data show
+them: S is compared with the multiple of a χ² that has the mean and the variance of theirs (Satterthwaite).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from multihorizon.checks import Bools, Floats
 from multihorizon.numerics.chance import chi2_sf
 from multihorizon.numerics.spectrum import spectrum
 
-#: The share of what decisions say of c alone below which n can take a direction over.
+#: The share of the information about c alone below which n can take a direction over.
 LEAST_LEFT = 1e-6
 
 
@@ -38,7 +38,7 @@ class ScoreTest:
     scale: Floats
 
     def calibrated(self, gradients: Floats) -> ScoreTest:
-        """The same test with the tails of S in simulated data, whose gradients are `(m,p)`."""
+        """Return the test with the tails of S in simulated data, whose gradients are `(m,p)`."""
         scores = gradients @ self.to_new
         drawn = (scores * np.linalg.solve(self.scale, scores.T).T).sum(axis=1)
         mean, variance = float(drawn.mean()), float(drawn.var())
@@ -58,7 +58,7 @@ def score_test(gradient: Floats, information: Floats, priors: Floats, free: Bool
     """
 
     def left(matrix: Floats) -> tuple[Floats, Floats]:
-        """J, and how n follows c."""
+        """Return J, and how n follows c."""
         follows: Floats = spectrum(matrix[np.ix_(free, free)]).solve(matrix[np.ix_(free, new)])
         return matrix[np.ix_(new, new)] - matrix[np.ix_(new, free)] @ follows, follows
 
@@ -68,7 +68,9 @@ def score_test(gradient: Floats, information: Floats, priors: Floats, free: Bool
     room = decided.vectors[:, decided.kept] / unit[:, None]  # the directions of c that the data determine
     held, follows = left(information + priors)
     to_new = np.zeros((gradient.size, room.shape[1]))
-    to_new[new], to_new[free] = room, -follows @ room
-    score, scale = gradient @ to_new, room.T @ held @ room
+    to_new[new] = room
+    to_new[free] = -follows @ room
+    score = gradient @ to_new
+    scale = room.T @ held @ room
     statistic = float(score @ np.linalg.solve(scale, score))
     return ScoreTest(statistic, room.shape[1], float(chi2_sf(statistic, room.shape[1])), to_new, scale)

@@ -3,8 +3,9 @@
 At a point the function is replaced by a linear program that is exact nearby. Its best step within the radius promises a gain. The
 step is tried, and taken if the function rises. The radius then follows the ratio of the rise to the promise.
 
-A climb has converged when the best step promises no more than `least_gain`, or when the radius is no larger than `smallest`. A
-program without an answer is tried again in a quarter of the radius. A climb that ends because of such programs has not converged.
+An ascent has converged when the best step promises no more than `least_gain`, or when the radius is no larger than `smallest`. A
+program without an answer is tried again in a quarter of the radius. An ascent that ends because of such programs has not
+converged.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Place = TypeVar("Place")
 
 
 class Step(NamedTuple):
-    """Where a step leads, its largest entry, the gain that its program promises, and what else `Hill.move` needs of it."""
+    """The end of a step, its largest entry, the gain that its program promises, and further details for `Maximand.move`."""
 
     target: Floats
     length: float
@@ -28,64 +29,65 @@ class Step(NamedTuple):
     detail: Any = None
 
 
-class Hill(Protocol[Place]):
-    """A function to climb; a place is whatever is known at one point of it."""
+class Maximand(Protocol[Place]):
+    """A function to maximise; a place is all that is known at one point of it."""
 
     def ended(self, place: Place) -> bool:
-        """Whether there is no reason to go on from here."""
+        """Say whether there is no reason to go on from here."""
         ...
 
     def step(self, place: Place, radius: float) -> Step | None:
-        """The best step of the linear program, or None where it has no answer."""
+        """Return the best step of the linear program, or None where it has no answer."""
         ...
 
     def least_gain(self, place: Place) -> float:
-        """A step that promises no more than this is not worth taking."""
+        """Return the gain up to which a step is not worth taking."""
         ...
 
     def move(self, place: Place, step: Step) -> tuple[Place, float]:
-        """The place a step leads to and the rise to there; NaN where that could not be computed."""
+        """Return the place a step leads to and the rise to there; NaN where that could not be computed."""
         ...
 
 
 def next_radius(radius: float, length: float, ratio: float) -> float:
-    """A quarter of a step that failed; twice the region, up to 1, if the step was good and filled it."""
+    """Return a quarter of a step that failed; twice the radius, up to 1, if the step was good and filled the region."""
     if ratio < 0.1:
         return min(radius, length) / 4
     return min(1.0, 2 * radius) if ratio > 0.5 and length > 0.9 * radius else radius
 
 
-def climb(
-    hill: Hill[Place],
+def maximise(
+    function: Maximand[Place],
     place: Place,
     radius: float,
     smallest: float,
     max_steps: int,
     next_radius: Callable[[float, float, float], float] = next_radius,
 ) -> tuple[Place, bool]:
-    """Climb from a place; returns the last place, and whether the climb converged there.
+    """Maximise from a place; return the last place, and whether the ascent converged there.
 
     Args:
-        hill: the function.
+        function: the function.
         place: where to begin.
         radius: the first radius.
-        smallest: a climb whose radius is no larger has converged.
-        max_steps: steps after which a climb is given up.
-        next_radius: from the radius, the length of the step, and the ratio of the rise to the promise.
+        smallest: an ascent whose radius is no larger has converged.
+        max_steps: the largest number of steps.
+        next_radius: returns the next radius from the radius, the length of the step, and the ratio of the rise to the promise.
     """
     hindered = False
     for _ in range(max_steps):
-        if hill.ended(place):
+        if function.ended(place):
             break
         if radius <= smallest:
             return place, not hindered
-        step = hill.step(place, radius)
+        step = function.step(place, radius)
         if step is None:
-            radius, hindered = radius / 4, True
+            radius = radius / 4
+            hindered = True
             continue
-        if step.gain <= hill.least_gain(place):
+        if step.gain <= function.least_gain(place):
             return place, not hindered
-        there, rise = hill.move(place, step)
+        there, rise = function.move(place, step)
         ratio = -np.inf if np.isnan(rise) else rise / step.gain
         hindered = bool(np.isnan(rise)) or (hindered and not ratio > 0)
         radius = next_radius(radius, step.length, ratio)

@@ -1,4 +1,4 @@
-"""One scaled eigen-decomposition of an information matrix: its rank, its inverse, and what it cannot see.
+"""One scaled eigen-decomposition of an information matrix: its rank, its inverse, and its null space.
 
 Parameters have units of their own, so a symmetric matrix M `(p,p)` is first scaled to a unit diagonal, `D^{-1} M D^{-1}` with
 `D² = diag(M)`, and then decomposed as `V diag(w) Vᵀ`. Directions whose eigenvalue is below a share `tol` of the largest are
@@ -27,7 +27,7 @@ class Spectrum:
 
     @property
     def rank(self) -> int:
-        """How many directions are kept."""
+        """The number of directions that are kept."""
         return int(self.kept.sum())
 
     @cached_property
@@ -37,7 +37,7 @@ class Spectrum:
         return (vectors / self.values[self.kept]) @ vectors.T / np.outer(self.scale, self.scale)
 
     def solve(self, b: Floats) -> Floats:
-        """The inverse times `b` `(p,)` or `(p,n)`, without forming it."""
+        """Return the inverse times `b` `(p,)` or `(p,n)`, without forming it."""
         directions = self.vectors[:, self.kept] / self.scale[:, None]
         along: Floats = directions.T @ b
         return directions @ (along.T / self.values[self.kept]).T
@@ -48,9 +48,9 @@ class Spectrum:
         return self.vectors[:, ~self.kept] / self.scale[:, None]
 
     def identified(self, component: float = 1e-3) -> Bools:
-        """Which parameters `(p,)` have no larger component than this, taken for rounding, in directions that are not kept."""
-        found: Bools = np.linalg.norm(self.vectors[:, ~self.kept], axis=1) <= component
-        return found
+        """Mark the parameters `(p,)` with no component above this, which counts as rounding, in directions that are not kept."""
+        small: Bools = np.linalg.norm(self.vectors[:, ~self.kept], axis=1) <= component
+        return small
 
 
 def spectrum(
@@ -76,7 +76,7 @@ def spectrum(
 
 
 def positive_part(matrix: Floats, least: float = 0.0) -> Floats:
-    """The nearest symmetric matrices `(…,p,p)` whose eigenvalues are at least this."""
+    """Return the nearest symmetric matrices `(…,p,p)` whose eigenvalues are at least `least`."""
     values, vectors = np.linalg.eigh((matrix + matrix.swapaxes(-1, -2)) / 2)
-    found: Floats = (vectors * np.maximum(values, least)[..., None, :]) @ vectors.swapaxes(-1, -2)
-    return found
+    nearest: Floats = (vectors * np.maximum(values, least)[..., None, :]) @ vectors.swapaxes(-1, -2)
+    return nearest

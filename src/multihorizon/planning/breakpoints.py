@@ -36,7 +36,7 @@ _POWERS = np.maximum(np.arange(ORDER + 1)[:, None] - np.arange(ORDER + 1)[None, 
 
 
 class DiscountInterval(NamedTuple):
-    """Between the discounts `low` and `high` exactly the actions `optimal_actions`, bool `(S,A)`, are optimal."""
+    """The optimal actions, bool `(S,A)`, between the discounts `low` and `high`."""
 
     low: float
     high: float
@@ -45,9 +45,9 @@ class DiscountInterval(NamedTuple):
 
 @dataclass(frozen=True)
 class _Segment:
-    """Advantages of one policy on [center, center + radius] as polynomials in (γ − center)/radius, row s·A + a.
+    """The advantages of one policy on [center, center + radius] as polynomials in (γ − center)/radius, row s·A + a.
 
-    `noise`, one number per row, is what rounding can do to it. It grows with the policy's values and with the row's own size.
+    `noise`, one number per row, is the size of its rounding. It grows with the policy's values and with the row's own size.
     """
 
     center: float
@@ -66,7 +66,7 @@ class _Segment:
 
 
 def discount_intervals(mdp: MDP, reward: ArrayLike) -> list[DiscountInterval]:
-    """All optimal actions of `mdp` as a function of the discount over [0,1].
+    """Return all optimal actions of `mdp` as a function of the discount over [0,1].
 
     Args:
         mdp: the decision process.
@@ -85,14 +85,15 @@ def discount_intervals(mdp: MDP, reward: ArrayLike) -> list[DiscountInterval]:
     expected = np.where(mdp.available, mdp.expected_reward(reward), -np.inf)
     intervals: list[DiscountInterval] = []
     low = center = 0.0
-    ties, actions = None, expected.argmax(axis=1)
+    ties = None
+    actions = expected.argmax(axis=1)
     while True:
         actions, segment = _improve(mdp, expected, actions, center)
-        found = segment.signs == 0
-        if ties is not None and (found != ties).any():
+        optimal = segment.signs == 0
+        if ties is not None and (optimal != ties).any():
             intervals.append(DiscountInterval(low, center, ties))
             low = center
-        ties = found
+        ties = optimal
         crossing = _first_crossing(segment)
         if crossing is not None:
             center = _polish(mdp, expected, actions, segment, crossing)
@@ -105,7 +106,7 @@ def discount_intervals(mdp: MDP, reward: ArrayLike) -> list[DiscountInterval]:
 def first_departure(
     mdp: MDP, reward: ArrayLike, actions: Ints, sets: Bools, discount: float, direction: int, tolerance: float
 ) -> float:
-    """How far from `discount`, upward (`direction` 1) or downward (−1), a policy stays optimal.
+    """Return the discount up to which a policy stays optimal, upward (`direction` 1) or downward (−1) from `discount`.
 
     The policy takes `actions` `(S,)`. The answer is the first discount beyond which an action is better than the chosen one by
     more than `tolerance`, or one of the other chosen actions `sets` `(S,A)` is not as good; 0 or 1 if there is none.
@@ -126,7 +127,7 @@ def first_departure(
 
 
 def _improve(mdp: MDP, expected: Floats, actions: Ints, center: float) -> tuple[Ints, _Segment]:
-    """Policy iteration in the order of discounts just right of `center`."""
+    """Improve a policy in the order of discounts just right of `center`, until it is optimal there."""
     for _ in range(1000):  # a few are enough; so many would mean that rounding drives it in a circle
         segment = _expand(mdp, expected, actions, center)
         better = segment.signs > 0
@@ -148,7 +149,7 @@ def _expand(
     tolerance: float = 0.0,
     sets: Bools | None = None,
 ) -> _Segment:
-    """Taylor coefficients of the advantages of the policy `actions`, upward from the center or downward (`direction` −1).
+    """Expand the advantages of the policy `actions` in Taylor series, upward from the center or downward (`direction` −1).
 
     With `sets`, the negatives of the advantages of those actions follow as further rows: they must not become negative either.
     """
@@ -163,7 +164,8 @@ def _expand(
     columns = [immediate + center * ahead - term[:, None]]
     for _ in range(ORDER):
         term = direction * radius * resolvent.solve(matrix @ term)
-        behind, ahead = direction * radius * ahead, mdp.expect(term)
+        behind = direction * radius * ahead
+        ahead = mdp.expect(term)
         columns.append(center * ahead + behind - term[:, None])
     coefficients = np.stack(columns, axis=-1)
     coefficients[~mdp.available | mdp.terminal[:, None]] = 0.0
@@ -179,13 +181,14 @@ def _expand(
 
 
 def _first_crossing(segment: _Segment) -> tuple[int, float, float] | None:
-    """The first (row, start, end) of a narrow box, relative to the segment, in which an advantage becomes positive."""
+    """Find the first narrow box (row, start, end), relative to the segment, in which an advantage becomes positive."""
     live = np.flatnonzero((segment.signs.ravel() < 0) & np.isfinite(segment.coefficients[:, 0]))
     polynomials, noise = segment.coefficients[live], segment.noise[live]
     boxes = [(0.0, 1.0, np.arange(live.size))]
     while boxes:
         low, high, rows = boxes.pop()
-        middle, half = (low + high) / 2, (high - low) / 2
+        middle = (low + high) / 2
+        half = (high - low) / 2
         shifted = polynomials[rows] @ (_BINOMIALS * np.where(_BINOMIALS > 0, middle**_POWERS, 0.0))
         bound = shifted[:, 0] + np.abs(shifted[:, 1:]) @ (half ** np.arange(1, ORDER + 1))
         open_rows = rows[bound > noise[rows]]
@@ -202,7 +205,7 @@ def _first_crossing(segment: _Segment) -> tuple[int, float, float] | None:
 
 
 def _polish(mdp: MDP, expected: Floats, actions: Ints, segment: _Segment, crossing: tuple[int, float, float]) -> float:
-    """The root of one advantage in a narrow box, on the exact function rather than its expansion."""
+    """Find the root of one advantage in a narrow box, on the exact function rather than its expansion."""
     from scipy.optimize import brentq  # noqa: PLC0415  it takes longer to import than a small fit takes
 
     row, low, high = crossing
@@ -215,7 +218,8 @@ def _polish(mdp: MDP, expected: Floats, actions: Ints, segment: _Segment, crossi
         values = policy_resolvent(mdp, policy, gamma).solve(immediate)
         return float(expected[state, action] + gamma * (successors @ values)[0] - values[state])
 
-    start, right = segment.center, segment.center + segment.radius * high
+    start = segment.center
+    right = segment.center + segment.radius * high
     reach = segment.radius * (high - low)
     # The box starts where the advantage exceeds the noise, a little right of its root: reach back until it is negative.
     while advantage(left := max(right - reach, start)) >= 0:

@@ -43,7 +43,7 @@ class SingularError(ValueError):
 
 
 def policy_resolvent(mdp: MDP, policy: Floats, discount: float, **limits: Any) -> Resolvent:
-    """The resolvent of one policy `(S,A)`: dense for few states, or for somewhat more with many transitions; else sparse.
+    """Build the resolvent of one policy `(S,A)`: dense for few states, or for somewhat more with many transitions; else sparse.
 
     On a dozen states a sparse matrix takes a hundred times longer to build than a dense system takes to solve. Where states
     have dozens of successors each, the factors of a sparse matrix fill up anyway.
@@ -57,10 +57,7 @@ def policy_resolvent(mdp: MDP, policy: Floats, discount: float, **limits: Any) -
 
 
 def matrix_resolvent(mdp: MDP, matrix: Sparse | Floats, discount: float, **limits: Any) -> Resolvent:
-    """Return the resolvent of a policy's `P`; a sparse one is made dense where over 5 % of all pairs of states have a transition.
-
-    `limits` are those of `Resolvent`.
-    """
+    """Build the resolvent of a policy's `P`; a sparse P is made dense where over 5% of pairs of states have a transition."""
     assert mdp.durations is None, "P must be that of the task as it is seen at the discount"
     if isinstance(matrix, np.ndarray):
         return Resolvent(matrix, discount, **limits)
@@ -112,7 +109,7 @@ class Resolvent:
         return sp.csr_array(sp.eye_array(self.matrix.shape[0], format="csr") - self.discount * self.matrix)
 
     def solve(self, b: Floats, *, transpose: bool = False, tolerance: float = 1e-13, guess: Floats | None = None) -> Floats:
-        """The solution x of `(I − γP) x = b`, or of the transposed system; `b` may have several columns.
+        """Solve `(I − γP) x = b`, or the transposed system; `b` may have several columns.
 
         The largest residual is at most `tolerance` of the largest entry of b, or rounding in x, whichever is larger. A `guess` of
         one solution that has six digits already is refined without a factorisation.
@@ -126,18 +123,18 @@ class Resolvent:
                 return x.T.reshape(b.shape)
         if self.dense:
             factors, pivots = self._dense_factor
-            found: Floats = lapack.dgetrs(factors, pivots, b, trans=int(transpose))[0]
-            return found
+            dense: Floats = lapack.dgetrs(factors, pivots, b, trans=int(transpose))[0]
+            return dense
         solved: Floats = self._factor.solve(b, trans="T" if transpose else "N")
         return solved
 
     def _nearly(self, b: Floats, guess: Floats) -> bool:
-        """Whether a guess solves the system to six digits."""
+        """Say whether a guess solves the system to six digits."""
         left = np.abs(b - guess + self.discount * (self.matrix @ guess)).max(initial=0.0)
         return bool(left <= 1e-6 * np.abs(b).max(initial=0.0))
 
     def _direct(self, steps: int) -> bool:
-        """Whether a factorisation is there, or is worth its time when so many steps were taken or are to come."""
+        """Say whether a factorisation exists, or is worth its time after so many steps taken or to come."""
         n = self.matrix.shape[0]
         if n <= self.direct_states or "_factor" in self.__dict__ or "_dense_factor" in self.__dict__:
             return True
@@ -171,7 +168,7 @@ class Resolvent:
             raise SingularError(f"I − γP is singular at discount {self.discount}: the policy can go on forever") from error
 
     def _iterate(self, b: Floats, transpose: bool, tolerance: float, x: Floats) -> Floats | None:
-        """A short series, or BiCGSTAB, restarted on the true residual, from which its own drifts away; None if it stops short.
+        """Iterate a short series, or BiCGSTAB restarted on the true residual; return None if it stops short.
 
         Right-hand sides and solutions are rows.
         """
@@ -202,15 +199,16 @@ class Resolvent:
         return None
 
     def _terms(self, share: float) -> int:
-        """How many terms of the series leave this share of the residual, each γ of it; 0 where these are more than 24."""
+        """Count the terms of the series that leave this share of the residual, each γ of it; 0 where there are more than 24."""
         if not self.shrinks or self.discount**24 > share:
             return 0
         return 1 if self.discount == 0 else max(1, int(np.ceil(np.log(share) / np.log(self.discount))))
 
     def _series(self, b: Floats, x: Floats, target: Floats, terms: int) -> Floats:
-        """`x ← b + γPx`, so many times, or fewer where that is enough: what one more term changes is the residual before it."""
+        """Repeat `x ← b + γPx` for so many terms, or fewer where enough; one more term's change is the residual before it."""
         for term in range(terms):
-            last, x = x, products(self._discounted, x)
+            last = x
+            x = products(self._discounted, x)
             x += b
             if term % 8 == 7 and (np.abs(x - last).max(axis=1) <= target).all():
                 break
@@ -219,18 +217,22 @@ class Resolvent:
 
 @np.errstate(divide="ignore", invalid="ignore", over="ignore")
 def bicgstab(operator: Sparse, right: Floats, shares: Floats, most_steps: int) -> tuple[Floats, Bools, int]:
-    """Approximate solutions `(m,n)` for right-hand sides `(m,n)`, which of them converged `(m,)`, and the number of steps.
+    """Return approximate solutions `(m,n)` for right-hand sides `(m,n)`, the mask `(m,)` of those that converged, and the steps.
 
     Args:
         operator: `(n,n)`.
         right: the right-hand sides.
         shares: for each of them the share of its norm that the residual may keep.
-        most_steps: steps after which the rest is given up.
+        most_steps: number of steps after which the rest is abandoned.
     """
     size = np.sqrt(np.vecdot(right, right))
-    found, done, rows = np.zeros_like(right), size == 0, np.flatnonzero(size > 0)
+    solutions = np.zeros_like(right)
+    done = size == 0
+    rows = np.flatnonzero(size > 0)
     r = right[rows] / size[rows, None]
-    shadow, x, p = r.copy(), np.zeros_like(r), r.copy()
+    shadow = r.copy()
+    x = np.zeros_like(r)
+    p = r.copy()
     rho = np.vecdot(shadow, r)
     for step in range(most_steps if rows.size else 0):
         v = products(operator, p)
@@ -244,20 +246,22 @@ def bicgstab(operator: Sparse, right: Floats, shares: Floats, most_steps: int) -
         left = np.sqrt(np.vecdot(r, r))
         ended = (left <= shares[rows]) | ~np.isfinite(left)
         if ended.any():
-            found[rows[ended]], done[rows[ended]] = x[ended] * size[rows[ended], None], np.isfinite(left[ended])
+            solutions[rows[ended]] = x[ended] * size[rows[ended], None]
+            done[rows[ended]] = np.isfinite(left[ended])
             if ended.all():
-                return found, done, step + 1
+                return solutions, done, step + 1
             rows = rows[~ended]
             r, shadow, x, p, v = (array[~ended] for array in (r, shadow, x, p, v))
             rho, alpha, omega = rho[~ended], alpha[~ended], omega[~ended]
-        before, rho = rho, np.vecdot(shadow, r)
+        before = rho
+        rho = np.vecdot(shadow, r)
         p -= omega[:, None] * v
         p *= ((rho / before) * (alpha / omega))[:, None]
         p += r
-    found[rows] = x * size[rows, None]
-    return found, done, most_steps
+    solutions[rows] = x * size[rows, None]
+    return solutions, done, most_steps
 
 
 def products(operator: Sparse, rows: Floats) -> Floats:
-    """The product with each row. One product with all of them would read the matrix once, but give columns, slow to work on."""
+    """Multiply with each row. One product with all rows would read the matrix once, but its columns are slow to work on."""
     return (operator @ rows[0])[None, :] if len(rows) == 1 else np.stack([operator @ row for row in rows])

@@ -42,7 +42,7 @@ to step while each leaves less than 3 % of the residual, and a step is solved to
 take hardly more products than one exact solve. `benchmarks/soft_planning.py` compares with sweeps alone.
 
 **Other weights of the future.** A person weighs what happens t steps from now by d(t), d(1) = 1, and plans today for today's
-weights: tomorrow's self may want another plan, and the person does not expect that (the *naive* person). They maximise
+weights: tomorrow's self may want another plan, and a *naive* person does not expect that. They maximise
 `E Σ_t d(t) [R_t + λ H_t]`, R the expected immediate reward `(A·S,)`, λ the temperature and H the entropy of the choice. With the
 step discounts `ρ_t = d(t+1)/d(t)` and V_t the value of a state t steps from now, in units of that step's weight,
 
@@ -85,7 +85,7 @@ MAX_NEWTON_STEPS = 100
 ROUNDED_RESIDUAL = 4 * np.finfo(np.float64).eps
 #: The residual, relative to the largest value, below which a step that does not reduce it ends the iteration.
 STALLED_RESIDUAL = 1e-9
-#: Values of so many temperatures are infinite, or have lost the digits that choices depend on: going on forever pays.
+#: Values above this many temperatures are infinite, or have lost the digits that choices depend on: never ending pays.
 INFINITE = 1e12
 
 
@@ -147,14 +147,14 @@ def require_ending(mdp: MDP, policy: Floats | None, discount: float) -> None:
 
 
 def policy_entropy(policy: Floats) -> Floats:
-    """Entropy `(S,)` of each row of a policy."""
+    """Return the entropy `(S,)` of each row of a policy."""
     safe = np.where(policy > 0, policy, 1.0)
     entropy: Floats = -(policy * np.log(safe)).sum(axis=1)
     return entropy
 
 
 def evaluate(mdp: MDP, policy: ArrayLike, reward: ArrayLike, discount: float, temperature: float = 0.0) -> Evaluation:
-    """Values of one policy; with a temperature its entropy is rewarded, as in `soft_plan`.
+    """Return the values of one policy; with a temperature its entropy is rewarded, as in `soft_plan`.
 
     Example:
         >>> mdp = MDP([[[0, 1], [0, 0]]], terminal=[1])
@@ -175,7 +175,7 @@ def evaluate(mdp: MDP, policy: ArrayLike, reward: ArrayLike, discount: float, te
 
 
 def occupancy(mdp: MDP, policy: ArrayLike, discount: float) -> Occupancy:
-    """Discounted state-action visitation counts of a policy from the initial distribution."""
+    """Return discounted state-action visitation counts of a policy from the initial distribution."""
     pi = check_policy(mdp, policy)
     gamma = as_discount(discount)
     require_ending(mdp, pi, gamma)
@@ -186,13 +186,13 @@ def occupancy(mdp: MDP, policy: ArrayLike, discount: float) -> Occupancy:
 
 
 def feature_counts(mdp: MDP, policy: ArrayLike, discount: float, features: Floats | Sparse | None = None) -> Floats:
-    """Discounted feature counts `Fᵀ μ` of a policy; without `features` `(A·S,d)`, how often each state is entered `(S,)`."""
+    """Return discounted feature counts `Fᵀ μ` of a policy; without `features` `(A·S,d)`, entries into each state `(S,)`."""
     matrix = mdp.at(discount).stacked if features is None else features
     return matrix.T @ occupancy(mdp, policy, discount).counts.T.ravel()
 
 
 def causal_entropy(mdp: MDP, policy: ArrayLike, discount: float) -> float:
-    """Discounted causal entropy `Σ μ(s,a) (−log π(a|s))` of a policy from the initial distribution."""
+    """Return the discounted causal entropy `Σ μ(s,a) (−log π(a|s))` of a policy from the initial distribution."""
     return float(occupancy(mdp, policy, discount).states @ policy_entropy(check_policy(mdp, policy)))
 
 
@@ -211,24 +211,24 @@ class Actions:
         self.states = np.arange(mdp.n_states)
 
     def q(self, values: Floats, gamma: float) -> Floats:
-        """`R + γ T V` `(A,S)`."""
+        """Return `R + γ T V` `(A,S)`."""
         q: Floats = (self.mdp.moves @ values).reshape(self.expected.shape)
         q *= gamma
         q += self.expected
         return q
 
     def of(self, table: Floats, actions: Ints) -> Floats:
-        """The entries `(S,)` of a table `(A,S)` at one action per state."""
+        """Return the entries `(S,)` of a table `(A,S)` at one action per state."""
         entries: Floats = table.ravel()[actions * self.states.size + self.states]
         return entries
 
     def under(self, actions: Ints) -> Sparse | Floats:
-        """`P_π` of one action per state, a new array."""
+        """Return `P_π` of one action per state, a new array."""
         return self.mdp.moves[actions * self.states.size + self.states]
 
 
 def first_best(q: Floats, best: Floats) -> Ints:
-    """The first best action of each state: `argmax` along the first axis, for many states in quicker passes over one action."""
+    """Return the first best action of each state: `argmax` along the first axis, quicker for many states."""
     if best.size < 1000:
         return np.asarray(q.argmax(axis=0), dtype=np.int64)
     actions, behind = np.zeros(best.size, dtype=np.int64), np.ones(best.size, dtype=np.bool_)
@@ -239,19 +239,22 @@ def first_best(q: Floats, best: Floats) -> Ints:
 
 
 def rounding(values: Floats, best: Floats) -> float:
-    """Gains up to this size are rounding."""
+    """Return the size up to which gains are rounding."""
     return ROUNDING * max(TINY, float(np.abs(values).max(initial=0.0)), float(np.abs(best).max(initial=0.0)))
 
 
 def sweep_start(table: Actions, gamma: float) -> tuple[Ints, Floats, Floats, bool]:
-    """Actions to start exact planning from, at a discount below 1, their values, `q`, and whether the values are exact."""
+    """Return actions to start exact planning from, at a discount below 1, their values, `q`, and whether the values are exact."""
     q = table.expected
-    before, values = np.zeros(q.shape[1]), q.max(axis=0)
+    before = np.zeros(q.shape[1])
+    values = q.max(axis=0)
     actions = first_best(q, values)
     horizon = 0.0 if table.mdp.terminal.any() or table.mdp.origin is not None else gamma / (1 - gamma)
-    left, slow = 0.0, 0
+    left = 0.0
+    slow = 0
     for _ in range(600):
-        matrix, immediate = table.under(actions), table.of(table.expected, actions)
+        matrix = table.under(actions)
+        immediate = table.of(table.expected, actions)
         scaled = matrix if isinstance(matrix, np.ndarray) else matrix.data
         scaled *= gamma
         longer = left > 0.5
@@ -266,25 +269,27 @@ def sweep_start(table: Actions, gamma: float) -> tuple[Ints, Floats, Floats, boo
                 continue
             if not exact:
                 values, left, exact = _settle(matrix, immediate, values, horizon, left)
-        before, q = values, table.q(values, gamma)
+        before = values
+        q = table.q(values, gamma)
         best = q.max(axis=0)
         gaining = int((best - table.of(q, actions) > rounding(values, best)).sum())
         if not gaining and not exact and left < 0.1:
             values, left, exact = _settle(matrix, immediate, values, horizon, left)
             q = table.q(values, gamma)
-        # Sweeps that leave much help no more where few states gain, or where news has had the time to cross the task.
+        # Sweeps that leave much no longer help where few states gain, or where values have had time to spread through the task.
         stuck = longer and left > 0.6
         slow += stuck
         if not gaining or (stuck and (gaining < 0.01 * values.size or slow > 10 + np.sqrt(values.size) / 8)):
             break
-        actions, values = first_best(q, best), best
+        actions = first_best(q, best)
+        values = best
     return actions, values, q, exact
 
 
 def _settle(
     matrix: Sparse | Floats, immediate: Floats, values: Floats, horizon: float, left: float
 ) -> tuple[Floats, float, bool]:
-    """What `_sweep` gives after as many rounds as leave little each: up to there they are exact before a solve would be."""
+    """Sweep on as long as each round leaves little, until the values are exact; that is quicker than a solve."""
     exact = False
     while not exact and left < 0.1:
         values, left, exact = _sweep(matrix, immediate, values, horizon, 2, 0.0)
@@ -292,7 +297,7 @@ def _settle(
 
 
 def _open_q(table: Actions, gamma: float, q: Floats, before: Floats, values: Floats, actions: Ints) -> Floats | None:
-    """`q` at new values where an action can still be better than the chosen one, −inf elsewhere; None if that is at many places.
+    """Return `q` at new values where an action can still beat the chosen one, −inf elsewhere; None if that is in many places.
 
     No action has gained more since `q` than γ times the largest rise of a value since `before`, to the power of the shortest time
     that a move takes; where moves take time, a fall counts as none, because it comes late.
@@ -306,23 +311,24 @@ def _open_q(table: Actions, gamma: float, q: Floats, before: Floats, values: Flo
     rows = np.flatnonzero(candidates)
     if rows.size > q.size / 8:
         return None
-    found = np.full(q.shape, -np.inf)
-    found.ravel()[rows] = table.expected.ravel()[rows] + gamma * (table.mdp.moves[rows] @ values)
-    return found
+    bounded = np.full(q.shape, -np.inf)
+    bounded.ravel()[rows] = table.expected.ravel()[rows] + gamma * (table.mdp.moves[rows] @ values)
+    return bounded
 
 
 def _sweep(
     matrix: Sparse | Floats, immediate: Floats, values: Floats, horizon: float, parts: int, enough: float
 ) -> tuple[Floats, float, bool]:
-    """Values after the sweeps of a round, the share of the first change that is left, and whether no more than rounding is.
+    """Sweep; return the values, the share of the first change that is left, and whether no more than rounding is.
 
     Where no state ends and all values change nearly alike, they will in all sweeps to come. The sum of these changes, `horizon`
-    times their mean, is added at once. There what is left is told by how far changes are apart, not by how large they are.
+    times their mean, is added at once. There the remaining change is the spread of the changes, not their size.
     """
     first = 0.0
     for _ in range(parts):
         for _ in range(8):
-            last, values = values, matrix @ values
+            last = values
+            values = matrix @ values
             values += immediate
             first = first or float(np.ptp(values - last) if horizon else np.abs(values - last).max())
         changes = values - last
@@ -354,7 +360,7 @@ class Plan:
 
 
 def plan(mdp: MDP, reward: ArrayLike, discount: float, tie_tolerance: float = 1e-10) -> Plan:
-    """The optimal values and all optimal actions of `mdp` under one reward and discount.
+    """Return the optimal values and all optimal actions of `mdp` under one reward and discount.
 
     Args:
         mdp: the decision process.
@@ -380,9 +386,11 @@ def plan(mdp: MDP, reward: ArrayLike, discount: float, tie_tolerance: float = 1e
         actions, values, q, exact = sweep_start(table, gamma)
     else:
         actions = toward_end(mdp) if gamma == 1 else first_best(table.expected, table.expected.max(axis=0))
-        values, exact = _policy_values(table, actions, gamma, None, 0.0), True
+        values = _policy_values(table, actions, gamma, None, 0.0)
+        exact = True
         q = table.q(values, gamma)
-    total, iterations = -np.inf, 1
+    total = -np.inf
+    iterations = 1
     while True:
         best = q.max(axis=0)
         gains = best - table.of(q, actions)
@@ -406,13 +414,14 @@ def plan(mdp: MDP, reward: ArrayLike, discount: float, tie_tolerance: float = 1e
 
 
 def one_hot(actions: Ints, n_actions: int) -> Floats:
-    """The deterministic policy `(S,A)` of one action per state `(S,)`."""
+    """Return the deterministic policy `(S,A)` of one action per state `(S,)`."""
     return np.eye(n_actions)[actions]
 
 
 def _policy_values(table: Actions, actions: Ints, gamma: float, guess: Floats | None, residual: float) -> Floats:
-    """The values of one action per state, up to this residual."""
-    mdp, immediate = table.mdp, table.of(table.expected, actions)
+    """Return the values of one action per state, up to this residual."""
+    mdp = table.mdp
+    immediate = table.of(table.expected, actions)
     if gamma == 1:
         require_ending(mdp, one_hot(actions, mdp.n_actions), gamma)
     if mdp.n_states <= DENSE_STATES:
@@ -422,7 +431,7 @@ def _policy_values(table: Actions, actions: Ints, gamma: float, guess: Floats | 
 
 
 def toward_end(mdp: MDP) -> Ints:
-    """One action per state that takes a shortest path to a terminal state with positive probability."""
+    """Return one action per state that takes a shortest path to a terminal state with positive probability."""
     require_ending(mdp, None, 1.0)
     n = mdp.n_states
     targets = steps_into(mdp.under(mdp.available / 1.0), mdp.terminal)
@@ -456,7 +465,7 @@ def soft_plan(
     start: Floats | None = None,
     resolvent: Resolvent | None = None,
 ) -> SoftPlan:
-    """The optimal policy of `mdp` when entropy is rewarded with weight `temperature`.
+    """Return the optimal policy of `mdp` when entropy is rewarded with weight `temperature`.
 
     Args:
         mdp: the decision process.
@@ -474,13 +483,15 @@ def soft_plan(
         >>> soft_plan(mdp, [0, 10], 0.9).policy[0].tolist()
         [0.5, 0.5]
     """
-    gamma, lam = as_discount(discount), as_positive(temperature, "temperature")
+    gamma = as_discount(discount)
+    lam = as_positive(temperature, "temperature")
     mdp = mdp.at(gamma)
     table = Actions(mdp, reward)
     require_ending(mdp, None, gamma)
     values = np.zeros(mdp.n_states) if start is None else np.where(mdp.terminal, 0.0, start)
     for _ in range(25 if start is None and gamma < 1 and mdp.n_states > DENSE_STATES else 0):
-        before, values = values, _backup(table, values, gamma, lam).values
+        before = values
+        values = _backup(table, values, gamma, lam).values
         # The sweeps to come would change values by at most γ/(1 − γ) of what this one did: by 3 % of them.
         if gamma * float(np.abs(values - before).max()) <= 0.03 * (1 - gamma) * float(np.abs(values).max()):
             break
@@ -524,7 +535,7 @@ class _Backup(NamedTuple):
 
 
 def _backup(table: Actions, values: Floats, gamma: float, lam: float) -> _Backup:
-    """One application of B. Unlike `log_policies` it needs no logarithms of the policy, and saves a pass over the actions."""
+    """Apply B once. Unlike `log_policies` it needs no logarithms of the policy, and saves a pass over the actions."""
     q = table.q(values, gamma)
     peak = q.max(axis=0)
     weights = q - peak
@@ -549,7 +560,7 @@ def _refuse(gamma: float) -> NoReturn:
 
 
 def weighted_plan(mdp: MDP, reward: Floats, step_discounts: Floats, temperatures: Floats) -> tuple[Floats, Floats]:
-    """The values `(H+1,S,n)` of states 0, …, H steps from now, and the logarithms `(H,A,S,n)` of the choices planned for them.
+    """Return values `(H+1,S,n)` of states 0, …, H steps from now, and log policies `(H,A,S,n)` planned for them.
 
     Args:
         mdp: a task of at most H steps.
@@ -560,16 +571,17 @@ def weighted_plan(mdp: MDP, reward: Floats, step_discounts: Floats, temperatures
     a, s, n = mdp.n_actions, mdp.n_states, temperatures.size
     steps = len(step_discounts) + 1
     now = np.where(mdp.available.T.ravel(), reward, -np.inf).reshape(a, s, 1)
-    values, log = np.zeros((steps + 1, s, n)), np.empty((steps, a, s, n))
+    values = np.zeros((steps + 1, s, n))
+    log = np.empty((steps, a, s, n))
     for t in reversed(range(steps)):
         q = now if t == steps - 1 else now + step_discounts[t] * (mdp.moves @ values[t + 1]).reshape(a, s, n)
-        log[t], found = log_policies(q, temperatures)
-        values[t] = np.where(mdp.terminal[:, None], 0.0, found)
+        log[t], soft = log_policies(q, temperatures)
+        values[t] = np.where(mdp.terminal[:, None], 0.0, soft)
     return values, log
 
 
 def log_policies(q: Floats, temperatures: Floats | float) -> tuple[Floats, Floats]:
-    """`log π` of action values `(A,S)` or `(A,S,n)`, −inf where an action is unavailable, and `λ log Σ_a exp(Q/λ)`."""
+    """Return `log π` of action values `(A,S)` or `(A,S,n)`, −inf where an action is unavailable, and `λ log Σ_a exp(Q/λ)`."""
     scaled = q / temperatures
     peak = scaled.max(axis=0)
     shifted = scaled - peak

@@ -4,7 +4,7 @@ Read in this order; each module uses only those above it:
 
 * `margins`: by how much each chosen action is better, as sparse linear functions of reward and values;
 * `inner`: the programs on the margins at fixed discounts: Ω and the optimum g*(Γ);
-* `search`: climbs over the discounts, and which order of horizons to climb in (`SequentialLP`);
+* `search`: ascents over the discounts, and the choice of the order of horizons (`SequentialLP`);
 * `certificate`: a proof of how much larger the optimum can be;
-* `solvers`: `LPIRL`, `NaiveLP`, `MPLP`, and what an answer says about the experts.
+* `solvers`: `LPIRL`, `NaiveLP`, `MPLP`, and the evidence of an answer about the experts.
 """

@@ -20,8 +20,9 @@ whatever the tolerances of HiGHS.
 **Branch and bound.** A box whose bound is within the gap of the answer is done. Another is split along the expert whose margins,
 at the relaxed answer's own θ and γ, fall farthest short of its t, and halfway between the middle of the box and that γ. What is
 found in a box depends on nothing but the box and the one it was cut from, so a proof that ends is the same for any number of
-processes. After the first boxes g* is asked for at the relaxed Γ of each open one: a search can have missed the highest hill, and
-these boxes point to it. The bound proved is the largest over all boxes done and open, so it is valid whenever the work stops.
+processes. After the first boxes g* is evaluated at the relaxed Γ of each open one: a search can have missed the highest local
+maximum, and these boxes point to it. The bound proved is the largest over all boxes done and open, so it is valid whenever the
+work stops.
 What is bounded is the worst margin over the rows of the answer's Ω, for every Γ in the box of discounts searched.
 That is g*(Γ) wherever Ω(Γ) contains those rows. Where it does not, the paper's g* counts fewer rows and can be larger; such Γ are
 excluded by Theorem 1 itself if each of those rows is the only one that distinguishes some pair (`covers_all`), as on the toy
@@ -47,7 +48,7 @@ from multihorizon.numerics.lp import INFINITY, LinearProgram, dual_bound, solve_
 from multihorizon.parallel import Progress, in_parallel, n_workers, silent
 from multihorizon.programs.inner import POSITIVE_MARGIN, Inner, Optimum, slices
 from multihorizon.programs.margins import Margins
-from multihorizon.programs.search import ROUGH, Climber, ProgramLog, Top
+from multihorizon.programs.search import ROUGH, LocalMaximum, Optimiser, ProgramLog
 from multihorizon.words import significant
 
 
@@ -95,15 +96,16 @@ class Relaxation:
     l1: float
 
     def box(self, low: Floats, high: Floats, ceiling: float, enough: float, basis: Any = None) -> Box:
-        """A bound over the box, at most `ceiling`, and where to split the box unless the bound is `enough`."""
+        """Bound the objective over the box, by at most `ceiling`, and choose where to split unless the bound is `enough`."""
         margins, columns = self.margins, self.columns
         program = self.program(low, high, ceiling)
         result = solve_for_duals(program, basis)
-        # Prices that are not numbers prove nothing.
+        # Dual prices that are not numbers prove nothing.
         bound = float(np.fmin(dual_bound(program, result.duals), ceiling))
         if bound <= enough:
             return Box(bound, low, high, low)
-        x, width = np.nan_to_num(result.values), high - low
+        x = np.nan_to_num(result.values)
+        width = high - low
         place = np.clip(x[columns.place], 0.0, 1.0)
         point = margins.continuation(x[columns.positive] - x[columns.negative], low + place * width)
         short = self.required * x[columns.worst] - margins.strict.matrix @ point
@@ -115,9 +117,12 @@ class Relaxation:
         return Box(bound, low, high, low + place * width, split, result.basis if result.optimal else None)
 
     def program(self, low: Floats, high: Floats, ceiling: float) -> LinearProgram:
-        """The program of a box in which the objective is at most `ceiling`."""
+        """Build the program of a box in which the objective is at most `ceiling`."""
         margins, columns, entries, owner = self.margins, self.columns, self._entries, self.margins.owner
-        d, k, m, ties = margins.n_parameters, margins.n_experts, len(margins.strict), np.zeros(2 * len(margins.ties))
+        d = margins.n_parameters
+        k = margins.n_experts
+        m = len(margins.strict)
+        ties = np.zeros(2 * len(margins.ties))
         # V̄, a little more to be above the rounding of the solve; and t̄. The objective is t − l1 ‖θ‖₁.
         system = sp.eye_array(owner.size) - sp.diags_array(high[owner]) @ margins.values[:, d:]
         values = (1 + 1e-9) * spla.spsolve(sp.csc_array(system), abs(margins.values[:, :d]).sum(axis=1))
@@ -135,7 +140,8 @@ class Relaxation:
         lower[columns.positive], upper[columns.negative] = (0.0, 1.0) if self.l1 > 0 else (-1.0, 0.0)
         lower[columns.share] = -1.0
         for continuation in (columns.first, columns.second):
-            lower[continuation], upper[continuation] = -high[owner] * values, high[owner] * values
+            lower[continuation] = -high[owner] * values
+            upper[continuation] = high[owner] * values
         upper[columns.part] = upper[columns.worst] = largest
         costs[columns.positive] = costs[columns.negative] = -self.l1
         costs[columns.worst] = 1.0
@@ -148,7 +154,7 @@ class Relaxation:
 
     @cached_property
     def columns(self) -> BoxColumns:
-        """Where the variables are."""
+        """The places of the variables."""
         d, k, n = self.margins.n_parameters, self.margins.n_experts, self.margins.owner.size
         return BoxColumns(*slices(d, d, k * d, n, n, k, k, 1))
 
@@ -158,27 +164,34 @@ class Relaxation:
         d, k, n = margins.n_parameters, margins.n_experts, owner.size
 
         def placed(size: int, theta: Any = None, **blocks: Any) -> Any:
-            """Rows with these blocks in their columns; θ is θ⁺ − θ⁻."""
+            """Put blocks into their columns of new rows; θ is θ⁺ − θ⁻."""
             if theta is not None:
                 blocks |= {"positive": theta, "negative": -theta}
             widths = {name: where.stop - where.start for name, where in self.columns._asdict().items()}
             return sp.hstack([blocks.get(name, sp.csr_array((size, width))) for name, width in widths.items()], format="csr")
 
-        def own(rows: Any, expert: Ints) -> Any:
-            """Rows on θ as rows on the θ₁ of the row's expert."""
-            found = sp.coo_array(rows)
-            return sp.csr_array((found.data, (found.row, expert[found.row] * d + found.col)), shape=(expert.size, k * d))
+        def by_expert(rows: Any, expert: Ints) -> Any:
+            """Rewrite rows on θ as rows on the θ₁ of the row's expert."""
+            entries = sp.coo_array(rows)
+            return sp.csr_array((entries.data, (entries.row, expert[entries.row] * d + entries.col)), shape=(expert.size, k * d))
 
         ends = []
         for rows, required in ((margins.ties, np.zeros(len(margins.ties))), (margins.strict, 1.0 * self.required)):
-            theta, x, m = rows.matrix[:, :d], rows.matrix[:, d:], len(rows)
-            share, part = own(theta, rows.expert), sp.csr_array(required[:, None] * np.eye(k)[rows.expert])
+            theta = rows.matrix[:, :d]
+            x = rows.matrix[:, d:]
+            m = len(rows)
+            share = by_expert(theta, rows.expert)
+            part = sp.csr_array(required[:, None] * np.eye(k)[rows.expert])
             ends += [
                 placed(m, theta, share=-share, first=x, part=part, worst=sp.csr_array(-required[:, None])),
                 placed(m, share=share, second=x, part=-part),
             ]
-        one, each, of_each = sp.eye_array(n), sp.eye_array(k * d), sp.kron(sp.eye_array(k), np.ones((d, 1)))
-        whole, expert, all_of = sp.kron(np.ones((k, 1)), sp.eye_array(d)), sp.eye_array(k), sp.csr_array(np.ones((k, 1)))
+        one = sp.eye_array(n)
+        each = sp.eye_array(k * d)
+        of_each = sp.kron(sp.eye_array(k), np.ones((d, 1)))
+        whole = sp.kron(np.ones((k, 1)), sp.eye_array(d))
+        expert = sp.eye_array(k)
+        all_of = sp.csr_array(np.ones((k, 1)))
         constant = sp.vstack(
             [
                 placed(n, first=one),
@@ -192,9 +205,11 @@ class Relaxation:
             ],
             format="csr",
         )
-        theta, x = margins.values[:, :d], margins.values[:, d:]
-        share = own(theta, owner)
-        v_0, v_1 = placed(n, theta, share=-share, first=x), placed(n, share=share, second=x)
+        theta = margins.values[:, :d]
+        x = margins.values[:, d:]
+        share = by_expert(theta, owner)
+        v_0 = placed(n, theta, share=-share, first=x)
+        v_1 = placed(n, share=share, second=x)
         rest = constant.shape[0] - 2 * n
         low = sp.vstack([v_0, v_0, placed(rest)], format="csr")
         high = sp.vstack([placed(n), v_1, placed(rest)], format="csr")
@@ -228,7 +243,7 @@ class Certificate:
 
     @property
     def message(self) -> str:
-        """One sentence."""
+        """The certificate in one sentence."""
         if not self.objective > -INFINITY:
             if self.proved:
                 return f"proved: no reward distinguishes all experts at any discounts ({self.boxes} boxes)"
@@ -240,7 +255,7 @@ class Certificate:
 
 
 def cheap_boxes(inner: Inner) -> int:
-    """How many boxes take about as long as the search: a number, not a time, so that the same problem gets the same answer."""
+    """Return how many boxes take about as long as the search: not a time, so that the same problem gets the same answer."""
     every = np.ones(len(inner.margins.strict), dtype=bool)
     return min(256, int(2e6 / Relaxation(inner.margins, every, inner.l1).size))
 
@@ -253,10 +268,10 @@ def bound_optimum(
     jobs: int = 1,
     progress: Progress = silent,
     most: float = INFINITY,
-) -> tuple[Certificate, Top | None]:
+) -> tuple[Certificate, LocalMaximum | None]:
     """Prove an upper bound on the worst margin over the point's Ω, to a relative `gap` if `seconds` and `most` boxes allow it.
 
-    Where the proof comes upon an answer that is better by more than the gap, that one is climbed from, returned, and bounded.
+    Where the proof finds an answer that is better by more than the gap, a search from there gives the answer to return and bound.
     """
     if not point.has_reward:
         return _bound_nothing(inner, gap, seconds, most), None
@@ -265,12 +280,17 @@ def bound_optimum(
     relaxation = Relaxation(margins, required, inner.l1)
     target = max(point.objective / inner.bound * (1 + gap), POSITIVE_MARGIN)
     boxes = [relaxation.box(np.zeros(margins.n_experts), margins.limits, INFINITY, target)]
-    deadline, settled, count, first = begun + seconds, -INFINITY, 1, boxes[0].bound
-    asked, workers = False, n_workers(jobs)
+    deadline = begun + seconds
+    settled = -INFINITY
+    count = 1
+    first = boxes[0].bound
+    asked = False
+    workers = n_workers(jobs)
     while boxes and time.perf_counter() < deadline and count < most:
         # The first boxes are for one process: many problems are done before a second process has started. Later rounds last
         # four seconds; then all open boxes are divided again.
-        begins, left = count < 64 or most < INFINITY, deadline - time.perf_counter()
+        begins = count < 64 or most < INFINITY
+        left = deadline - time.perf_counter()
         work = partial(_work, relaxation, target, 8 if begins else INFINITY, left if begins else min(4.0, left))
         shares = [boxes] if begins or workers == 1 else [boxes[i::workers] for i in range(min(workers, len(boxes)))]
         results = [work(boxes)] if len(shares) == 1 else list(in_parallel(work, shares, jobs))
@@ -307,8 +327,8 @@ def bound_optimum(
     return proof, None
 
 
-def _higher(inner: Inner, required: Bools, boxes: list[Box], target: float) -> Top | None:
-    """An answer above the target that the relaxed answers of open boxes lead to, climbed from the best few of them.
+def _higher(inner: Inner, required: Bools, boxes: list[Box], target: float) -> LocalMaximum | None:
+    """Find an answer above the target from the relaxed answers of open boxes, by ascents from the best few of them.
 
     g* over fewer rows is not comparable.
     """
@@ -316,25 +336,30 @@ def _higher(inner: Inner, required: Bools, boxes: list[Box], target: float) -> T
     points = sorted((at for at in points if at.has_reward and at.omega[required].all()), key=lambda at: -at.objective)
     rough = [ROUGH.ascend(inner, ProgramLog(), at, rival=target).point for at in points[:4]]
     above = [at for at in rough if at.objective > target and at.omega[required].all()]
-    return Climber(1e-9, 200).ascend(inner, ProgramLog(), max(above, key=lambda at: at.objective)) if above else None
+    return Optimiser(1e-9, 200).ascend(inner, ProgramLog(), max(above, key=lambda at: at.objective)) if above else None
 
 
 def _bound_nothing(inner: Inner, gap: float, seconds: float, most: float = INFINITY) -> Certificate:
-    """A proof that there is no answer: two experts whom no reward distinguishes, whatever the discounts.
+    """Prove that there is no answer: two experts whom no reward distinguishes, whatever the discounts.
 
     A reward distinguishes two experts if it makes one of the actions in which they differ strictly better and no chosen action
     worse. So each of these rows by itself is bounded, as far as time allows; one pair with no margin above zero is enough.
     """
-    begun, margins = time.perf_counter(), inner.margins
-    count, boxes, upper = 0, list[Box](), INFINITY
+    begun = time.perf_counter()
+    margins = inner.margins
+    count = 0
+    boxes = list[Box]()
+    upper = INFINITY
     for rows in sorted(margins.pairs.values(), key=lambda rows: rows.size):
-        boxes, settled = [], 0.0
+        boxes = []
+        settled = 0.0
         for row in rows:
             relaxation = Relaxation(margins, np.arange(len(margins.strict)) == row, 0.0)
             first = relaxation.box(np.zeros(margins.n_experts), margins.limits, INFINITY, POSITIVE_MARGIN)
             left = begun + seconds - time.perf_counter()
             largest, boxes, done = _work(relaxation, POSITIVE_MARGIN, most - count, left, [first])
-            settled, count = max(settled, largest), count + 1 + done
+            settled = max(settled, largest)
+            count = count + 1 + done
             if boxes:
                 break
         if not boxes:
@@ -355,7 +380,7 @@ def _bound_nothing(inner: Inner, gap: float, seconds: float, most: float = INFIN
 
 
 def _work(relaxation: Relaxation, target: float, most: float, seconds: float, boxes: list[Box]) -> tuple[float, list[Box], int]:
-    """Cut boxes above the target until none is left, there are so many more, or time is up.
+    """Cut boxes above the target until none is left, `most` more are made, or time is up.
 
     Returns the largest bound of the boxes that are done, the boxes that are open, and how many were made.
     """

@@ -93,7 +93,8 @@ class ProgramLayout:
 def lay_out(margins: Margins, objective: Objective, l1: float) -> ProgramLayout:
     """Lay out the program of one objective."""
     strict, ties, d, k, size = margins.strict, margins.ties, margins.n_parameters, margins.n_experts, margins.owner.size
-    m, (first, second) = len(strict), np.triu_indices(k, 1)
+    m = len(strict)
+    first, second = np.triu_indices(k, 1)
     group = np.zeros(m, dtype=np.int64) if objective == "worst" else np.arange(m)
     n_groups = 1 if objective == "worst" else m
     if objective == "sum":
@@ -106,7 +107,7 @@ def lay_out(margins: Margins, objective: Objective, l1: float) -> ProgramLayout:
     rows = RowBlocks(*slices(size, m, len(ties), 1, 1, first.size))
 
     def in_reward(linear: Any) -> list[Any]:
-        """Rows that are linear in (θ, x), with θ = θ⁺ − θ⁻."""
+        """Return rows that are linear in (θ, x), with θ = θ⁺ − θ⁻."""
         matrix = sp.csr_array(linear)
         return [matrix[:, :d], -matrix[:, :d], matrix[:, d:]]
 
@@ -147,7 +148,7 @@ def lay_out(margins: Margins, objective: Objective, l1: float) -> ProgramLayout:
 
 
 def slices(*sizes: int) -> list[slice]:
-    """Slices of these sizes, one after the other."""
+    """Return slices of these sizes, one after the other."""
     ends = np.cumsum([0, *sizes])
     return [slice(int(begin), int(end)) for begin, end in itertools.pairwise(ends)]
 
@@ -165,7 +166,7 @@ def program(
     mean: bool = False,
     ceiling: float = INFINITY,
 ) -> LinearProgram:
-    """The program at Γ = `discounts` with the strict rows `omega` in Ω.
+    """Build the program at Γ = `discounts` with the strict rows `omega` in Ω.
 
     With `values` V̄ and `steps` (lower, upper) the discounts may move and the program is the linearised one; `keep_order` lets
     none overtake another. With `mean` the mean margin is held at 1 and t may be negative: how far the rows are from being
@@ -176,19 +177,23 @@ def program(
     data[layout.worst_entries] = -1.0 * omega[layout.group < layout.n_groups]
     data[layout.step_entries] = 0.0 if values is None else -values
     matrix = sp.csr_array((data, layout.pattern.indices, layout.pattern.indptr), shape=layout.pattern.shape)
-    lower, upper = np.zeros(matrix.shape[1]), np.full(matrix.shape[1], INFINITY)
+    lower = np.zeros(matrix.shape[1])
+    upper = np.full(matrix.shape[1], INFINITY)
     # Without an l1 cost θ need not be split into two parts: θ⁺ alone takes both signs.
-    lower[columns.positive], upper[columns.positive] = 0.0 if l1 > 0 else -bound, bound
+    lower[columns.positive] = 0.0 if l1 > 0 else -bound
+    upper[columns.positive] = bound
     upper[columns.negative] = bound if l1 > 0 else 0.0
     lower[columns.continuation] = -INFINITY
-    lower[columns.worst], upper[columns.worst] = -INFINITY if mean else 0.0, ceiling
+    lower[columns.worst] = -INFINITY if mean else 0.0
+    upper[columns.worst] = ceiling
     lower[columns.steps], upper[columns.steps] = (0.0, 0.0) if steps is None else steps
     costs = np.zeros(matrix.shape[1])
     costs[columns.worst] = 1.0
     costs[columns.positive] = costs[columns.negative] = -l1
     row_lower, row_upper = np.zeros(matrix.shape[0]), np.zeros(matrix.shape[0])
     row_upper[rows.strict] = INFINITY
-    row_lower[rows.floor.start :], row_upper[rows.floor.start :] = -INFINITY, INFINITY
+    row_lower[rows.floor.start :] = -INFINITY
+    row_upper[rows.floor.start :] = INFINITY
     if mean:
         row_lower[rows.mean] = row_upper[rows.mean] = 1.0
     if keep_order:
@@ -219,17 +224,20 @@ class Bases:
         self._kept.setdefault(name, deque(maxlen=100)).append((discounts, basis))
 
     def nearest(self, name: str, discounts: Floats, like: str = "") -> Any:
-        """The basis at the nearest Γ of a program of that name, or of one it is `like`; None if there is none.
+        """Return the basis at the nearest Γ of a program of that name, or of one it is `like`; None if there is none.
 
-        Of equally near ones it is the latest. At the same Γ, a basis of another name counts as far away as a long step.
+        Among equally near ones the latest counts. At the same Γ, a basis of another name counts as far away as a long step.
         """
         kept = [(gamma, basis, 0.0) for gamma, basis in reversed(self._kept.get(name, ()))]
         kept += [(gamma, basis, 0.25) for gamma, basis in reversed(self._kept.get(like, ()))]
         if not kept:
             return None
-        others, bases, further = np.array([gamma for gamma, _, _ in kept]), [b for _, b, _ in kept], [f for _, _, f in kept]
+        others = np.array([gamma for gamma, _, _ in kept])
+        bases = [b for _, b, _ in kept]
+        further = [f for _, _, f in kept]
         first, second = np.triu_indices(discounts.size, 1)
-        here, there = discounts[first] - discounts[second], others[:, first] - others[:, second]
+        here = discounts[first] - discounts[second]
+        there = others[:, first] - others[:, second]
         swapped = (np.sign(here) != np.sign(there)).sum(axis=1)
         return bases[int(np.argmin(swapped + np.abs(others - discounts).max(axis=1) + further))]
 
@@ -240,7 +248,7 @@ class ProgramError(RuntimeError):
 
 @dataclass(frozen=True, eq=False)
 class Optimum:
-    """What is known at one Γ: g* (−inf if no reward distinguishes some pair), θ, V, Ω, and the reasons.
+    """The results at one Γ: g* (−inf if no reward distinguishes some pair), θ, V, Ω, and the reasons.
 
     `unseparated` are the pairs of Theorem 1 without a row in Ω; `singular` the experts whose values do not exist at
     their discount. Where a program `failed`, g* is NaN and HiGHS' word for it is kept.
@@ -272,7 +280,7 @@ class Inner:
     _bases: Bases = field(default_factory=Bases)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the bases, which do not travel between processes: a copy starts afresh."""
+        """Return the state without the bases, which do not travel between processes: a copy starts afresh."""
         return {**self.__dict__, "_bases": Bases()}
 
     @cached_property
@@ -296,7 +304,7 @@ class Inner:
         return np.ones(len(self.margins.strict), dtype=np.bool_)
 
     def __call__(self, discounts: Floats) -> float:
-        """g*(Γ)."""
+        """Return g*(Γ)."""
         return self.at(discounts).objective
 
     def at(self, discounts: Floats, over_all: bool = False) -> Optimum:
@@ -308,7 +316,8 @@ class Inner:
         if singular:
             return Optimum(gamma, -INFINITY, *nothing, ~self.every, singular=singular)
         try:
-            omega, result = self.every, self.run(gamma, self.every)
+            omega = self.every
+            result = self.run(gamma, self.every)
             least = result.values[self.layout.columns.worst].min() if result.optimal else 0.0
             if not (over_all or self.objective == "sum" or least > POSITIVE_MARGIN * self.bound):
                 omega = self.omega(gamma)
@@ -321,23 +330,24 @@ class Inner:
             return Optimum(gamma, np.nan, *nothing, ~self.every, failed=str(failure))
 
     def run(self, gamma: Floats, omega: Bools) -> LPResult:
-        """The program of the objective at Γ with a given Ω."""
+        """Solve the program of the objective at Γ with a given Ω."""
         return self.solve("objective", program(self.layout, gamma, omega, l1=self.l1, bound=self.bound), gamma)
 
     def omega(self, gamma: Floats) -> Bools:
-        """Ω(Γ) by Eq. 6, as a mask of the strict rows."""
+        """Return Ω(Γ) by Eq. 6, as a mask of the strict rows."""
         lp = program(self.support, gamma, self.every, l1=0.0, bound=1 / POSITIVE_MARGIN, ceiling=1.0)
         # Its rewards are so large that the interior point hardly ever ends at an optimum of many rows.
         result = _answered(self.solve("support", lp, gamma, interior=False))
         return result.values[self.support.columns.worst] > 0.5
 
     def unseparated(self, omega: Bools) -> tuple[tuple[int, int], ...]:
-        """The pairs of differing experts without a row in Ω."""
+        """Return the pairs of differing experts without a row in Ω."""
         return tuple(pair for pair, rows in self.margins.pairs.items() if not omega[rows].any())
 
     def ceiling(self, gamma: Floats, strict: Ints) -> float:
-        """An upper bound on the objective over all rows: its optimum over some of them, infinite if that takes many steps."""
-        whole, rows = program(self.layout, gamma, self.every, l1=self.l1, bound=self.bound), self.layout.rows.strict
+        """Bound the objective over all rows from above: by its optimum over some of them, infinite if that takes many steps."""
+        whole = program(self.layout, gamma, self.every, l1=self.l1, bound=self.bound)
+        rows = self.layout.rows.strict
         kept = np.r_[0 : rows.start, rows.start + strict, rows.stop : whole.matrix.shape[0]].astype(np.int64)
         some = replace(whole, matrix=whole.matrix[kept], row_lower=whole.row_lower[kept], row_upper=whole.row_upper[kept])
         result = short_solve(some)
@@ -351,14 +361,14 @@ class Inner:
         return result
 
     def read(self, layout: ProgramLayout, result: LPResult) -> tuple[Floats, Floats]:
-        """θ `(d,)` and V `(N,)` at the optimum of a program."""
+        """Return θ `(d,)` and V `(N,)` at the optimum of a program."""
         columns = layout.columns
         theta: Floats = result.values[columns.positive] - result.values[columns.negative]
         values: Floats = self.margins.values @ np.concatenate([theta, result.values[columns.continuation]])
         return theta, values
 
     def least(self, point: Optimum) -> Optimum:
-        """Among the optima at the point's Γ the one with the least ‖θ‖₁: the objective becomes a row, the norm the cost."""
+        """Return the optimum with the least ‖θ‖₁ among those at the point's Γ: the objective becomes a row, the norm the cost."""
         columns = self.layout.columns
         # Any positive weight splits θ into its two parts; the costs are set below.
         lp = program(self.layout, point.discounts, point.omega, l1=1.0, bound=self.bound)

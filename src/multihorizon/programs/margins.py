@@ -45,7 +45,7 @@ class ExpertTask:
     places: Ints
 
     def q_rows(self, action: Ints, state: Ints, size: int) -> Any:
-        """Q of pairs of action and state as rows `[F_a(s) | T_a(s) at the places]` on `(θ, x)`, where x has that size."""
+        """Return Q of pairs of action and state as rows `[F_a(s) | T_a(s) at the places]` on `(θ, x)`, where x has that size."""
         index = action * self.expert.mdp.n_states + state
         features = sp.csr_array(self.expert.feature_matrix[index])
         successors = sp.csr_array(self.expert.mdp.stacked[index][:, self.live])
@@ -108,7 +108,7 @@ class Margins:
     @cached_property
     def pairs(self) -> dict[tuple[int, int], Ints]:
         """For each ordered pair (i, j) who differ in a task they share, the strict rows of i against actions that j chooses."""
-        found: dict[tuple[int, int], list[Ints]] = {}
+        telling_rows: dict[tuple[int, int], list[Ints]] = {}
         for number, mine in enumerate(self.tasks):
             for other in self.tasks:
                 if mine.k == other.k or (mine.expert.whole or mine.expert.mdp) is not (other.expert.whole or other.expert.mdp):
@@ -118,8 +118,8 @@ class Margins:
                 rows = rows[np.isin(self.strict.state[rows], both)]
                 rows = rows[other.chosen[self.strict.state[rows], self.strict.action[rows]]]
                 if rows.size or (other.chosen & ~mine.chosen)[both].any():
-                    found.setdefault((mine.k, other.k), []).append(rows)
-        return {pair: np.concatenate(rows) for pair, rows in found.items()}
+                    telling_rows.setdefault((mine.k, other.k), []).append(rows)
+        return {pair: np.concatenate(rows) for pair, rows in telling_rows.items()}
 
     @cached_property
     def telling(self) -> Ints:
@@ -138,44 +138,49 @@ class Margins:
         ]
 
     def of(self, experts: Sequence[int]) -> Margins:
-        """The margins of some of the experts, numbered in the order given."""
+        """Return the margins of some of the experts, numbered in the order given."""
         numbered = [(new, task.expert) for new, k in enumerate(experts) for task in self.tasks if task.k == k]
         return _assemble(tuple(self.names[k] for k in experts), numbered)
 
     def continuation(self, parameters: Floats, discounts: Floats) -> Floats:
-        """`(θ, x)`, with each `x_k` solved from its equation."""
+        """Return `(θ, x)`, with each `x_k` solved from its equation."""
         point = np.concatenate([parameters, np.zeros(self.owner.size)])
         immediate = self.values @ point
         for task in self.tasks:
-            gamma, columns = float(discounts[task.k]), self.n_parameters + task.places
+            gamma = float(discounts[task.k])
+            columns = self.n_parameters + task.places
             transitions = self.values[task.places][:, columns]
             point[columns] = gamma * Resolvent(transitions, gamma).solve(immediate[task.places])
         return point
 
 
 def build_margins(problem: Problem) -> Margins:
-    """The margins of a problem; raises for experts who are not given as actions or action sets."""
+    """Build the margins of a problem; raise for experts who are not given as actions or action sets."""
     return _assemble(problem.names, list(zip(problem.owner, problem.experts, strict=True)))
 
 
 def _assemble(names: tuple[str, ...], experts: list[tuple[int, Expert]]) -> Margins:
-    """The margins of experts in their tasks, each with the number of the expert."""
+    """Assemble the margins of experts in their tasks, each with the number of the expert."""
     tasks, values, indifferent = [], [], []
     rows: dict[str, list[tuple[Any, Ints, Ints, Ints, Ints]]] = {"strict": [], "ties": []}
     size = sum(int((~expert.mdp.terminal).sum()) for _, expert in experts)
     filled = 0
     for number, (k, expert) in enumerate(experts):
-        mdp, chosen = expert.mdp, expert.require_sets()
-        live, policy = np.flatnonzero(~mdp.terminal), chosen.argmax(axis=1)
+        mdp = expert.mdp
+        chosen = expert.require_sets()
+        live = np.flatnonzero(~mdp.terminal)
+        policy = chosen.argmax(axis=1)
         task = ExpertTask(k, expert, chosen, policy, live, filled + np.arange(live.size))
         filled += live.size
         followed = task.q_rows(policy[live], live, size)
         others = np.argwhere(mdp.available[live] & (np.arange(mdp.n_actions) != policy[live, None]))
-        state, action = live[others[:, 0]], others[:, 1]
+        state = live[others[:, 0]]
+        action = others[:, 1]
         margins = sp.csr_array(followed[others[:, 0]] - task.q_rows(action, state, size))
         margins.data[np.abs(margins.data) <= ROUNDING] = 0.0
         margins.eliminate_zeros()
-        differs, tied = np.diff(margins.indptr) > 0, chosen[state, action]
+        differs = np.diff(margins.indptr) > 0
+        tied = chosen[state, action]
         for kind, of_kind in (("strict", ~tied), ("ties", tied)):
             these = np.flatnonzero(differs & of_kind)
             numbers = (np.full(these.size, number), np.full(these.size, k))

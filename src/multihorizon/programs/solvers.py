@@ -7,11 +7,11 @@
 all subject to `margin ≥ 0` and `|θ| ≤ r_max`; `inner.py` solves them for a fixed Γ. Among the optima the reward with the least
 ‖θ‖₁ is returned.
 
-**What an answer says** is recomputed from it by policy evaluation. For each expert: is its policy reproduced (no action better
-than the chosen ones, chosen ones equally good), and over which interval of discounts around its own does it stay optimal under
-the learned reward? The interval is found with the Taylor expansions of `planning/breakpoints.py` in both directions from the
-expert's discount, so no crossing is overlooked. An expert of several tasks must be reproduced in all, and has the interval that
-its tasks share.
+**The evidence for an answer** is recomputed from it by policy evaluation. For each expert: is its policy reproduced (no action
+better than the chosen ones, chosen ones equally good), and over which interval of discounts around its own does it stay optimal
+under the learned reward? The interval is found with the Taylor expansions of `planning/breakpoints.py` in both directions from
+the expert's discount, so no crossing is overlooked. An expert of several tasks must be reproduced in all, and has the interval
+that its tasks share.
 
 **Where there is none**, a Farkas certificate says why no reward distinguishes a pair (i, j) under Γ. Let P be the rows of i
 against actions of j. If every reward with `W θ ≥ 0` has zero margin on all of P, then `{θ : W θ ≥ 0, Σ_P w θ ≥ 1}` is empty, and
@@ -23,7 +23,7 @@ the margins of P and the weighted others sum to zero for every reward, so none o
 multiplying them out; what is left over is the certificate's residual.
 
 **Demonstrations** count with the most frequent action of each state; a state without one counts as not observed. How many
-decisions were for other actions, and where the most frequent action is not clearly ahead, is said with the answer.
+decisions were for other actions, and where the most frequent action is not clearly ahead, is reported with the answer.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ from multihorizon.words import percent, significant
 
 #: Discounts closer than this share a place in the order of horizons, or rest on a limit.
 SAME_DISCOUNT = 1e-9
-#: What is said where some program has no answer, and so nothing follows from there being none of the others.
+#: Added to a message where some program has no answer, so that the others prove nothing.
 UNSOLVED = ", but HiGHS did not solve all programs: there may be one"
-#: What is said of an answer that neither a second climb nor a proof confirms.
-ALONE = "; only one climb reached it, so there may be a higher optimum: use more starts, or certify=0.01"
+#: Added to a message about an answer that neither a second ascent nor a proof confirms.
+ALONE = "; only one ascent reached it, so there may be a higher optimum: use more starts, or certify=0.01"
 UNCONFIRMED = "; it is the best that was tried, and nothing shows that it is the optimum: use SequentialLP(), or certify=0.01"
 
 
@@ -125,7 +125,7 @@ class LPIRL:
         _check_sizes(self.l1, self.reward_bound)
 
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
-        """One linear program and a second one for the least norm; nothing is random."""
+        """Solve one linear program and a second one for the least norm; nothing is random."""
         inner, point, _ = _solve(self, problem, "sum", seed, progress)
         progress(1.0, f"LP-IRL: {significant(point.objective, 6)}")
         return _with_decisions(answer("LPIRL", inner, point, None, Status.OPTIMAL), problem)
@@ -165,7 +165,7 @@ class MPLP:
 
     Ω(Γ) are the margins that can be positive at all. A Γ under which no reward distinguishes some pair of experts is infeasible.
     g*(Γ) is continuous where Ω does not change; where rows leave Ω the minimum is over fewer rows, and g* may jump up on a thin
-    set of Γ, without a slope that leads there. The search climbs where g* is continuous.
+    set of Γ, without a slope that leads there. The search ascends where g* is continuous.
 
     Args:
         l1: weight λ of ‖θ‖₁; above some weight the best reward is zero, which the status reports.
@@ -176,7 +176,7 @@ class MPLP:
         certify_seconds: when to stop the proof of a share and report the bound reached.
         jobs: processes of the proof (−1: all cores).
 
-    The status is "optimal" where the optimum is proved, "converged" where a second climb from a point of its own reached it as
+    The status is "optimal" where the optimum is proved, "converged" where a second ascent from another point reached it as
     well, and otherwise "not converged": there may be a higher optimum.
 
     `Solution.residual` is the larger of the worst violated row and the difference between the program's objective and the one
@@ -230,12 +230,11 @@ class MPLP:
             solution = replace(solution, message=f"{solution.message}{missed}")
         status = solution.status
         if proof.proved and point.has_reward and status in (Status.CONVERGED, Status.NOT_CONVERGED):
-            status, solution = (
-                Status.OPTIMAL,
-                replace(solution, message=solution.message.replace(ALONE, "").replace(UNCONFIRMED, "")),
-            )
+            status = Status.OPTIMAL
+            solution = replace(solution, message=solution.message.replace(ALONE, "").replace(UNCONFIRMED, ""))
         if proof.proved and not point.has_reward:  # whatever HiGHS left open
-            status, solution = Status.INFEASIBLE, replace(solution, message=solution.message.removesuffix(UNSOLVED))
+            status = Status.INFEASIBLE
+            solution = replace(solution, message=solution.message.removesuffix(UNSOLVED))
         evidence = replace(ProgramEvidence.of(solution), certificate=asdict(proof))
         solution = replace(solution, status=status, message=f"{solution.message}; {proof.message}", evidence=evidence)
         return _with_decisions(solution, problem)
@@ -244,10 +243,11 @@ class MPLP:
 def _solve(
     solver: LPIRL | NaiveLP | MPLP, problem: Problem, objective: Objective, seed: int, progress: Progress
 ) -> tuple[Inner, Optimum, SearchResult | None]:
-    """The best point of the solver's search, or the one at its known discount, with the least reward among the optima there."""
+    """Return the best point of the solver's search, or the one at its known discount, with the least reward of all optima."""
     inner = Inner(build_margins(problem.observed_actions()), objective, float(solver.l1), float(solver.reward_bound))
     if isinstance(solver, LPIRL):
-        search, best = None, np.full(problem.n_experts, float(solver.discount))
+        search = None
+        best = np.full(problem.n_experts, float(solver.discount))
     else:
         search = solver.search.run(inner, inner.margins.n_experts, seed, progress)
         best = search.best
@@ -256,7 +256,7 @@ def _solve(
 
 
 def _with_decisions(solution: Solution, problem: Problem) -> Solution:
-    """The solution with what its problem's demonstrations, if there are any, leave open about the best actions."""
+    """Add to a solution what the decisions in its problem's demonstrations, if any, leave open about the best actions."""
     logged = [expert for expert in problem.experts if expert.counts is not None]
     solution = replace(solution, problem=problem.observed_actions())
     if not logged:
@@ -265,7 +265,8 @@ def _with_decisions(solution: Solution, problem: Problem) -> Solution:
     doubtful: dict[str, list[str]] = {}
     for expert in logged:
         counts = np.sort(require_counts(expert), axis=1)
-        first, second = counts[:, -1], counts[:, -2] if counts.shape[1] > 1 else 0 * counts[:, -1]
+        first = counts[:, -1]
+        second = counts[:, -2] if counts.shape[1] > 1 else 0 * counts[:, -1]
         shares.setdefault(expert.name, []).append(float(1 - first.sum() / counts.sum()))
         unclear = (
             (first > 0) & (2 * bdtr(second, (first + second).astype(np.int64), 0.5) > 0.05) & (expert.mdp.live.sum(axis=1) > 1)
@@ -279,9 +280,9 @@ def _with_decisions(solution: Solution, problem: Problem) -> Solution:
 
 
 def answer(solver: str, inner: Inner, point: Optimum, search: SearchResult | None, status: Status) -> Solution:
-    """The solution at a point; `status` is its status unless a check fails.
+    """Build the solution at a point; `status` is its status unless a check fails.
 
-    `search` is what led to the point, None where the discounts were known.
+    `search` is the search that led to the point, None where the discounts were known.
     """
     margins, names = inner.margins, inner.margins.names
     said = dict(search.evidence) if search else {}
@@ -298,11 +299,15 @@ def answer(solver: str, inner: Inner, point: Optimum, search: SearchResult | Non
                 who = ", ".join(name for name, rests in zip(names, resting, strict=True) if rests)
                 message += f"; {who} rest on the limit {ENDLESS_DISCOUNT} of endless policies, which may decide the order"
             if not search.converged and status == Status.CONVERGED:
-                status, message = Status.NOT_CONVERGED, f"{message}; the best start stopped before it settled"
+                status = Status.NOT_CONVERGED
+                message = f"{message}; the best start stopped before it settled"
             elif not said.get("agreeing") and status == Status.CONVERGED:
-                status, message = Status.NOT_CONVERGED, message + (ALONE if "agreeing" in said else UNCONFIRMED)
+                status = Status.NOT_CONVERGED
+                message = message + (ALONE if "agreeing" in said else UNCONFIRMED)
     else:
-        discounts, reward, residual = np.full(margins.n_experts, np.nan), np.full(margins.n_parameters, np.nan), INFINITY
+        discounts = np.full(margins.n_experts, np.nan)
+        reward = np.full(margins.n_parameters, np.nan)
+        residual = INFINITY
         message = (
             f"no reward {'that explains the experts was found' if point.failed else 'makes any chosen action strictly better'}"
         )
@@ -316,7 +321,8 @@ def answer(solver: str, inner: Inner, point: Optimum, search: SearchResult | Non
         status = Status.INFEASIBLE
         message += f" at any of the {len(search.trace)} discount vectors searched" if search else " at these discounts"
         if point.failed or (search is not None and search.n_failed):
-            status, message = Status.NOT_CONVERGED, f"{message}{UNSOLVED}"
+            status = Status.NOT_CONVERGED
+            message = f"{message}{UNSOLVED}"
     return Solution(
         solver=solver,
         status=status,
@@ -332,18 +338,22 @@ def answer(solver: str, inner: Inner, point: Optimum, search: SearchResult | Non
 
 
 def _explained(inner: Inner, point: Optimum) -> dict[str, Any]:
-    """What the reward says about the experts."""
+    """Recompute the evidence of the reward about the experts."""
     margins, names = inner.margins, inner.margins.names
     strict, ties = np.zeros(len(margins.strict)), np.zeros(len(margins.ties))
-    intervals, reproduced = {name: [0.0, 1.0] for name in names}, dict.fromkeys(names, True)
+    intervals = {name: [0.0, 1.0] for name in names}
+    reproduced = dict.fromkeys(names, True)
     for number, task in enumerate(margins.tasks):
-        mdp, reward, gamma = task.expert.mdp, task.expert.expected_reward(point.parameters), float(point.discounts[task.k])
+        mdp = task.expert.mdp
+        reward = task.expert.expected_reward(point.parameters)
+        gamma = float(point.discounts[task.k])
         q = evaluate(mdp, one_hot(task.policy, mdp.n_actions), reward, gamma).q
         # By how much the followed action is better than each action, and how much of that may be rounding of the program.
-        gaps, noise = q[np.arange(len(q)), task.policy][:, None] - q, 1e-7 * float(np.abs(q).max(initial=0.0))
-        for rows, found in ((margins.strict, strict), (margins.ties, ties)):
-            own = rows.task == number
-            found[own] = gaps[rows.state[own], rows.action[own]]
+        gaps = q[np.arange(len(q)), task.policy][:, None] - q
+        noise = 1e-7 * float(np.abs(q).max(initial=0.0))
+        for rows, values in ((margins.strict, strict), (margins.ties, ties)):
+            here = rows.task == number
+            values[here] = gaps[rows.state[here], rows.action[here]]
         wrong = mdp.available & ((gaps < -noise) | (task.chosen & (np.abs(gaps) > noise)))
         low = high = gamma
         if wrong.any():
@@ -372,7 +382,7 @@ def _explained(inner: Inner, point: Optimum) -> dict[str, Any]:
 
 
 def _recomputed(inner: Inner, point: Optimum) -> float:
-    """The objective of the answer from the exact values of the policies rather than from the program's variables."""
+    """Return the objective of the answer from the exact values of the policies rather than from the program's variables."""
     margins = inner.margins.strict.matrix @ inner.margins.continuation(point.parameters, point.discounts)
     penalty = inner.l1 * float(np.abs(point.parameters).sum())
     if inner.objective == "worst":
@@ -403,41 +413,45 @@ def _judged(inner: Inner, point: Optimum, status: Status, said: dict[str, Any]) 
 
 
 def contradiction(margins: Margins, discounts: Floats, pair: tuple[int, int]) -> dict[str, Any]:
-    """The weights of the rows that contradict each other, largest first, and the residual of the certificate.
+    """Return the weights of the rows that contradict each other, largest first, and the residual of the certificate.
 
     `rows` holds (expert, state, action, weight), without weights below a millionth of the largest. It is empty where the two
     experts differ only in actions that lead to the same place, and `residual` is infinite if HiGHS gave no certificate.
     """
     names, strict, size, m = margins.names, margins.strict, margins.owner.size, len(margins.strict)
-    found: dict[str, Any] = {"pair": [names[k] for k in pair], "discounts": discounts.tolist(), "rows": []}
+    certificate: dict[str, Any] = {"pair": [names[k] for k in pair], "discounts": discounts.tolist(), "rows": []}
     target = margins.pairs[pair]
     if not target.size:
-        return {**found, "residual": 0.0}
+        return {**certificate, "residual": 0.0}
     # Is there a reward with no negative margin and a total of at least 1 on the target rows?
     identity = sp.hstack([sp.csr_array((size, margins.n_parameters)), sp.eye_array(size, format="csr")])
     continuation = identity - sp.diags_array(discounts[margins.owner]) @ margins.values
     total = sp.csr_array(strict.matrix[target].sum(axis=0)[None, :])
     matrix = sp.csr_array(sp.vstack([continuation, strict.matrix, margins.ties.matrix, total], format="csr"))
     lower, upper = np.zeros(matrix.shape[0]), np.zeros(matrix.shape[0])
-    upper[size : size + m], lower[-1], upper[-1] = INFINITY, 1.0, INFINITY
+    upper[size : size + m] = INFINITY
+    lower[-1] = 1.0
+    upper[-1] = INFINITY
     free = np.full(matrix.shape[1], INFINITY)
     ray = solve_lp(LinearProgram(np.zeros(matrix.shape[1]), matrix, lower, upper, -free, free)).ray
     if ray is None or not ray[-1] > 0:
-        return {**found, "residual": INFINITY}
+        return {**certificate, "residual": INFINITY}
     weights = ray / ray[-1]
     multipliers = weights[size : size + m].copy()
     residual = max(float(np.abs(matrix.T @ weights).max()), -float(multipliers.min(initial=0.0)))
     multipliers[target] += 1.0
     for row in np.argsort(-multipliers, kind="stable"):
         if multipliers[row] > 1e-6 * multipliers.max():
-            mdp, state, action = margins.tasks[strict.task[row]].expert.mdp, strict.state[row], strict.action[row]
+            mdp = margins.tasks[strict.task[row]].expert.mdp
+            state = strict.state[row]
+            action = strict.action[row]
             labels = names[strict.expert[row]], mdp.state_names[state], mdp.action_names[action]
-            found["rows"].append([*labels, float(multipliers[row])])
-    return {**found, "residual": residual}
+            certificate["rows"].append([*labels, float(multipliers[row])])
+    return {**certificate, "residual": residual}
 
 
 def _check_sizes(l1: Any, reward_bound: Any) -> None:
-    """The bound only scales the answer, and far from 1 the tolerances of the programs lose their meaning."""
+    """Check the l1 weight and the bound: it only scales the answer, and far from 1 the programs' tolerances mean nothing."""
     if isinstance(l1, bool) or not isinstance(l1, int | float | np.number) or not 0 <= float(l1) < np.inf:
         raise ValueError(f"l1 must be a number of at least 0, received {l1!r}")
     bound = as_positive(reward_bound, "reward_bound")
