@@ -38,10 +38,10 @@ import scipy.sparse as sp
 from rows import shown
 
 import multihorizon as mh
-from multihorizon.analysis import build_problem
 from multihorizon.choice.tabular import engine_for
 from multihorizon.data.side_tables import read_persons
 from multihorizon.domains.space_adventure import SpaceAdventure
+from multihorizon.preparation import build_problem
 from multihorizon.problem import CountedTask
 
 GROUPS = ("control", "training")

@@ -27,7 +27,7 @@ import numpy as np
 from scipy.special import expit
 
 import multihorizon as mh
-from multihorizon.crowd import CrowdAnalysis, crowd_analysis
+from multihorizon.analysis import Analysis, of_people
 from multihorizon.population.evidence import PopulationEvidence
 from multihorizon.report.files import write_fit
 from multihorizon.report.fit_page import fit_page
@@ -68,7 +68,7 @@ def acting(tab: Tab, action: str) -> float:
     return float(tab.run(f"(async () => {{ {timed} }})()"))
 
 
-def crowd_of(small: mh.Solution, persons: int) -> CrowdAnalysis:
+def crowd_of(small: mh.Solution, persons: int) -> Analysis:
     """So many persons with the findings of a small study."""
     rng, evidence, problem = np.random.default_rng(0), PopulationEvidence.of(small), small.require_problem()
     pick, found = rng.integers(len(small.experts), size=persons), evidence.population
@@ -96,7 +96,7 @@ def crowd_of(small: mh.Solution, persons: int) -> CrowdAnalysis:
             decisions=sum(float(task.counts.sum()) for task in everybody.tasks),
         ),
     )
-    return crowd_analysis(solution, everybody, 24 * persons, [])
+    return of_people(solution, everybody, 24 * persons, [])
 
 
 def crowds(sizes: list[int], folder: Path) -> None:

@@ -19,13 +19,14 @@ import multihorizon as mh
 from multihorizon import analysis
 from multihorizon.cli import app as program
 from multihorizon.likelihood import sieve
+from multihorizon.questions import fitted
 
 sys.path.insert(0, str(Path(__file__).parent))
 import draw_idea
 import list_commands
 
 # Types that the analysis imports for type checkers alone; without them no type of it could be linked.
-analysis.RewardFunctions, analysis.SieveLikelihood = sieve.RewardFunctions, sieve.SieveLikelihood  # type: ignore[attr-defined]
+fitted.RewardFunctions, analysis.SieveLikelihood = sieve.RewardFunctions, sieve.SieveLikelihood  # type: ignore[attr-defined]
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent

@@ -12,9 +12,9 @@ from tiny import tiny_solutions
 from typer.testing import CliRunner
 
 import multihorizon as mh
+from multihorizon.analysis import Analysis, of_people
 from multihorizon.cli import app
 from multihorizon.cli.fit import _show_population
-from multihorizon.crowd import CrowdAnalysis, crowd_analysis
 from multihorizon.horizon import Horizon
 from multihorizon.report.conditions import SAMPLE, by_condition, condition_figures, condition_rows, conditions_section
 from multihorizon.report.files import write_fit
@@ -35,8 +35,8 @@ def found(solution) -> mh.analysis.Analysis:
     return replace(alone, population=solution)
 
 
-def crowd_of(solution: mh.Solution) -> CrowdAnalysis:
-    found = crowd_analysis(solution, solution.require_problem(), 3, [])
+def crowd_of(solution: mh.Solution) -> Analysis:
+    found = of_people(solution, solution.require_problem(), 3, [])
     assert not found.withheld
     return found
 

@@ -12,14 +12,14 @@ from scipy.special import expit
 from typer.testing import CliRunner
 
 import multihorizon as mh
-from multihorizon import crowd
+from multihorizon.analysis import Analysis, of_people
 from multihorizon.cli import app
-from multihorizon.crowd import CrowdAnalysis, crowd_analysis
 from multihorizon.horizon import Horizon
 from multihorizon.problem import CountedTask
+from multihorizon.questions import people
 from multihorizon.questions.differences import difference_words
-from multihorizon.report.crowd_page import crowd_page
 from multihorizon.report.files import write_fit
+from multihorizon.report.fit_page import fit_page
 from multihorizon.solution import Status
 
 TASK = mh.domains.space_adventure(mini_blocks=24)
@@ -28,7 +28,7 @@ PEOPLE = TASK.persons(10, seed=1, temperatures=2.0)
 
 @pytest.fixture(autouse=True)
 def few_are_a_crowd(monkeypatch):
-    monkeypatch.setattr(crowd, "MOST_ALONE", 9)
+    monkeypatch.setattr(people, "MOST_ALONE", 9)
 
 
 @pytest.fixture(scope="module")
@@ -59,19 +59,19 @@ def solution():
     return mh.solve(problem, mh.Population("~ group", PEOPLE.frame, known_reward=TASK.reward))
 
 
-def analysed(solution: mh.Solution) -> CrowdAnalysis:
+def analysed(solution: mh.Solution) -> Analysis:
     """What is known of the persons of a solution."""
-    return crowd_analysis(solution, solution.problem, 240, ["A remark."])
+    return of_people(solution, solution.problem, 240, ["A remark."])
 
 
 @pytest.mark.slow
 def test_a_crowd_is_fitted_as_one_and_its_words_are_those_of_a_small_study(study, tmp_path, monkeypatch) -> None:
     asked = ["--persons", study / "persons.csv", "--formula", "~ group", "--out", tmp_path / "out"]
-    monkeypatch.setattr(crowd, "MOST_ALONE", 10)
+    monkeypatch.setattr(people, "MOST_ALONE", 10)
     few = fit(study, "--quick", *asked)
     assert few.exit_code == 0, few.output
     one_by_one = json.loads((tmp_path / "out" / "result.json").read_text())
-    monkeypatch.setattr(crowd, "MOST_ALONE", 9)
+    monkeypatch.setattr(people, "MOST_ALONE", 9)
     many = fit(study, *asked)
     assert many.exit_code == 0, many.output
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
@@ -109,7 +109,7 @@ def test_a_crowd_is_fitted_as_one_and_its_words_are_those_of_a_small_study(study
     assert page.index("Do discounts differ with the covariates?") < page.index("How far do they look ahead?")
     assert "With more than 9 persons nobody is fitted alone." in page
     assert "In discounts and steps" in said(many)
-    monkeypatch.setattr(crowd, "MOST_ALONE", 10)
+    monkeypatch.setattr(people, "MOST_ALONE", 10)
     assert fit(study, "--quick", "--out", tmp_path / "out").exit_code == 0
     assert not (tmp_path / "out" / "people.parquet").exists()
 
@@ -166,9 +166,9 @@ def test_what_is_asked_of_each_person_is_refused(study) -> None:
 @pytest.mark.slow
 def test_without_a_population_many_experts_are_fitted_one_by_one(monkeypatch) -> None:
     domain = mh.domains.toy()
-    monkeypatch.setattr(crowd, "MOST_ALONE", 1)
+    monkeypatch.setattr(people, "MOST_ALONE", 1)
     table = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), 20)
-    assert not isinstance(mh.analyse(table, [domain.mdp], quick=True), CrowdAnalysis)
+    assert mh.analyse(table, [domain.mdp], quick=True).people is None
 
 
 def test_numbers_that_may_not_be_used_are_given_nowhere(solution, tmp_path) -> None:
@@ -176,7 +176,7 @@ def test_numbers_that_may_not_be_used_are_given_nowhere(solution, tmp_path) -> N
     assert found.warnings == ["Do not use these numbers. The population could not be estimated. The search ended early."]
     assert found.sentences() == found.warnings[0]
     assert {verdict.kind for verdict in found.verdicts} == {"bad"}
-    assert found.groups == []
+    assert found.people.groups == []
     frame = found.to_frame()
     assert frame[["shrunken_discount", "shrunken_low", "shrunken_high", "shrunken_temperature", "reliability"]].isna().all().all()
     write_fit(tmp_path / "out", found, {})
@@ -194,7 +194,7 @@ def test_decisions_at_random_say_nothing(solution) -> None:
     assert analysed(solution).withheld == ""
     evidence = replace(solution.evidence, log_likelihood=by_chance + 1.0)
     found = analysed(replace(solution, evidence=evidence))
-    assert found.compared_chance == pytest.approx(by_chance)
+    assert found.people.compared_chance == pytest.approx(by_chance)
     assert found.withheld == "These decisions are no likelier than by chance, so they say nothing about discounts."
     assert found.verdicts[-1].answer == "No"
     assert found.to_frame()["shrunken_discount"].isna().all()
@@ -202,23 +202,23 @@ def test_decisions_at_random_say_nothing(solution) -> None:
 
 def test_the_fit_is_compared_with_chance(solution) -> None:
     found = analysed(solution)
-    explained = 1 - solution.objective / found.compared_chance
+    explained = 1 - solution.objective / found.people.compared_chance
     assert f"the model explains {100 * explained:.0f} % of it." in found.verdicts[-1].reasons
 
 
 def test_quartiles_are_those_of_persons_and_not_of_shrunken_values(solution) -> None:
     """Persons who are drawn from the posteriors have these quartiles."""
     found, rng = analysed(solution), np.random.default_rng(0)
-    known = found.population.individuals
+    known = found.people.population.individuals
     drawn = expit(known["logit_discount"] + known["logit_discount_error"] * rng.standard_normal((100_000, 10)))
-    assert found.quartiles == pytest.approx(np.quantile(drawn, [0.25, 0.5, 0.75]), abs=0.01)
+    assert found.people.quartiles == pytest.approx(np.quantile(drawn, [0.25, 0.5, 0.75]), abs=0.01)
 
 
 def test_groups_are_summed_up(solution) -> None:
     found = analysed(solution)
     frame = found.to_frame()
-    assert [group.name for group in found.groups] == ["group = control", "group = training"]
-    for group in found.groups:
+    assert [group.name for group in found.people.groups] == ["group = control", "group = training"]
+    for group in found.people.groups:
         rows = frame[frame["covariate_group"] == group.name.removeprefix("group = ")]
         assert group.persons == len(rows)
         assert group.decisions == rows["decisions"].sum()
@@ -226,7 +226,7 @@ def test_groups_are_summed_up(solution) -> None:
         assert group.reliability == pytest.approx(rows["reliability"].mean())
 
 
-def enlarged(solution: mh.Solution, persons: int, groups: int) -> CrowdAnalysis:
+def enlarged(solution: mh.Solution, persons: int, groups: int) -> Analysis:
     """The same persons again and again, in so many groups."""
     pick, found = np.arange(persons) % len(solution.experts), solution.evidence["population"]
     names = [f"site = {i}" for i in range(groups)]
@@ -253,13 +253,13 @@ def enlarged(solution: mh.Solution, persons: int, groups: int) -> CrowdAnalysis:
         problem=None,
     )
     everybody = mh.Problem.of_tasks(many.experts, problem.parameter_names, tasks)
-    return crowd_analysis(many, everybody, 24 * persons, [])
+    return of_people(many, everybody, 24 * persons, [])
 
 
 def test_the_page_stays_small_with_many_persons_and_many_groups(solution) -> None:
-    few = len(crowd_page(enlarged(solution, 100, 2), {}).render())
-    assert len(crowd_page(enlarged(solution, 10_000, 2), {}).render()) < 1.1 * few
-    page = crowd_page(enlarged(solution, 10_000, 2_000), {}).render()
+    few = len(fit_page(enlarged(solution, 100, 2), {}).render())
+    assert len(fit_page(enlarged(solution, 10_000, 2), {}).render()) < 1.1 * few
+    page = fit_page(enlarged(solution, 10_000, 2_000), {}).render()
     assert len(page) < 2_000_000
     assert "Shown are the 12 largest of 2,000 groups." in page
     assert "shown are the 1,000 with the smallest p-values of 10,000" in page
@@ -273,19 +273,19 @@ def test_labels_are_shown_as_they_are(solution) -> None:
         groups=np.array([names[name] for name in found.groups], dtype=object),
         predictions={names[name]: group for name, group in found.predictions.items()},
     )
-    page = crowd_page(analysed(replace(solution, evidence=replace(solution.evidence, population=population))), {}).render()
+    page = fit_page(analysed(replace(solution, evidence=replace(solution.evidence, population=population))), {}).render()
     assert "<b>&" not in page
     assert "group = &lt;b&gt;&amp;" in page
 
 
 def test_the_model_explains_a_share_of_chance_in_each_group(solution) -> None:
     found = analysed(solution)
-    own = found.population.individuals["log_likelihood"]
+    own = found.people.population.individuals["log_likelihood"]
     assert own.sum() == pytest.approx(solution.objective)
-    for group in found.groups:
-        here = found.population.groups == group.name
-        assert group.explained == pytest.approx(1 - own[here].sum() / found.chance[here].sum())
-    assert "What the model explains, by group." in crowd_page(found, {}).render()
+    for group in found.people.groups:
+        here = found.people.population.groups == group.name
+        assert group.explained == pytest.approx(1 - own[here].sum() / found.people.chance[here].sum())
+    assert "What the model explains, by group." in fit_page(found, {}).render()
 
 
 def test_without_covariates_and_with_an_unknown_reward_there_is_a_page_too(tmp_path) -> None:
@@ -293,10 +293,10 @@ def test_without_covariates_and_with_an_unknown_reward_there_is_a_page_too(tmp_p
         return TASK.features, TASK.feature_names
 
     found = mh.analyse(PEOPLE.demonstrations, [TASK.mdp], tied, population=mh.Population("~ 1", ridge=0.01))
-    assert isinstance(found, CrowdAnalysis)
+    assert found.people is not None
     assert len(found.verdicts) == 3
     assert found.warnings[0].startswith("A penalty on large rewards (ridge 0.01) was asked for.")
-    assert [group.name for group in found.groups] == ["everyone"]
+    assert [group.name for group in found.people.groups] == ["everyone"]
     assert "standard deviation" in found.headline
     write_fit(tmp_path / "out", found, {})
     assert list(pd.read_csv(tmp_path / "out" / "reward.csv")["parameter"]) == list(TASK.feature_names)
@@ -359,7 +359,7 @@ def test_of_many_groups_only_the_most_different_are_named(solution) -> None:
 def test_the_page_opens_without_errors_and_without_sideways_scroll(tab, solution, tmp_path, width) -> None:
     problem = mh.Problem(TASK.mdp, PEOPLE.demonstrations)
     many = mh.solve(problem, mh.Population("~ group", PEOPLE.frame, known_reward=TASK.reward))
-    crowd_page(crowd_analysis(many, problem, 240, []), {}).write(tmp_path / "report.html")
+    fit_page(of_people(many, problem, 240, []), {}).write(tmp_path / "report.html")
     tab.open(tmp_path / "report.html", width)
     assert tab.errors == []
     assert tab.run("document.documentElement.scrollWidth") <= width

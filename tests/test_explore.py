@@ -10,7 +10,8 @@ import pytest
 from browser import Tab
 
 import multihorizon as mh
-from multihorizon.analysis import Analysis, identify_fitted
+from multihorizon.analysis import Analysis
+from multihorizon.questions.identified import identify_fitted
 from multihorizon.report.charts import Page, Section, TableBlock
 from multihorizon.report.fit_page import fit_page
 from multihorizon.report.question_pages import goals_page, identify_page, recover_page

@@ -12,9 +12,11 @@ import pytest
 from typer.testing import CliRunner
 
 import multihorizon as mh
-from multihorizon.analysis import Analysis, not_to_be_used, person_cells
+from multihorizon.analysis import Analysis
 from multihorizon.cli import app
 from multihorizon.files import for_json
+from multihorizon.questions.horizons import person_cells
+from multihorizon.questions.rewards import not_to_be_used
 from multihorizon.report.files import result_of, write_fit
 
 

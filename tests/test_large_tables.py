@@ -15,12 +15,12 @@ from test_files import CSV_FILES
 from typer.testing import CliRunner
 
 import multihorizon as mh
-from multihorizon.analysis import build_problem
 from multihorizon.choice.model import with_known_reward
 from multihorizon.cli import app
 from multihorizon.data import counting, demonstrations
 from multihorizon.data.counting import CountedFiles
 from multihorizon.data.dynamics import unlikely_moves
+from multihorizon.preparation import build_problem
 
 COLUMNS = ["expert", "episode", "step", "state", "action", "next_state"]
 DOMAIN = mh.domains.cliff()

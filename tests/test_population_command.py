@@ -9,11 +9,11 @@ from scipy.special import expit
 from typer.testing import CliRunner
 
 import multihorizon as mh
-from multihorizon import crowd
 from multihorizon.cli import app
 from multihorizon.cli.console import population_of, read_decisions
 from multihorizon.cli.options import FitOptions
 from multihorizon.data import demonstrations
+from multihorizon.questions import people
 
 TASK = mh.domains.space_adventure(mini_blocks=24)
 PEOPLE = TASK.persons(10, seed=1, temperatures=2.0)
@@ -379,7 +379,7 @@ def test_conditions_give_one_answer_whichever_way_they_are_read(study, condition
     beside = answer("plain.csv", "--episodes", conditions / "episodes.csv")
     assert beside["options"]["episodes"] == "episodes.csv"
     monkeypatch.setattr(demonstrations, "LARGE_BYTES", 0)
-    monkeypatch.setattr(crowd, "MOST_ALONE", 9)
+    monkeypatch.setattr(people, "MOST_ALONE", 9)
     many = answer("decisions.csv", files=("people.parquet", "conditions.parquet"))
     for other in (beside, many):
         for name in ("discount", "temperature", "spread", "variance"):

@@ -10,13 +10,16 @@ import pytest
 from typer.testing import CliRunner
 
 import multihorizon as mh
-from multihorizon import analysis
-from multihorizon.analysis import Analysis, discount_text, interval_text, not_to_be_used, predicts_worse, steps_text
+from multihorizon.analysis import Analysis
 from multihorizon.cli import app
 from multihorizon.horizon import Horizon
 from multihorizon.likelihood.intervals import reward_contrasts
 from multihorizon.likelihood.maximum_likelihood import resume
+from multihorizon.questions import fitted, whole
+from multihorizon.questions.fit import predicts_worse
+from multihorizon.questions.horizons import discount_text, interval_text, steps_text
 from multihorizon.questions.model_checks import FEWEST_DECISIONS, Extent
+from multihorizon.questions.rewards import not_to_be_used
 from multihorizon.report.charts import Badge, Bar, Listing, Page, Section, TableBlock, figure
 from multihorizon.report.files import result_of, write_fit
 from multihorizon.report.fit_page import fit_page
@@ -402,7 +405,7 @@ def test_the_worst_states_of_a_result_are_those_of_the_check(found):
 
 def test_what_was_found_is_computed_once_for_all_that_is_written(found, tmp_path, monkeypatch):
     """The page, the JSON and the tables read one analysis."""
-    calls = {"misfits": 0, "_look_ahead": 0, "_fit_of_lists": 0}
+    calls = dict.fromkeys(("misfits", *whole.QUESTIONS), 0)
 
     def counted(name, real):
         def call(*arguments):
@@ -411,8 +414,9 @@ def test_what_was_found_is_computed_once_for_all_that_is_written(found, tmp_path
 
         return call
 
-    for name in calls:
-        monkeypatch.setattr(analysis, name, counted(name, getattr(analysis, name)))
+    monkeypatch.setattr(fitted, "misfits", counted("misfits", fitted.misfits))
+    for name, question in whole.QUESTIONS.items():
+        monkeypatch.setitem(whole.QUESTIONS, name, counted(name, question))
     write_fit(tmp_path, replace(found), {})
     assert calls == dict.fromkeys(calls, 1)
 

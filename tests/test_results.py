@@ -19,7 +19,7 @@ from markdown_it import MarkdownIt
 from tiny import PAYS, three_steps, tiny_solutions
 
 import multihorizon as mh
-from multihorizon.crowd import crowd_analysis
+from multihorizon.analysis import of_people
 from multihorizon.data.check import TableCheck, check_table
 from multihorizon.questions.shared_goal import shared_goal_test
 from multihorizon.questions.state_reward import state_reward_test
@@ -84,7 +84,7 @@ RESULTS: dict[str, Callable[[], Result]] = {
     "Nudge": lambda: mh.nudge(of(), state="1", chance=0.8),
     "TableCheck": checked,
     "Analysis": lambda: mh.analyse([table()], [of().require_problem().mdp], quick=True),
-    "CrowdAnalysis": lambda: crowd_analysis(of("population"), of("population").require_problem(), 3, []),
+    "Analysis of people": lambda: of_people(of("population"), of("population").require_problem(), 3, []),
 }
 
 

@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 import multihorizon as mh
+from multihorizon.analysis import of_people
 from multihorizon.cli import app
-from multihorizon.crowd import CrowdAnalysis
-from multihorizon.report.crowd_page import crowd_page
+from multihorizon.report.fit_page import fit_page
 
 CLIFF = mh.domains.cliff()
 POLICIES = [mh.soft_plan(CLIFF.mdp, CLIFF.reward, gamma).policy for gamma in (0.2, 0.8)]
@@ -59,7 +59,7 @@ def test_episodes_without_a_name_are_told_by_type(study, tmp_path) -> None:
 def test_persons_can_be_of_types_too(tmp_path) -> None:
     population = mh.Population(distribution="types", types=2)
     found = mh.analyse(WALKS, [CLIFF.mdp], population=population, known_reward=lambda mdp: CLIFF.reward)
-    assert isinstance(found, CrowdAnalysis)
+    assert found.people is not None
     assert found.to_frame()["expert"].tolist() == ["0", "1"]
     assert "2 types were asked for." in found.sentences()
     assert [answer.answer for answer in found.verdicts][-1] == "No misfit detected"
@@ -74,18 +74,19 @@ def test_a_type_without_a_discount_takes_the_others_not_along() -> None:
     """Those that are identified keep theirs, and nobody is told to give a reward that was given."""
     population = mh.Population(distribution="types", types=2)
     found = mh.analyse(WALKS.unnamed(), [CLIFF.mdp], population=population, known_reward=lambda mdp: CLIFF.reward)
-    known = found.evidence.population
+    known = found.people.population
     types = known.types | {"identified": [True, False], "intervals": [known.types["intervals"][0], [np.nan, np.nan]]}
-    evidence = replace(found.evidence, population=replace(known, types=types))
-    part = replace(found, solution=replace(found.solution, status=mh.Status.NOT_IDENTIFIED, evidence=evidence))
+    evidence = replace(found.people.evidence, population=replace(known, types=types))
+    solution = replace(found.solution, status=mh.Status.NOT_IDENTIFIED, evidence=evidence)
+    part = of_people(solution, found.solution.problem, 120, [])
     assert part.withheld == ""
     assert "of one more the discount is not known well enough to say" in part.sentences()
     assert "type 2 is not identified: ask for fewer types." in part.sentences()
     assert "give the reward" not in part.sentences()
     assert "For 1 of 2 types" in [verdict.answer for verdict in part.verdicts]
-    assert "type 1" in crowd_page(part, {}).render()
+    assert "type 1" in fit_page(part, {}).render()
     nothing = replace(known, types=types | {"identified": [False, False]})
-    none = replace(part, solution=replace(part.solution, evidence=replace(evidence, population=nothing)))
+    none = of_people(replace(solution, evidence=replace(evidence, population=nothing)), found.solution.problem, 120, [])
     assert none.withheld
 
 

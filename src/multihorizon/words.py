@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -12,16 +11,6 @@ import numpy as np
 LEVEL = 0.95
 #: An interval wider than this says little about a discount.
 VAGUE_WIDTH = 0.5
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The answer to one question: a word or two, and the reasons in a sentence or two."""
-
-    question: str
-    answer: str
-    reasons: str
-    kind: Literal["good", "caution", "bad"]
 
 
 #: What stands for a number that is not known.

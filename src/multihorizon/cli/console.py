@@ -27,7 +27,6 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 from rich.text import Text
 
-from multihorizon.analysis import build_problem
 from multihorizon.checks import (
     LARGEST_NUMBER,
     Sparse,
@@ -53,6 +52,7 @@ from multihorizon.mdp import MDP
 from multihorizon.parallel import Progress, TimeLeft, as_jobs, cluster, part_of
 from multihorizon.population.covariates import Missing, read_formula
 from multihorizon.population.solver import Population
+from multihorizon.preparation import build_problem
 from multihorizon.problem import Problem
 from multihorizon.questions.goals import LEAST_SIMULATIONS
 from multihorizon.report.charts import Page

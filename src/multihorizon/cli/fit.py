@@ -6,7 +6,6 @@ With `--state`, states are columns of numbers.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import typer
 from rich.table import Table
 
-from multihorizon.analysis import Analysis, analyse, half_life_text, person_cells, sizes
+from multihorizon.analysis import analyse
 from multihorizon.cli.console import (
     checked,
     cluster_of,
@@ -31,7 +30,6 @@ from multihorizon.cli.console import (
     temperature_of,
 )
 from multihorizon.cli.options import FitOptions
-from multihorizon.crowd import CrowdAnalysis
 from multihorizon.data.side_tables import read_features, read_groups, read_known_reward
 from multihorizon.data.steps import Steps
 from multihorizon.horizon import Horizon
@@ -39,14 +37,16 @@ from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.population.evidence import PopulationEvidence, PopulationFindings
 from multihorizon.population.solver import Population, absent_words
 from multihorizon.questions.differences import population_words
+from multihorizon.questions.horizons import half_life_text, person_cells, sizes
+from multihorizon.questions.people import People
 from multihorizon.questions.study import Recovery
+from multihorizon.questions.whole import Analysis
 from multihorizon.report.conditions import condition_rows
 from multihorizon.report.files import FILES, write_fit
 from multihorizon.report.population import at_means, compared_with, contrast_rows, effect_rows
 from multihorizon.report.question_pages import families_table
-from multihorizon.report.writing import notices
 from multihorizon.solution import Solution, Status
-from multihorizon.words import Answer, decimals, percent
+from multihorizon.words import decimals, percent
 
 #: The terminal lists the experts one by one up to this many; `people.csv` lists all.
 LISTED_EXPERTS = 60
@@ -57,7 +57,7 @@ def fit(options: FitOptions) -> None:
     with checked(options, FILES):
         recovery = None if options.recovered is None else Recovery.from_json(options.recovered)
         recorded = _recorded(options)
-        latest: Analysis | CrowdAnalysis | None = None
+        latest: Analysis | None = None
         written = time.monotonic()
 
         def keep(found: Analysis) -> None:
@@ -75,10 +75,7 @@ def fit(options: FitOptions) -> None:
             if latest is None:
                 raise
         analysis = replace(latest, recovery=recovery)
-        if isinstance(analysis, CrowdAnalysis):
-            _show_crowd(analysis)
-        else:
-            _show(analysis)
+        _show(analysis)
         if options.out_dir is not None:
             files = write_fit(options.out_dir, analysis, recorded)
             out.print(f"Written to {options.out_dir}: {', '.join(files)}", soft_wrap=True)
@@ -87,7 +84,7 @@ def fit(options: FitOptions) -> None:
             raise typer.Exit(130)  # stopped by Ctrl-C, as shells say it
 
 
-def _analyse(options: FitOptions, **how: Any) -> Analysis | CrowdAnalysis:
+def _analyse(options: FitOptions, **how: Any) -> Analysis:
     """Read what the options name, and analyse it."""
     how |= {"quick": options.quick, "seed": options.seed, "jobs": options.jobs}
     temperature, discounts = temperature_of(options.temperature), discounts_of(options.discount)
@@ -127,7 +124,7 @@ def _analyse(options: FitOptions, **how: Any) -> Analysis | CrowdAnalysis:
         known_reward=None if options.known_reward is None else partial(read_known_reward, options.known_reward),
         deviations=deviations_of(options.deviations),
         cluster=cluster_of(options.cluster_by),
-        keep=lambda found: keep(replace(found, remarks=[*found.remarks, *remarks])),
+        keep=lambda latest: keep(replace(latest, remarks=[*latest.remarks, *remarks])),
         **how,
     )
     return replace(found, remarks=[*found.remarks, *remarks])
@@ -199,9 +196,9 @@ def _recorded(options: FitOptions) -> dict[str, Any]:
     }
 
 
-def _open(analysis: Analysis | CrowdAnalysis) -> None:
+def _open(analysis: Analysis) -> None:
     """What a reader must know before any number, the answer to what was asked, and how much there is."""
-    before, after = notices(analysis)
+    before, after = analysis.notices
     for text in before:
         out.print(text, style="bold red", soft_wrap=True)
     out.print(analysis.answer, style="bold red" if analysis.withheld else "bold", soft_wrap=True)
@@ -210,19 +207,16 @@ def _open(analysis: Analysis | CrowdAnalysis) -> None:
     out.print(sizes(analysis))
 
 
-def _verdicts(analysis: Analysis | CrowdAnalysis, verdicts: Sequence[Answer]) -> None:
-    """Questions and answers, with the reasons that the answer on top has not given."""
-    for verdict in verdicts:
-        reasons = "" if verdict.reasons in analysis.answer else f" {verdict.reasons}"
-        out.print(f"{verdict.question} {verdict.answer}.{reasons}", soft_wrap=True)
-
-
 def _show(analysis: Analysis) -> None:
+    """Print the answer, tables of groups or experts, and every finding with the reasons that the answer has not given."""
     _open(analysis)
-    if analysis.population is not None:
+    people = analysis.people
+    if analysis.population is not None and not (people is not None and analysis.withheld):
         _show_population(analysis.population, analysis.horizon)
-    if len(analysis.given) <= LISTED_EXPERTS:
+    if people is None and len(analysis.given) <= LISTED_EXPERTS:
         out.print(_table(analysis))
+    if people is not None and people.groups and people.population.cells is None and len(people.groups) <= LISTED_EXPERTS:
+        out.print(_groups(people))
     if analysis.lookahead is not None:
         # The columns that fit on a terminal; the report has all.
         out.print(families_table(analysis.lookahead).select("family", "aic", "bic", "held_out", "verdict").rich())
@@ -230,35 +224,25 @@ def _show(analysis: Analysis) -> None:
             out.print(analysis.lookahead.sentences(), soft_wrap=True)
     if analysis.recovery is not None:
         out.print(analysis.recovery.sentences(), soft_wrap=True)
-    _verdicts(analysis, analysis.verdicts)
-    if not all(analysis.sure) or analysis.withheld or analysis.goals_differ:
+    for finding in analysis.verdicts:
+        if people is not None and not analysis.withheld and finding is analysis.findings.get("differences"):
+            continue  # which the population's words have answered
+        reasons = "" if finding.reasons in analysis.answer else f" {finding.reasons}"
+        out.print(f"{finding.question} {finding.answer}.{reasons}", soft_wrap=True)
+    if people is None and (not all(analysis.sure) or analysis.withheld or analysis.goals_differ):
         out.print("What to collect next:")
         for line in analysis.advice:
             out.print(f"  - {line}", soft_wrap=True)
     show_remarks(analysis.remarks)
 
 
-def _show_crowd(analysis: CrowdAnalysis) -> None:
-    """The same for very many persons, with a row for each group."""
-    _open(analysis)
-    if not analysis.withheld:
-        _show_population(analysis.solution, analysis.horizon)
-        if analysis.groups and analysis.population.cells is None and len(analysis.groups) <= LISTED_EXPERTS:
-            out.print(_groups(analysis))
-    if analysis.recovery is not None:
-        out.print(analysis.recovery.sentences(), soft_wrap=True)
-    # The population's words have answered the first.
-    _verdicts(analysis, analysis.verdicts if analysis.withheld else analysis.verdicts[-3:])
-    show_remarks(analysis.remarks)
-
-
-def _groups(analysis: CrowdAnalysis) -> Table:
+def _groups(people: People) -> Table:
     """One row per group: what is typical, what to expect of new persons, and how much is known of each."""
     table = Table(title="Discounts to expect, and how much is known of each person")
     table.add_column("persons like", overflow="fold", min_width=12)
     for header in ("how many", "typical", "95 % of new persons", "reliability"):
         table.add_column(header, justify="right")
-    for group in analysis.groups:
+    for group in people.groups:
         new = "{:.3f} to {:.3f}".format(*group.new_person_interval)
         table.add_row(group.name, f"{group.persons:,}", f"{group.typical:.3f}", new, decimals(group.reliability, 2) or "–")
     return table

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from multihorizon.analysis import identify_fitted
 from multihorizon.cli.console import (
     checked,
     out,
@@ -21,6 +20,7 @@ from multihorizon.driver import solve
 from multihorizon.exact.identify import Identification
 from multihorizon.likelihood.evidence import LikelihoodEvidence
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
+from multihorizon.questions.identified import identify_fitted
 from multihorizon.report.question_pages import identify_page, these_decisions
 from multihorizon.solution import Solution, Status
 

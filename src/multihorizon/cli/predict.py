@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Literal
 
-from multihorizon.analysis import identify_fitted
 from multihorizon.cli.console import checked, discounts_of, features_in, out, progress_bar, show_remarks
 from multihorizon.cli.options import PredictOptions
 from multihorizon.data.side_tables import (
@@ -16,6 +15,7 @@ from multihorizon.data.side_tables import (
     read_transitions,
 )
 from multihorizon.exact.identify import Identification
+from multihorizon.questions.identified import identify_fitted
 from multihorizon.questions.whatif.nudge import Nudge, nudge, state_and_action
 from multihorizon.questions.whatif.outcomes import NOT_BOUNDED
 from multihorizon.questions.whatif.predict import Prediction

@@ -19,10 +19,11 @@ from multihorizon.checks import Floats, Ints
 from multihorizon.choice.action_rewards import WiderReward
 from multihorizon.choice.deviations import NearPoint
 from multihorizon.choice.tabular import Point, decide
+from multihorizon.finding import Finding
 from multihorizon.numerics.newton import resting
 from multihorizon.numerics.score_test import ScoreTest, score_test
 from multihorizon.result import Result
-from multihorizon.words import LEVEL, Answer, decimals, p_text
+from multihorizon.words import LEVEL, decimals, p_text
 
 QUESTION = "Does the reward depend on the state reached alone?"
 #: At this p-value or below a wider reward predicts clearly better.
@@ -95,25 +96,25 @@ class StateRewardTest(Result):
         return f"{words} So differences between experts or groups may be artefacts of the reward, and are withheld. {REMEDY}"
 
     @property
-    def verdict(self) -> Answer:
+    def verdict(self) -> Finding:
         """The answer, and its reasons."""
         if self.reason:
             taken = "The reward is taken to depend on the state reached, not on the action."
-            return Answer(QUESTION, "Not tested", f"{taken} Not tested: {self.reason}.", "caution")
+            return Finding(QUESTION, "Not tested", f"{taken} Not tested: {self.reason}.", "caution")
         if self.clear:
-            return Answer(QUESTION, "No", self.why, "bad")
+            return Finding(QUESTION, "No", self.why, "bad")
         p = f"score test, χ² = {decimals(self.statistic, 1)} with {self.degrees} degrees of freedom, p {p_text(self.p_value)}"
         if self.p_value <= 1 - LEVEL:
             reasons = (
                 f"The reward is taken to depend on the state reached, not on the action, and a reward that depends on the action "
                 f"as well ({self.wider}) may predict better ({p}). {REMEDY}"
             )
-            return Answer(QUESTION, "Inconclusive", reasons, "caution")
+            return Finding(QUESTION, "Inconclusive", reasons, "caution")
         reasons = (
             f"The reward is taken to depend on the state reached, not on the action: a reward that depends on the action as well "
             f"does not predict clearly better ({p})."
         )
-        return Answer(QUESTION, "Not rejected", reasons, "good")
+        return Finding(QUESTION, "Not rejected", reasons, "good")
 
     def sentences(self) -> str:
         """The finding in words."""

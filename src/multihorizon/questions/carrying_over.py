@@ -39,7 +39,7 @@ conditions, nothing is said of horizons (`population.state_reward`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import permutations
 from typing import Any, ClassVar, NamedTuple
@@ -52,6 +52,7 @@ from multihorizon.checks import Floats, as_discount, as_seed, first_few
 from multihorizon.choice.model import with_known_reward
 from multihorizon.choice.surfaces import Tables
 from multihorizon.data.demonstrations import Demonstrations
+from multihorizon.finding import Finding
 from multihorizon.likelihood.maximum_likelihood import never_earned
 from multihorizon.likelihood.state_reward import StateRewardTest
 from multihorizon.mdp import MDP
@@ -65,7 +66,7 @@ from multihorizon.problem import Problem, require_finite
 from multihorizon.questions.bootstrap import tables_of
 from multihorizon.questions.two_conditions import Spread, Together, together
 from multihorizon.result import COLOURS, Result, literal
-from multihorizon.words import LEVEL, Answer, count, in_words, p_text
+from multihorizon.words import LEVEL, count, in_words, p_text
 
 #: The models by their names in tables, and in words.
 MODELS = {"own": "own horizon", "one_discount": "one discount for everybody", "chance": "chance"}
@@ -174,13 +175,13 @@ class CarryingOver(Result):
         return _gain(pd.concat(carried or [pd.DataFrame(columns=["gain", "decisions"], dtype=np.float64)]))
 
     @cached_property
-    def answer(self) -> Answer:
+    def answer(self) -> Finding:
         """Whether a horizon belongs to the person or to the situation, as far as these decisions tell."""
         if self.state_reward is not None and self.state_reward.clear:
-            return Answer(QUESTION, "No usable answer", self.state_reward.why, "bad")
+            return Finding(QUESTION, "No usable answer", self.state_reward.why, "bad")
         usable = [each for each in self.together if np.isfinite(each.p_person)]
         if not usable:
-            return Answer(QUESTION, "No usable answer", " ".join(map(_hanging, self.together)), "bad")
+            return Finding(QUESTION, "No usable answer", " ".join(map(_hanging, self.together)), "bad")
         least = (1 - LEVEL) / len(usable)
         person = any(each.p_person < least / 2 for each in usable)  # on one side
         apart, shift = (any(p < least for p in ps) for ps in zip(*((each.p_apart, each.p_shift) for each in usable), strict=True))
@@ -194,7 +195,7 @@ class CarryingOver(Result):
         if np.isfinite(self.kept.estimate):
             carried = "Carried to another condition, a person's own horizon gains"
             reasons += f" {carried} {_figures(self.kept)} over one discount for everybody."
-        return Answer(QUESTION, said, reasons, "good" if person or apart else "caution")
+        return Finding(QUESTION, said, reasons, "good" if person or apart else "caution")
 
     def sentences(self) -> str:
         """The answer, one sentence for each pair, and remarks."""
@@ -225,7 +226,7 @@ class CarryingOver(Result):
         return {
             "condition": self.condition,
             "levels": list(self.levels),
-            "answer": asdict(self.answer),
+            "answer": self.answer.to_dict(),
             "kept": self.kept._asdict(),
             "together": [each._asdict() for each in self.together],
             "summary": self.sentences(),

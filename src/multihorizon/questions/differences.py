@@ -19,13 +19,14 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, logit
 
+from multihorizon.finding import Finding, Kind
 from multihorizon.horizon import Horizon
 from multihorizon.likelihood.state_reward import StateRewardTest
 from multihorizon.population.evidence import PopulationEvidence, PopulationFindings
 from multihorizon.population.free import distribution_words
-from multihorizon.population.types import types_words
+from multihorizon.population.types import number_words, types_words
 from multihorizon.solution import Solution, Status
-from multihorizon.words import LEVEL, VAGUE_WIDTH, Answer, decimals, in_words, p_text, percent, shortened
+from multihorizon.words import LEVEL, VAGUE_WIDTH, count, decimals, in_words, p_text, percent, shortened
 
 
 @dataclass(frozen=True)
@@ -111,25 +112,38 @@ def typical_unknown(population: PopulationFindings) -> bool:
     return bool(widths) and min(widths) > VAGUE_WIDTH
 
 
-def population_answer(found: Solution, horizon: Horizon) -> Answer | None:
-    """Whether discounts differ with the covariates; None where none was asked. `horizon` is that of the task."""
+def population_answer(found: Solution, horizon: Horizon) -> Finding | None:
+    """Say whether discounts differ with the covariates, or how many types there are; None where neither was asked.
+
+    `horizon` is that of the task.
+    """
     population = PopulationEvidence.of(found).population
+    if population.types is not None:
+        return _number_of_types(found, population.types)
     question = "Do discounts differ with the conditions?" if population.conditions else "Do discounts differ with the covariates?"
     if found.status != Status.CONVERGED or artefact(population):
-        return Answer(question, "No usable answer", " ".join(difference_words(found, horizon)), "bad")
+        return Finding(question, "No usable answer", " ".join(difference_words(found, horizon)), "bad")
     differences = differences_of(population, "discount")
     reasons = " ".join([*difference_words(found, horizon), *population_words(found, horizon)])
     clear = [difference for difference in differences if difference.clear]
     if not clear and differences and typical_unknown(population):
-        return Answer(question, "Unknown", reasons, "caution")
+        return Finding(question, "Unknown", reasons, "caution", differences)
     if not clear:
-        return Answer(question, "No more than by chance", reasons, "good") if differences else None
+        return Finding(question, "No more than by chance", reasons, "good", differences) if differences else None
     one = clear[0].pairs[0] if len(clear) == 1 and len(clear[0].pairs) == 1 else None
     if one is None or one["number"]:
-        return Answer(question, f"Yes, with {', '.join(difference.said for difference in clear)}", reasons, "good")
+        return Finding(question, f"Yes, with {', '.join(difference.said for difference in clear)}", reasons, "good", differences)
     near, far = one["levels"]
     who = f"further with {far} than with {near}" if clear[0].within else f"{far} look further than {near}"
-    return Answer(question, f"Yes: {who}", reasons, "good")
+    return Finding(question, f"Yes: {who}", reasons, "good", differences)
+
+
+def _number_of_types(found: Solution, types: dict[str, Any]) -> Finding | None:
+    """Say how many types there are; nothing where the search did not end."""
+    if found.status == Status.NOT_CONVERGED:
+        return None
+    kind: Kind = "good" if types["chosen"] and types["tests"][-1]["p"] > 1 - LEVEL else "caution"
+    return Finding("How many types are there?", count(types["number"], "type"), number_words(types), kind, types["tests"])
 
 
 def artefact(population: PopulationFindings) -> str:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
@@ -28,11 +29,12 @@ import pandas as pd
 
 from multihorizon.checks import TINY, Bools, Floats, Ints, as_count
 from multihorizon.choice.deviations import NearlyShared
-from multihorizon.choice.model import Temperature
+from multihorizon.choice.model import Settings, Temperature
 from multihorizon.choice.tabular import Likelihood
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.evidence import Deviations
 from multihorizon.exact.equations import in_order_of_content
+from multihorizon.finding import Finding
 from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.clusters import dispersion
 from multihorizon.likelihood.evidence import LikelihoodEvidence
@@ -40,13 +42,14 @@ from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Problem
 from multihorizon.questions.bootstrap import tables_of
-from multihorizon.questions.goals import Scores, merged
-from multihorizon.questions.model_checks import fold_of_episodes, of_part
+from multihorizon.questions.goals import Goals, Scores, best_fit, merged
+from multihorizon.questions.model_checks import Extent, fold_of_episodes, of_part
 from multihorizon.questions.shared_goal import SharedGoalTest, bound_words, one_goal_test, one_reward
 from multihorizon.result import Result
 from multihorizon.solution import Solution
 
 Support = Literal["one goal", "nearly one goal", "several goals"]
+QUESTION = "Do they share a goal?"
 ONE: Final = "one goal"
 NEARLY: Final = "nearly one goal"
 SEVERAL: Final = "several goals"
@@ -80,11 +83,11 @@ class GoalComparison(Result):
         return float(self.lengths.sum())
 
     def per_decision(self, model: str) -> float:
-        """The mean held-out log-likelihood of a decision."""
+        """Return the mean held-out log-likelihood of a decision."""
         return float(self.held_out[model].sum()) / self.decisions
 
     def difference(self, model: str, other: str) -> tuple[float, float]:
-        """By how much a model predicts a held-out decision better than another, and the standard error of that."""
+        """Return by how much a model predicts a held-out decision better than another, and the standard error of that."""
         d = self.held_out[model] - self.held_out[other]
         mean = float(d.sum()) / self.decisions
         return mean, float(np.sqrt(((d - self.lengths * mean) ** 2).sum())) / self.decisions
@@ -104,7 +107,7 @@ class GoalComparison(Result):
         return NEARLY
 
     def sentences(self) -> str:
-        """The finding in a sentence or two."""
+        """Return the finding in a sentence or two."""
         support = self.support
         if support is None:
             return self.test.sentences()
@@ -127,7 +130,8 @@ class GoalComparison(Result):
         return f"{str(support).capitalize()} predicts held-out decisions {' and '.join(parts)}." if parts else ""
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per model: held-out log-likelihood per decision, its difference from one goal with the standard error."""
+        """Return one row per model: held-out log-likelihood per decision, its difference from one goal with the standard
+        error."""
         rows = []
         for model in self.held_out:
             gain, error = self.difference(model, ONE)
@@ -135,7 +139,7 @@ class GoalComparison(Result):
         return pd.DataFrame(rows, columns=["model", "log_likelihood", "difference", "standard_error", "supported"])
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values."""
         return {
             "support": self.support,
             "summary": self.sentences(),
@@ -149,8 +153,89 @@ class GoalComparison(Result):
         return {"experts": self.experts, **self.to_dict()}
 
 
+@dataclass(frozen=True, eq=False)
+class GoalCheck:
+    """The test that all experts share one reward, and their groups where it is rejected and they were looked for.
+
+    `apart` says how widely the model fits if each expert has a reward of their own; None where that was not asked. `comparison`
+    has deviations from one reward and held-out predictions, as far as there are any. `withheld` says why no more
+    is said.
+    """
+
+    test: SharedGoalTest
+    groups: Goals[Solution] | None = None
+    apart: Extent | None = None
+    comparison: GoalComparison | None = None
+    withheld: str = ""
+
+    @property
+    def model_fails(self) -> bool:
+        """Whether the model does not fit even with a reward for each expert, so that goals need not be the cause."""
+        return self.apart is not None and not self.apart.nearly_everywhere
+
+    @property
+    def rejected(self) -> bool:
+        """Whether the experts have different goals: one reward for all is rejected, and so is nearly one; one for each fits, and
+        no grouping speaks for one."""
+        differ = self.groups is None or self.groups.verdict == "differ"
+        return self.test.rejected and not self.model_fails and not self.nearly and differ and not self.withheld
+
+    @property
+    def nearly(self) -> bool:
+        """Whether the experts nearly share one goal: one reward for all is rejected, and small deviations from one are not."""
+        return self.comparison is not None and self.comparison.support == "nearly one goal" and not self.model_fails
+
+    @cached_property
+    def verdict(self) -> Finding:
+        """The answer, and its reasons."""
+        p = self.test.words
+        if self.withheld:
+            return Finding(QUESTION, "Inconclusive", self.withheld, "caution", self.test)
+        if self.test.reason:
+            return Finding(
+                QUESTION, "This was not tested", f"{self.test.reason[0].upper()}{self.test.reason[1:]}.", "caution", self.test
+            )
+        if not self.test.rejected:
+            allowed = None if self.comparison is None else self.comparison.deviations
+            bound = "" if allowed is None else bound_words(allowed)
+            reasons = f"One reward for all is not rejected ({p}). {bound}".strip()
+            if allowed is not None and allowed.share_of_range[2] >= 1:
+                return Finding(QUESTION, "Inconclusive", reasons, "caution", self.test)
+            return Finding(QUESTION, "Nothing speaks against it", reasons, "good", self.test)
+        if self.apart is not None and self.model_fails:
+            reasons = (
+                f"One reward for all is rejected ({p}), but with a reward for each expert the model does not fit either: "
+                f"choices differ from it in {self.apart.odd:,} of {self.apart.compared:,} cases. So different goals need not be "
+                "the cause."
+            )
+            return Finding(QUESTION, "It is not known", reasons, "caution", self.test)
+        if self.comparison is not None and self.comparison.deviations is not None and self.nearly:
+            words = deviation_words(self.comparison.deviations)
+            reasons = f"One reward for all is rejected ({p}), but deviations are small: {words}. {self.comparison.prediction}"
+            return Finding(QUESTION, "Nearly", reasons.strip(), "good", self.test)
+        if not self.rejected:
+            reasons = f"One reward for all is rejected ({p}), but nobody's goal can be distinguished from the others'."
+            return Finding(QUESTION, "It is not known", reasons, "caution", self.test)
+        who = "" if self.groups is not None else " Who shares one with whom was not looked for: ask multihorizon goals."
+        predicted = "" if self.comparison is None else f" {self.comparison.prediction}".rstrip()
+        reasons = f"One reward for all is rejected ({p}), so the estimates for all together must not be believed.{predicted}{who}"
+        return Finding(QUESTION, "No", reasons, "bad", self.test)
+
+    @property
+    def answer(self) -> str:
+        """The answer in a sentence or two."""
+        return f"{self.verdict.answer}. {self.verdict.reasons}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, None for what is not known."""
+        p_value = None if self.test.reason else self.test.p_value
+        groups = None if self.groups is None else self.groups.to_dict()
+        compared = None if self.comparison is None else self.comparison.to_dict()
+        return {"p_value": p_value, "answer": self.answer, "found": groups, "compared": compared}
+
+
 def small(deviations: Deviations) -> bool:
-    """Whether deviations are at most a tenth of the reward's range, and move at most a fifth of all choices."""
+    """Return whether deviations are at most a tenth of the reward's range, and move at most a fifth of all choices."""
     return bool(deviations.share_of_range[0] <= 0.1 and deviations.choices_moved[0] <= 20)
 
 
@@ -217,7 +302,7 @@ def compare_goals(
 
 
 def deviation_words(deviations: Deviations) -> str:
-    """How far rewards deviate from the shared one, in a clause."""
+    """Return how far rewards deviate from the shared one, in a clause."""
 
     def ends(values: Floats, unit: str = "") -> str:
         low, high = ("not found" if np.isnan(end) else "any number" if np.isinf(end) else f"{end:.2g}" for end in values[1:])
@@ -231,7 +316,7 @@ def deviation_words(deviations: Deviations) -> str:
 
 
 def _fitted(model: Likelihood, counts: Sequence[Floats], x: Floats, name: str) -> list[Floats]:
-    """The policies of a model fitted to these counts, begun at x."""
+    """Return the policies of a model fitted to these counts, begun at x."""
     part = of_part(model, counts)
     start = part.at(x[: part.size])
     if start is None:
@@ -240,7 +325,7 @@ def _fitted(model: Likelihood, counts: Sequence[Floats], x: Floats, name: str) -
 
 
 def _counts_without(problem: Problem, tables: Sequence[Demonstrations], held: Sequence[Bools]) -> list[Floats]:
-    """The counts of each of the problem's experts without the held-out episodes of each table."""
+    """Return the counts of each of the problem's experts without the held-out episodes of each table."""
     counts: list[Floats] = []
     for table, out in zip(tables, held, strict=True):
         counts += list(table.counts_of_episodes(problem.experts[len(counts)].mdp, ~out))
@@ -250,7 +335,8 @@ def _counts_without(problem: Problem, tables: Sequence[Demonstrations], held: Se
 def _predicted(
     problem: Problem, tables: Sequence[Demonstrations], held: Sequence[Bools], policies: Sequence[Floats]
 ) -> list[Floats]:
-    """The log-likelihood `(E,)` of each table's held-out episodes under policies of the problem's experts, 0 of the others."""
+    """Return the log-likelihood `(E,)` of each table's held-out episodes under policies of the problem's experts, 0 of the
+    others."""
     found, first = [], 0
     for table, out in zip(tables, held, strict=True):
         owner = table.by_episode.expert
@@ -267,7 +353,7 @@ def _predicted(
 def _groups(
     problem: Problem, temperature: Temperature, times: float, progress: Progress
 ) -> tuple[tuple[tuple[str, ...], ...], list[Floats]]:
-    """The groups of experts by goal, and the policies of all the problem's experts with the rewards of their groups."""
+    """Return the groups of experts by goal, and the policies of all the problem's experts with the rewards of their groups."""
     scores = Scores(in_order_of_content(problem), temperature, times)
     names, policies = scores.problem.names, dict[tuple[str, int], Floats]()
     groups = merged(scores, progress)
@@ -277,3 +363,18 @@ def _groups(
             policies[expert.name, id(expert.mdp)] = policy
     listed = sorted((sorted((names[k] for k in group), key=problem.names.index) for group in groups), key=lambda g: g[0])
     return tuple(map(tuple, listed)), [policies[expert.name, id(expert.mdp)] for expert in problem.experts]
+
+
+def policies_apart(solution: Solution) -> list[Floats]:
+    """Return the policy `(S,A)` of each of the problem's experts, each person fitted alone, with a weak penalty on rewards."""
+    point = resume(solution)
+    model, problem = point.likelihood, point.likelihood.problem
+    alone = []
+    for k in range(problem.n_experts):
+        members = problem.with_experts(e for e, owner in zip(problem.experts, problem.owner, strict=True) if owner == k)
+        temperature = model.temperatures(point.x)[[k]]
+        ridge = (model.feature_sizes / (10 * temperature)) ** 2
+        known = None if model.settings.discounts is None else model.settings.discounts[[k]]
+        fit = best_fit(Likelihood(members, Settings(discounts=known, temperatures=temperature)).holding(None, ridge), -np.inf)
+        alone.append(iter(fit.point.policies()))
+    return [next(alone[k]) for k in problem.owner]

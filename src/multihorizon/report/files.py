@@ -22,9 +22,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 
-from multihorizon.analysis import Analysis
 from multihorizon.checks import LARGEST_NUMBER, Floats, as_floats, as_names, as_shape, first_few
-from multihorizon.crowd import CONDITIONS, PEOPLE, CrowdAnalysis
 from multihorizon.data.reading import connect, text
 from multihorizon.files import (
     as_declared,
@@ -42,8 +40,9 @@ from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.mdp import MDP
 from multihorizon.population.solver import Population
 from multihorizon.problem import CountedTask, Problem
+from multihorizon.questions.people import CONDITIONS, PEOPLE
+from multihorizon.questions.whole import Analysis
 from multihorizon.report.charts import Block, Listing, Page, Section
-from multihorizon.report.crowd_page import crowd_page
 from multihorizon.report.fit_page import fit_page
 from multihorizon.result import package_version
 from multihorizon.solution import Solution
@@ -64,9 +63,7 @@ FILES = (
 )
 
 
-def write_fit(
-    directory: Path, found: Analysis | CrowdAnalysis, options: dict[str, Any], *, so_far: bool = False
-) -> tuple[str, ...]:
+def write_fit(directory: Path, found: Analysis, options: dict[str, Any], *, so_far: bool = False) -> tuple[str, ...]:
     """Write all files of a fit, or what is known `so_far`: `result.json` and `people.csv`. Those of an older fit are removed.
 
     Returns the names of the files.
@@ -75,13 +72,13 @@ def write_fit(
     def write(draft: Path) -> None:
         content, people, conditions = result_of(found, options), found.to_frame(), found.conditions_frame()
         write_json(draft / "result.json", content)
-        if isinstance(found, CrowdAnalysis):
+        if found.people is not None:
             _write_parquet(people, draft / PEOPLE)
             if conditions is not None:
                 _write_parquet(conditions, draft / CONDITIONS)
             write_csv(found.reward_frame().rename_axis("parameter").reset_index(), draft / "reward.csv")
             _write_solution(draft, found)
-            _with_next(crowd_page(found, options), found).write(draft / "report.html")
+            _with_next(fit_page(found, options), found).write(draft / "report.html")
             return
         write_csv(people, draft / "people.csv")
         if so_far:
@@ -117,7 +114,7 @@ def _write_parquet(frame: pd.DataFrame, path: Path) -> None:
         database.execute(f"COPY table_of_rows TO {text(str(path))} (FORMAT parquet)")
 
 
-def result_of(found: Analysis | CrowdAnalysis, options: dict[str, Any]) -> dict[str, Any]:
+def result_of(found: Analysis, options: dict[str, Any]) -> dict[str, Any]:
     """The content of `result.json`."""
     return {**found._content(), "options": options}
 
@@ -131,12 +128,12 @@ def _reward_frame(found: Analysis) -> pd.DataFrame:
     return found.reward_frame().rename_axis(kind).reset_index()
 
 
-def asked_solution(found: Analysis | CrowdAnalysis) -> Solution:
+def asked_solution(found: Analysis) -> Solution:
     """The solution that answers what was asked: that of the population, where one was asked about."""
-    return found.population if isinstance(found, Analysis) and found.population is not None else found.solution
+    return found.solution if found.population is None else found.population
 
 
-def goes_on(found: Analysis | CrowdAnalysis) -> bool:
+def goes_on(found: Analysis) -> bool:
     """Whether `read_fit` can go on from a fit: it gave an answer in one task with a list of states, and is not too large."""
     solution = asked_solution(found)
     if found.withheld or solution.problem is None or not solution.problem.mdps:
@@ -147,7 +144,7 @@ def goes_on(found: Analysis | CrowdAnalysis) -> bool:
     return not others and first.mdp.stacked.nnz + first.counts.nnz + 20 * len(problem.names) <= 2_000_000
 
 
-def _with_next(page: Page, found: Analysis | CrowdAnalysis) -> Page:
+def _with_next(page: Page, found: Analysis) -> Page:
     """The page with how to go on from it, before how it was made."""
     if not goes_on(found):
         return page
@@ -167,7 +164,7 @@ def _with_next(page: Page, found: Analysis | CrowdAnalysis) -> Page:
     return replace(page, sections=[*page.sections[:-1], *next_, page.sections[-1]])
 
 
-def _write_solution(draft: Path, found: Analysis | CrowdAnalysis) -> None:
+def _write_solution(draft: Path, found: Analysis) -> None:
     """Write what `read_fit` reads, if there is something to go on from."""
     if not goes_on(found):
         return

@@ -1,42 +1,36 @@
 """The page of a fit: the answer to what was asked and its picture on top, then verdicts, groups, horizons, the reward, what it
 makes best, model checks, what to write of it, and how it was made.
 
-States may be a list or vectors: verdicts, horizons and tests are the same, and the reward of vectors is drawn over pairs of their
-coordinates. Experts stand in one order throughout, from the shortest horizon to the longest. Names of experts and states are text
-of the page and never part of a picture, so they may be long and in any script.
+States may be a list or vectors, and experts may be fitted one by one or be very many: the page is the same list of sections, and
+each function says by itself whether its sections apply. The reward of vectors is drawn over pairs of their coordinates. Experts
+stand in one order throughout, from the shortest horizon to the longest. Names of experts and states are text of the page and
+never part of a picture, so they may be long and in any script.
 
-To add a section, write a function that gives its `Section`, and name it in `fit_page`. Hand tables and marks the numbers of the
+To add a section, write a function that gives its `Section`, and name it in `SECTIONS`. Hand tables and marks the numbers of the
 experts that a row or a mark belongs to, so that it follows the reader's choice of experts. Write a look-ahead as an `Either`, so
 that it follows the choice between discount and horizon. The script finds both by itself.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from multihorizon.analysis import (
-    QUESTION,
-    Analysis,
-    GoalCheck,
-    half_life_text,
-    interval_text,
-    own_discount_text,
-    own_steps_text,
-    sizes,
-    steps_text,
-)
 from multihorizon.checks import Floats
 from multihorizon.evidence import Deviations
 from multihorizon.likelihood.evidence import SieveEvidence
 from multihorizon.mdp import MDP
 from multihorizon.population.evidence import PopulationEvidence
-from multihorizon.problem import Expert
-from multihorizon.questions.differences import population_answer
-from multihorizon.questions.goal_comparison import deviation_words
+from multihorizon.problem import Expert, require_counts
+from multihorizon.questions.differences import population_words
+from multihorizon.questions.goal_comparison import QUESTION, GoalCheck, deviation_words
+from multihorizon.questions.horizons import half_life_text, interval_text, own_discount_text, own_steps_text, sizes, steps_text
 from multihorizon.questions.model_checks import FEWEST_DECISIONS, ODD, WORST
+from multihorizon.questions.people import CONDITIONS
+from multihorizon.questions.whole import Analysis
 from multihorizon.report.charts import (
     DIAGONAL,
     UNITS,
@@ -64,94 +58,141 @@ from multihorizon.report.charts import (
 )
 from multihorizon.report.conditions import condition_figures, conditions_section
 from multihorizon.report.explorer import Person, expected_in, explorer
+from multihorizon.report.groups import (
+    explained_table,
+    groups_figure,
+    groups_section,
+    persons_section,
+    shown_groups,
+    temperatures_figure,
+)
 from multihorizon.report.maps import DARKEST, MOST_CELLS, GridMap, grid_map
 from multihorizon.report.plots import new_axes, plot_reward
-from multihorizon.report.population import distribution_section, population_figures, population_section
+from multihorizon.report.population import distribution_section, population_figures, population_section, types_section
 from multihorizon.report.question_pages import UNIT_OF_REWARD, goals_blocks, lookahead_blocks, options_text, recovery_blocks
-from multihorizon.report.writing import answer_blocks, notices, writing_section
+from multihorizon.report.writing import answer_blocks, writing_section
 from multihorizon.result import package_version
 from multihorizon.solution import Status
 from multihorizon.words import LEVEL, count, decimals, p_text, shortened
 
 
-def fit_page(found: Analysis, options: dict[str, Any]) -> Page:
-    """The report of a fit."""
-    cards: list[tuple[str, str, str]] = [(verdict.question, verdict.answer, verdict.kind) for verdict in found.verdicts]
-    reasons = " ".join(verdict.reasons for verdict in found.verdicts if verdict.reasons not in found.answer)
-    figures = [_people_figure(found)] if found.population is None and any(found.given) and not found.withheld else []
-    if isinstance(found.evidence, SieveEvidence):
-        sections = [_horizons(found), _reward_over_coordinates(found, found.evidence), _dynamics(found, found.evidence)]
-    else:
-        sections = [_horizons(found), *_questions(found), _identifiability(found), _reward(found)]
-        sections += [_best_by_look_ahead(found), _fit(found), _decisions(found)]
-        if found.population is not None:
-            asked = population_answer(found.population, found.horizon)
-            cards = [*([] if asked is None else [(asked.question, asked.answer, asked.kind)]), *cards]
-            of_persons = [population_section(found, found.population)]
-            if found.population.status == Status.CONVERGED:
-                population = PopulationEvidence.of(found.population).population
-                place = {name: k for k, name in enumerate(found.solution.experts)}
-                figures = condition_figures(population, found.horizon, place) or population_figures(found, found.population)
-                of_persons += conditions_section(population, found.horizon, "conditions.csv")
-                of_persons += distribution_section(population, found.horizon)
-            sections = [*of_persons, *sections]
+def fit_page(analysis: Analysis, options: dict[str, Any]) -> Page:
+    """Return the report of a fit."""
+    people = analysis.people
+    sections = [section for part in SECTIONS for section in part(analysis)]
+    cards = [(finding.question, finding.answer, finding.kind) for finding in analysis.findings.values()]
+    figures, words = _figures(analysis), _reasons(analysis)
     return Page(
-        "How far ahead each expert plans",
-        sizes(found),
-        [*sections, writing_section(found), _method(found, options)],
-        f"multihorizon {package_version()}, seed {found.solution.seed}",
+        "How far ahead each expert plans" if people is None else "How far ahead people plan",
+        sizes(analysis),
+        [*sections, writing_section(analysis), _method(analysis, options)],
+        f"multihorizon {package_version()}, seed {analysis.solution.seed}",
         [
             *([Beside(figures)] if figures else []),
-            *map(Notice, notices(found)[1]),
+            *map(Notice, [*analysis.notices[1], *([] if people is None else people.absent)]),
             Cards(cards),
-            reasons,
+            *words,
         ],
-        [(k, found.solution.experts[k]) for k in found.order],
-        answer_blocks(found),
+        [] if people is not None else [(k, analysis.solution.experts[k]) for k in analysis.order],
+        answer_blocks(analysis),
     )
 
 
-def _horizons(found: Analysis) -> Section:
-    """Each expert's discount with its interval, and tests of shared discounts."""
-    solution, order = found.solution, found.order
-    ruler = Ruler.over(solution.discounts[found.given].tolist(), found.horizon)
+def _figures(analysis: Analysis) -> list[Block]:
+    """Return the pictures that answer what was asked: of groups or conditions where they were asked about, else of each
+    expert."""
+    if analysis.population is None:
+        return [_people_figure(analysis)] if any(analysis.given) and not analysis.withheld else []
+    population = PopulationEvidence.of(analysis.population).population
+    if analysis.people is not None:
+        if analysis.withheld or population.types is not None:
+            return []
+        of_groups = condition_figures(population, analysis.horizon, {}) or [groups_figure(analysis.people, analysis.horizon)]
+        return [*of_groups, temperatures_figure(analysis.people)]
+    if analysis.population.status != Status.CONVERGED:
+        return []
+    place = {name: k for k, name in enumerate(analysis.solution.experts)}
+    return condition_figures(population, analysis.horizon, place) or population_figures(analysis, analysis.population)
+
+
+def _reasons(analysis: Analysis) -> list[str]:
+    """Return the reasons that the answer on top has not given."""
+    if analysis.people is None:
+        return [" ".join(verdict.reasons for verdict in analysis.verdicts if verdict.reasons not in analysis.answer)]
+    if analysis.withheld:
+        return []
+    look_and_tell = " ".join(analysis.findings[name].reasons for name in ("horizons", "identified"))
+    words = " ".join(population_words(analysis.people.solution, analysis.horizon))
+    return [words, look_and_tell] if words else [look_and_tell]
+
+
+# The sections.
+
+
+def _people(analysis: Analysis) -> list[Section]:
+    """Return groups, conditions and persons, where a population was asked about."""
+    if analysis.population is None:
+        return []
+    population, people = PopulationEvidence.of(analysis.population).population, analysis.people
+    if people is None:
+        first = [population_section(analysis, analysis.population)]
+        if analysis.population.status != Status.CONVERGED:
+            return first
+    elif population.types is not None and (not analysis.withheld or analysis.solution.status == Status.NOT_IDENTIFIED):
+        return types_section(population, analysis.horizon)
+    elif analysis.withheld:
+        return []
+    else:
+        first = [groups_section(analysis, people)]
+    conditions = conditions_section(population, analysis.horizon, "conditions.csv" if people is None else CONDITIONS)
+    persons = [] if people is None else [persons_section(people, analysis.horizon)]
+    return [*first, *conditions, *distribution_section(population, analysis.horizon), *persons]
+
+
+def _horizons(analysis: Analysis) -> list[Section]:
+    """Return each expert's discount with its interval, and tests of shared discounts."""
+    if analysis.people is not None:
+        return []
+    solution, order = analysis.solution, analysis.order
+    ruler = Ruler.over(solution.discounts[analysis.given].tolist(), analysis.horizon)
     rows = []
     for k in order:
-        gamma = float(solution.discounts[k]) if found.given[k] else np.nan
-        low, high = (float(end) for end in found.intervals[k])
+        gamma = float(solution.discounts[k]) if analysis.given[k] else np.nan
+        look = Either(own_discount_text(analysis, k), own_steps_text(analysis, k), gamma)
+        low, high = (float(end) for end in analysis.intervals[k])
         rows.append(
             [
                 solution.experts[k],
-                Either(own_discount_text(found, k), own_steps_text(found, k), gamma) if found.given[k] else found.reasons[k],
-                Either(interval_text(found, k), interval_text(found, k, steps_text), low),
+                look if analysis.given[k] else analysis.reasons[k],
+                Either(interval_text(analysis, k), interval_text(analysis, k, steps_text), low),
                 ruler.bar(low, gamma, high),
-                *([half_life_text(found, k)] if found.horizon.timed else []),
-                decimals(found.temperatures[k], 2),
-                f"{found.decisions[k]:,.0f}",
-                decimals(found.explained[k], 2),
+                *([half_life_text(analysis, k)] if analysis.horizon.timed else []),
+                decimals(analysis.temperatures[k], 2),
+                f"{analysis.decisions[k]:,.0f}",
+                decimals(analysis.explained[k], 2),
             ]
         )
-    look = Either("discount γ", f"horizon, {found.horizon.many}")
-    half_life = [f"half-life, {found.horizon.many}"] if found.horizon.timed else []
-    headers = ["expert", look, "95 % interval", ruler.title, *half_life, "temperature", "decisions", "pseudo-R²"]
+    title = Either("discount γ", f"horizon, {analysis.horizon.many}")
+    half_life = [f"half-life, {analysis.horizon.many}"] if analysis.horizon.timed else []
+    headers = ["expert", title, "95 % interval", ruler.title, *half_life, "temperature", "decisions", "pseudo-R²"]
     table = PageTable(headers, rows, "Experts from the shortest horizon to the longest", [[k] for k in order])
-    drawn = any(found.given) and found.population is not None  # else the picture opens the page
-    blocks: list[str | Block] = [_people_figure(found), table] if drawn else [table]
-    meaning = f" {_interval_meaning(found)}" if found.functions is None else ""
-    blocks.append(f"{found.horizon.meaning}{meaning}")
+    drawn = any(analysis.given) and analysis.population is not None  # else the picture opens the page
+    blocks: list[str | Block] = [_people_figure(analysis), table] if drawn else [table]
+    meaning = f" {_interval_meaning(analysis)}" if analysis.functions is None else ""
+    blocks.append(f"{analysis.horizon.meaning}{meaning}")
     blocks.append("Pseudo-R² is 0 for choices explained no better than by chance, and 1 for choices predicted with certainty.")
-    if found.shared is None:
-        return Section("Planning horizons", blocks)
-    if np.isnan(found.shared.p_value):
-        why = f": {found.shared.reason}" if found.shared.reason else ""
+    if analysis.shared is None:
+        return [Section("Planning horizons", blocks)]
+    if np.isnan(analysis.shared.p_value):
+        why = f": {analysis.shared.reason}" if analysis.shared.reason else ""
         blocks.append(f"Whether all experts share one discount cannot be tested with these data{why}.")
     else:
-        held = " (with the penalty that holds the rewards)" if getattr(found.evidence, "ridge", 0.0) else ""
-        kind = "Test" if found.functions is not None else f"Likelihood-ratio test{held}"
-        blocks.append(f"{kind} that all experts share one discount: p {p_text(found.shared.p_value)}.")
+        held = " (with the penalty that holds the rewards)" if getattr(analysis.evidence, "ridge", 0.0) else ""
+        kind = "Test" if analysis.functions is not None else f"Likelihood-ratio test{held}"
+        blocks.append(f"{kind} that all experts share one discount: p {p_text(analysis.shared.p_value)}.")
     place = {solution.experts[k]: i for i, k in enumerate(order)}
     tests, pairs = [], []
-    for test in sorted(found.pairs, key=lambda t: sorted(place[name] for name in t.experts)):
+    for test in sorted(analysis.pairs, key=lambda t: sorted(place[name] for name in t.experts)):
         names = sorted(test.experts, key=place.__getitem__)
         pairs.append([order[place[name]] for name in test.experts])
         p = p_text(test.p_value, ""), p_text(test.adjusted, "")
@@ -159,16 +200,16 @@ def _horizons(found: Analysis) -> Section:
     if len(tests) > 1:
         headers = ["same discount?", "χ²", "degrees", "p", "p, all pairs (Holm)"]
         blocks.append(PageTable(headers, tests, "Pairs of experts", pairs))
-    return Section("Planning horizons", blocks)
+    return [Section("Planning horizons", blocks)]
 
 
-def _interval_meaning(found: Analysis) -> str:
-    """What an interval means here."""
-    ends = f"0 or {found.largest_discount:g}"
+def _interval_meaning(analysis: Analysis) -> str:
+    """Return what an interval means here."""
+    ends = f"0 or {analysis.largest_discount:g}"
     limit = ""
-    if found.largest_discount < 1:
-        limit = f" In a task that may never end, {found.largest_discount:g} is the largest discount tried, and ≥ marks it."
-    if found.quick:
+    if analysis.largest_discount < 1:
+        limit = f" In a task that may never end, {analysis.largest_discount:g} is the largest discount tried, and ≥ marks it."
+    if analysis.quick:
         return f"To save time, a 95 % interval is the estimate and 1.96 standard errors either way, cut at {ends}.{limit}"
     return (
         "A 95 % interval holds every discount that the decisions do not contradict, with all other unknowns free to follow. If "
@@ -177,25 +218,26 @@ def _interval_meaning(found: Analysis) -> str:
     )
 
 
-def _people_figure(found: Analysis) -> Block:
-    """Every discount with its interval, from the shortest horizon at the bottom to the longest; a few experts by name."""
-    order = [k for k in found.order if found.given[k]]
-    ruler = Ruler.over(found.solution.discounts[order].tolist(), found.horizon)
+def _people_figure(analysis: Analysis) -> Block:
+    """Draw every discount with its interval, from the shortest horizon at the bottom to the longest; a few experts by name."""
+    order = [k for k in analysis.order if analysis.given[k]]
+    ruler = Ruler.over(analysis.solution.discounts[order].tolist(), analysis.horizon)
     size, named, panels = float(np.clip(150 / len(order), 1.5, 4.0)), len(order) <= 12, []
     for unit in UNITS:
         marks, lines = [], []
         for row, k in enumerate(order):
-            low, high = (ruler.place(float(end), unit) for end in found.intervals[k])
+            low, high = (ruler.place(float(end), unit) for end in analysis.intervals[k])
             tip = (
-                f"{found.solution.experts[k]}\nγ {own_discount_text(found, k)}, {own_steps_text(found, k)} {found.horizon.many}\n"
-                f"95 % interval of γ: {interval_text(found, k)}\n{found.decisions[k]:,.0f} decisions"
+                f"{analysis.solution.experts[k]}\n"
+                f"γ {own_discount_text(analysis, k)}, {own_steps_text(analysis, k)} {analysis.horizon.many}\n"
+                f"95 % interval of γ: {interval_text(analysis, k)}\n{analysis.decisions[k]:,.0f} decisions"
             )
-            x, y = ruler.place(float(found.solution.discounts[k]), unit), (row + (0.3 if named else 0.5)) / len(order)
+            x, y = ruler.place(float(analysis.solution.discounts[k]), unit), (row + (0.3 if named else 0.5)) / len(order)
             colour = row if named else 0
             across = None if np.isnan(low + high) else (low, high)
             marks.append(Mark(x, y, tip, [k], size, across=across, colour=colour))
             if named:
-                name = shortened(found.solution.experts[k], 40)
+                name = shortened(analysis.solution.experts[k], 40)
                 lines.append(Line([], name, label_at=y + 0.35 / len(order), colour=colour, experts=[k]))
         above = Axis("" if named else "experts, the longest horizon on top", ())
         panels.append(Panel(ruler.axis(unit), above, marks, lines, kind=f"in-{unit}"))
@@ -203,22 +245,23 @@ def _people_figure(found: Analysis) -> Block:
     return Chart(caption, panels, height=float(np.clip(60 + (44 if named else 14) * len(order), 150, 560)))
 
 
-def _questions(found: Analysis) -> list[Section]:
-    """What else was asked: the shape of look-ahead, simulated studies of this design, and whether goals are shared."""
-    names, sections = found.solution.experts, []
-    if found.lookahead is not None:
-        sections.append(Section("In what shape they look ahead", lookahead_blocks(found.lookahead, names)))
-    if found.recovery is not None:
-        sections.append(Section("What can this design show?", recovery_blocks(found.recovery)))
-    if found.goals is not None:
-        groups = None if found.goals.model_fails else found.goals.groups
-        blocks = [found.goals.answer, *_goal_models(found, found.goals), *_deviations(found)]
+def _questions(analysis: Analysis) -> list[Section]:
+    """Return what else was asked: the shape of look-ahead, simulated studies of this design, and whether goals are shared."""
+    names = analysis.solution.experts
+    sections: list[Section] = []
+    if analysis.lookahead is not None:
+        sections.append(Section("In what shape they look ahead", lookahead_blocks(analysis.lookahead, names)))
+    if analysis.recovery is not None:
+        sections.append(Section("What can this design show?", recovery_blocks(analysis.recovery)))
+    if analysis.goals is not None and analysis.kind == "experts":
+        groups = None if analysis.goals.model_fails else analysis.goals.groups
+        blocks = [analysis.goals.answer, *_goal_models(analysis, analysis.goals), *_deviations(analysis)]
         sections.append(Section(QUESTION, [*blocks, *([] if groups is None else goals_blocks(groups, names))]))
     return sections
 
 
-def _goal_models(found: Analysis, goals: GoalCheck) -> list[str | Block]:
-    """One goal, nearly one and several on held-out decisions."""
+def _goal_models(analysis: Analysis, goals: GoalCheck) -> list[str | Block]:
+    """Return one goal, nearly one and several on held-out decisions."""
     compared = goals.comparison
     if compared is None or len(compared.held_out) < 2:
         return []
@@ -234,9 +277,9 @@ def _goal_models(found: Analysis, goals: GoalCheck) -> list[str | Block]:
     return [meaning, PageTable(headers, rows, f"Goals on {compared.decisions:,.0f} held-out decisions")]
 
 
-def _deviations(found: Analysis) -> list[str | Block]:
-    """How far goals deviate from the shared one, whose do most and where, and the discounts beside those of one reward."""
-    deviations, solution, problem = found.deviations, found.solution, found.problem
+def _deviations(analysis: Analysis) -> list[str | Block]:
+    """Return how far goals deviate from the shared one, whose do most and where, and the discounts beside those of one reward."""
+    deviations, solution, problem = analysis.deviations, analysis.solution, analysis.problem
     if deviations is None:
         return []
     low, high = ("not found" if np.isnan(end) else "any size" if np.isinf(end) else f"{end:.3g}" for end in deviations.interval)
@@ -251,12 +294,13 @@ def _deviations(found: Analysis) -> list[str | Block]:
     kind = "state" if problem.tabular else "feature"
     headers = ["expert", kind, "deviation", "standard error"]
     largest = PageTable(headers, rows, "The largest deviations from the shared reward", [[k] for k, _ in places])
-    return [text, *_deviation_maps(found, deviations), largest, *_discounts_beside(found, deviations)]
+    return [text, *_deviation_maps(analysis, deviations), largest, *_discounts_beside(analysis, deviations)]
 
 
-def _deviation_maps(found: Analysis, deviations: Deviations) -> list[Block]:
-    """Deviations of the experts who deviate most, on the grid of the states where they are one, else by expert and state."""
-    problem, solution, values = found.problem, found.solution, deviations.values
+def _deviation_maps(analysis: Analysis, deviations: Deviations) -> list[Block]:
+    """Return deviations of the experts who deviate most, on the grid of the states where they are one, else by expert and
+    state."""
+    problem, solution, values = analysis.problem, analysis.solution, deviations.values
     mdp, most, names = problem.experts[0].mdp, float(np.abs(values).max()), problem.parameter_names
 
     def tips(k: int) -> list[str]:
@@ -272,7 +316,7 @@ def _deviation_maps(found: Analysis, deviations: Deviations) -> list[Block]:
         ]
         few = f"Shown are those who deviate most, {len(maps)} of {len(values)}. " if len(values) > len(maps) else ""
         return [Beside(maps), Items([f"{few}{colours}"])]
-    rows = found.order if len(experts) <= 40 else experts[:40]
+    rows = analysis.order if len(experts) <= 40 else experts[:40]
     columns = sorted(np.argsort(-np.abs(values).max(axis=0), kind="stable")[:24].tolist())
     cells = []
     for k in rows:
@@ -285,21 +329,21 @@ def _deviation_maps(found: Analysis, deviations: Deviations) -> list[Block]:
     return [GridMap(caption, (48 * len(columns), 48 * len(rows)), cells, [])]
 
 
-def _discounts_beside(found: Analysis, deviations: Deviations) -> list[Block]:
-    """The discounts of the nearly shared goal beside those of one reward for all, as a table and a picture."""
+def _discounts_beside(analysis: Analysis, deviations: Deviations) -> list[Block]:
+    """Return the discounts of the nearly shared goal beside those of one reward for all, as a table and a picture."""
     alike, errors = deviations.if_shared["discounts"], 1.96 * deviations.if_shared["standard_errors"]
-    ends = np.clip(np.stack([alike - errors, alike + errors], axis=1), 0.0, found.largest_discount)
-    order = [k for k in found.order if found.given[k]]
+    ends = np.clip(np.stack([alike - errors, alike + errors], axis=1), 0.0, analysis.largest_discount)
+    order = [k for k in analysis.order if analysis.given[k]]
     if not order:
         return []
-    ruler = Ruler.over([*found.solution.discounts[order].tolist(), *alike[order].tolist()], found.horizon)
+    ruler = Ruler.over([*analysis.solution.discounts[order].tolist(), *alike[order].tolist()], analysis.horizon)
     rows = [
         [
-            found.solution.experts[k],
-            Either(own_discount_text(found, k), own_steps_text(found, k), float(found.solution.discounts[k])),
-            Either(interval_text(found, k), interval_text(found, k, steps_text), float(found.intervals[k, 0])),
-            look_ahead(float(alike[k]), found.horizon),
-            look_ahead_range(ends[k].tolist(), found.horizon),
+            analysis.solution.experts[k],
+            Either(own_discount_text(analysis, k), own_steps_text(analysis, k), float(analysis.solution.discounts[k])),
+            Either(interval_text(analysis, k), interval_text(analysis, k, steps_text), float(analysis.intervals[k, 0])),
+            look_ahead(float(alike[k]), analysis.horizon),
+            look_ahead_range(ends[k].tolist(), analysis.horizon),
         ]
         for k in order
     ]
@@ -310,10 +354,10 @@ def _discounts_beside(found: Analysis, deviations: Deviations) -> list[Block]:
     for unit in UNITS:
         marks = []
         for row, k in enumerate(order):
-            models = (("nearly one goal", found.solution.discounts[k], found.intervals[k]), ("one goal", alike[k], ends[k]))
+            models = (("nearly one goal", analysis.solution.discounts[k], analysis.intervals[k]), ("one goal", alike[k], ends[k]))
             for colour, (name, gamma, interval) in enumerate(models):
                 low, high = (ruler.place(float(end), unit) for end in interval)
-                tip = f"{found.solution.experts[k]}, {name}\nγ {float(gamma):.3f}"
+                tip = f"{analysis.solution.experts[k]}, {name}\nγ {float(gamma):.3f}"
                 y = 1 - (row + 0.35 + 0.3 * colour) / len(order)
                 across = None if np.isnan(low + high) else (low, high)
                 marks.append(Mark(ruler.place(float(gamma), unit), y, tip, [k], across=across, colour=colour))
@@ -325,23 +369,35 @@ def _discounts_beside(found: Analysis, deviations: Deviations) -> list[Block]:
     ]
 
 
-def _identifiability(found: Analysis) -> Section:
-    blocks: list[str | Block] = [found.verdicts[1].reasons, "What to collect next:", Items(found.advice)]
-    if found.identification is not None and found.solution.status == Status.NOT_IDENTIFIED:
-        blocks += ["If the fitted policies were known exactly:", Listing(found.identification.sentences())]
-    return Section("Can the data tell?", blocks)
+def _identifiability(analysis: Analysis) -> list[Section]:
+    if analysis.kind != "experts":
+        return []
+    blocks: list[str | Block] = [analysis.findings["identified"].reasons, "What to collect next:", Items(analysis.advice)]
+    if analysis.identification is not None and analysis.solution.status == Status.NOT_IDENTIFIED:
+        blocks += ["If the fitted policies were known exactly:", Listing(analysis.identification.sentences())]
+    return [Section("Can the data tell?", blocks)]
 
 
-def _reward(found: Analysis) -> Section:
-    """The reward as differences with their intervals, on the grid of the states where they are one."""
-    heading, problem = "The reward they share", found.problem
-    values, half = found.contrasts.values, 1.96 * found.contrasts.standard_errors
-    if found.reward_given:
-        return Section(heading, ["The reward was given, so none of it was estimated."])
-    if found.withheld:
-        return Section(heading, [f"No reward is given. {found.withheld}"])
+def _reward(analysis: Analysis) -> list[Section]:
+    """Return the reward with its intervals: as differences where experts were fitted, on the grid of the states where they are
+    one."""
+    if analysis.sieve is not None:
+        return [_reward_over_coordinates(analysis, analysis.sieve)]
+    heading = "The reward they share"
+    if analysis.people is not None and analysis.withheld:
+        return []
+    if analysis.reward_given:
+        return [Section(heading, ["The reward was given, so none of it was estimated."])]
+    if analysis.withheld:
+        return [Section(heading, [f"No reward is given. {analysis.withheld}"])]
+    if analysis.people is not None:
+        frame = analysis.reward_frame()
+        names, values, half = [*map(str, frame.index)], frame["reward"].to_numpy(), 1.96 * frame["standard_error"].to_numpy()
+        return [Section(heading, [UNIT_OF_REWARD, _rewards_table("parameter", "reward", names, values, half)])]
+    problem = analysis.problem
+    values, half = analysis.contrasts.values, 1.96 * analysis.contrasts.standard_errors
     if np.isnan(values).all():
-        return Section(heading, ["Many rewards explain the decisions equally well, so none is given."])
+        return [Section(heading, ["Many rewards explain the decisions equally well, so none is given."])]
     kind, against, also = "feature", "zero, that is, from not having the feature", ""
     if problem.tabular:
         kind, against = "state", "the reward of the average logged step"
@@ -349,32 +405,41 @@ def _reward(found: Analysis) -> Section:
     blocks: list[str | Block] = [f"Differences from {against}, with 95 % intervals. {UNIT_OF_REWARD}{also}"]
     mdp = problem.experts[0].mdp
     if problem.parameter_names == mdp.state_names and mdp.grid_shape is not None:
-        of_states, tips = _states(found, mdp)
-        caption = "Rewards as differences from the average logged step. "
-        if mdp.n_states > MOST_CELLS:
-            height, width = mdp.grid_shape
-            drawn = plot_reward(mdp, of_states, new_axes(5.2, 5.2 * height / width * 0.85 + 0.6), "")
-            blocks.append(figure(drawn, f"{caption}Grey is not known."))
-        else:
-            caption += "Blue cells pay more than the middle one, orange cells less; grey is not known. "
-            blocks.append(grid_map(mdp, of_states, tips, f"{caption}Dashed frames end the episode."))
+        blocks.append(_reward_map(analysis, mdp, mdp.grid_shape))
+    column = "difference" if problem.tabular else "weight"
+    return [Section(heading, [*blocks, _rewards_table(kind, column, problem.parameter_names, values, half)])]
+
+
+def _reward_map(analysis: Analysis, mdp: MDP, shape: tuple[int, int]) -> Block:
+    """Draw the rewards of states on their grid."""
+    of_states, tips = _states(analysis, mdp)
+    caption = "Rewards as differences from the average logged step. "
+    if mdp.n_states > MOST_CELLS:
+        height, width = shape
+        drawn = plot_reward(mdp, of_states, new_axes(5.2, 5.2 * height / width * 0.85 + 0.6), "")
+        return figure(drawn, f"{caption}Grey is not known.")
+    caption += "Blue cells pay more than the middle one, orange cells less; grey is not known. "
+    return grid_map(mdp, of_states, tips, f"{caption}Dashed frames end the episode.")
+
+
+def _rewards_table(kind: str, column: str, names: Sequence[str], values: Floats, half: Floats) -> PageTable:
+    """Return rewards with their intervals, from the largest to the smallest."""
     scale = min(0.0, float(np.nanmin(values - half))), max(0.0, float(np.nanmax(values + half)))
     order = sorted(range(values.size), key=lambda i: (np.isnan(values[i]), -float(np.nan_to_num(values[i]))))
     rows = []
     for i in order:
         value, low, high = float(values[i]), float(values[i] - half[i]), float(values[i] + half[i])
         interval = "not identified" if np.isnan(value) else f"{low:.2f} to {high:.2f}"
-        rows.append([problem.parameter_names[i], decimals(value, 2), interval, Bar(low, value, high, scale)])
-    headers = [kind, "difference" if problem.tabular else "weight", "95 % interval", ""]
-    return Section(heading, [*blocks, PageTable(headers, rows, "Rewards from the largest to the smallest")])
+        rows.append([names[i], decimals(value, 2), interval, Bar(low, value, high, scale)])
+    return PageTable([kind, column, "95 % interval", ""], rows, "Rewards from the largest to the smallest")
 
 
-def _states(found: Analysis, mdp: MDP) -> tuple[Floats, list[str]]:
-    """The reward of each state, zero where rewards are not those of states, and what a state says under the pointer."""
+def _states(analysis: Analysis, mdp: MDP) -> tuple[Floats, list[str]]:
+    """Return the reward of each state, zero where rewards are not those of states, and what a state says under the pointer."""
     rewards: dict[str, tuple[float, float]] = {}
-    if found.problem.tabular and not found.reward_given:
-        pairs = zip(found.contrasts.values.tolist(), (1.96 * found.contrasts.standard_errors).tolist(), strict=True)
-        rewards = dict(zip(found.problem.parameter_names, pairs, strict=True))
+    if analysis.people is None and analysis.problem.tabular and not analysis.reward_given:
+        pairs = zip(analysis.contrasts.values.tolist(), (1.96 * analysis.contrasts.standard_errors).tolist(), strict=True)
+        rewards = dict(zip(analysis.problem.parameter_names, pairs, strict=True))
     tips = []
     for name, end in zip(mdp.state_names, mdp.terminal, strict=True):
         lines = [f"state {name}"]
@@ -387,47 +452,84 @@ def _states(found: Analysis, mdp: MDP) -> tuple[Floats, list[str]]:
     return np.array([rewards[name][0] if rewards else 0.0 for name in mdp.state_names]), tips
 
 
-def _best_by_look_ahead(found: Analysis) -> Section:
-    """What the reward makes best as the look-ahead grows, for the first four tasks."""
+def _best_by_look_ahead(analysis: Analysis) -> list[Section]:
+    """Return what the reward makes best as the look-ahead grows, for the first four tasks; nothing without the problem."""
     heading, most_tasks = "What is best, by look-ahead", 4
-    if found.withheld or found.solution.status == Status.NOT_IDENTIFIED:
-        return Section(heading, ["No reward is known well enough to say what it makes best."])
+    if analysis.sieve is not None or (analysis.people is not None and (analysis.withheld or analysis.solution.problem is None)):
+        return []
+    if analysis.withheld or (analysis.people is None and analysis.solution.status == Status.NOT_IDENTIFIED):
+        return [Section(heading, ["No reward is known well enough to say what it makes best."])]
+    kind = "given" if analysis.reward_given else "learned"
     blocks: list[str | Block] = [
         "The same reward makes other actions best for those who look farther ahead. The slider goes through the discounts and "
-        f"shows the best actions of the {'given' if found.reward_given else 'learned'} reward at each. Experts choose these more "
-        "often than others, but not always."
+        f"shows the best actions of the {kind} reward at each. {_on_the_slider(analysis)}"
     ]
-    unknown = 0 if found.reward_given else int(np.isnan(found.contrasts.values).sum())
-    if unknown:
-        what = count(unknown, "state" if found.problem.tabular else "feature")
-        blocks.append(f"The decisions do not determine the reward of {what}, so best actions that depend on it are not known.")
-    if found.goals is not None and found.goals.rejected:
-        blocks.append("One reward for all experts is rejected, so what it makes best must not be believed either.")
-    elif found.deviations is not None:
-        blocks.append("This is the reward that all share; each expert's own deviates from it.")
-    if not found.reward_given:
-        blocks.append("The reward is an estimate: where it is changed a little, the best actions change at other discounts.")
-    tasks: dict[int, list[Expert]] = {}
-    for expert in found.problem.experts:
-        tasks.setdefault(id(expert.mdp), []).append(expert)
-    solution = found.solution
-    people = [Person(k, solution.experts[k], float(solution.discounts[k])) for k in found.order if found.given[k]]
-    for number, experts in enumerate(list(tasks.values())[:most_tasks], 1):
+    if analysis.people is None:
+        blocks += _doubts_of_reward(analysis)
+    tasks = _tasks(analysis)
+    for number, (expert, decisions) in enumerate(tasks[:most_tasks], 1):
         if len(tasks) > 1:
             blocks.append(Subheading(f"Task {number} of {len(tasks)}"))
-        mdp, reward = experts[0].mdp, expected_in(experts[0], solution.reward)
-        decisions: Floats = np.sum([expert.counts.sum(axis=1) for expert in experts if expert.counts is not None], axis=0)
-        values, tips = _states(found, mdp)
-        blocks += explorer(mdp, reward, people, values=values, tips=tips, weights=decisions, horizon=found.horizon, number=number)
+        values, tips = _states(analysis, expert.mdp)
+        reward, marked = expected_in(expert, analysis.solution.reward), _marked(analysis)
+        blocks += explorer(
+            expert.mdp, reward, marked, values=values, tips=tips, weights=decisions, horizon=analysis.horizon, number=number
+        )
     if len(tasks) > most_tasks:
         blocks.append(f"Shown are {most_tasks} of {count(len(tasks), 'task')}.")
-    return Section(heading, blocks)
+    return [Section(heading, blocks)]
 
 
-def _fit(found: Analysis) -> Section:
-    """Does the model fit? Choices against fitted and predicted ones, who and what is not explained."""
-    figures, checks = [_choices_figure(found)], found.checks
-    blocks: list[str | Block] = [found.verdicts[2].reasons]
+def _on_the_slider(analysis: Analysis) -> str:
+    """Return whose discounts are marked on the slider."""
+    if analysis.people is None:
+        return "Experts choose these more often than others, but not always."
+    types = analysis.people.population.types
+    return f"On it {'stands the typical person of each group' if types is None else 'stand the types'}."
+
+
+def _doubts_of_reward(analysis: Analysis) -> list[str]:
+    """Return why what the reward makes best may not hold."""
+    texts = []
+    unknown = 0 if analysis.reward_given else int(np.isnan(analysis.contrasts.values).sum())
+    if unknown:
+        what = count(unknown, "state" if analysis.problem.tabular else "feature")
+        texts.append(f"The decisions do not determine the reward of {what}, so best actions that depend on it are not known.")
+    if analysis.goals is not None and analysis.goals.rejected:
+        texts.append("One reward for all experts is rejected, so what it makes best must not be believed either.")
+    elif analysis.deviations is not None:
+        texts.append("This is the reward that all share; each expert's own deviates from it.")
+    if not analysis.reward_given:
+        texts.append("The reward is an estimate: where it is changed a little, the best actions change at other discounts.")
+    return texts
+
+
+def _tasks(analysis: Analysis) -> list[tuple[Expert, Floats]]:
+    """Return an expert of each task who made all decisions there, and how many these are in each of its states."""
+    everybody = [task.pooled for task in analysis.solution.require_problem().tasks]
+    return [(expert, require_counts(expert).sum(axis=1)) for expert in everybody]
+
+
+def _marked(analysis: Analysis) -> list[Person]:
+    """Return who is marked on the slider: experts, or what is typical of the largest groups, or types."""
+    if analysis.people is None:
+        discounts = analysis.solution.discounts
+        return [Person(k, analysis.solution.experts[k], float(discounts[k])) for k in analysis.order if analysis.given[k]]
+    types = analysis.people.population.types
+    if types is None:
+        return [Person(k, group.name, group.typical) for k, group in enumerate(shown_groups(analysis.people, 12)[0])]
+    pairs = enumerate(zip(types["discounts"], types["identified"], strict=True))
+    return [Person(k, f"type {k + 1}", discount) for k, (discount, identified) in pairs if identified]
+
+
+def _fit(analysis: Analysis) -> list[Section]:
+    """Compare choices with fitted and predicted ones, and name who and what is not explained."""
+    if analysis.sieve is not None:
+        return []
+    blocks: list[str | Block] = [analysis.fit.reasons]
+    if analysis.people is not None:
+        return [Section(analysis.fit.question, [*blocks, *explained_table(analysis.people)])]
+    figures, checks = [_choices_figure(analysis)], analysis.checks
     if checks is not None:
         marks = []
         for predicted, taken, weight in checks.calibration.tolist():
@@ -439,24 +541,24 @@ def _fit(found: Analysis) -> Section:
         figures.append(Chart(f"{caption}Strokes are two standard errors.", [Panel(*axes, marks, [DIAGONAL])]))
     blocks.append(Beside([drawn for drawn in figures if drawn is not None]))
     if checks is not None:
-        models = [model for model in checks.held_out if found.choices_repeat or model != "own frequencies"]
+        models = [model for model in checks.held_out if analysis.choices_repeat or model != "own frequencies"]
         rows = [
-            [checks.experts[k], *(decimals(checks.held_out[m][k], 3) for m in models), decimals(found.chance[k], 3)]
-            for k in found.order
+            [checks.experts[k], *(decimals(checks.held_out[m][k], 3) for m in models), decimals(analysis.chance[k], 3)]
+            for k in analysis.order
         ]
         blocks.append(
             "Each half of the episodes was predicted by a model fitted to the other half. Numbers nearer to zero are better."
         )
         caption = "Mean held-out log-likelihood per decision"
-        blocks.append(PageTable(["expert", *models, "chance"], rows, caption, [[k] for k in found.order]))
-    return Section("Does the model fit?", [*blocks, _worst_states(found), *_not_explained(found)])
+        blocks.append(PageTable(["expert", *models, "chance"], rows, caption, [[k] for k in analysis.order]))
+    return [Section(analysis.fit.question, [*blocks, _worst_states(analysis), *_not_explained(analysis)])]
 
 
-def _choices_figure(found: Analysis) -> Chart | None:
-    """The share of each action in a state against the fitted probability; None where no state has enough decisions."""
-    number = {name: k for k, name in enumerate(found.solution.experts)}
-    each, dots, most = found.choices_repeat, [], 1500  # more dots would make the page slow
-    for choices in [] if found.compared is None else found.compared.choices:
+def _choices_figure(analysis: Analysis) -> Chart | None:
+    """Draw the share of each action in a state against the fitted probability; None where no state has enough decisions."""
+    number = {name: k for k, name in enumerate(analysis.solution.experts)}
+    each, dots, most = analysis.choices_repeat, [], 1500  # more dots would make the page slow
+    for choices in [] if analysis.compared is None else analysis.compared.choices:
         cells = np.argwhere(choices.cases[:, None] & choices.mdp.available)
         dots += [(float(choices.visits[s]), choices, s, a) for s, a in cells]
     if not dots:
@@ -476,9 +578,9 @@ def _choices_figure(found: Analysis) -> Chart | None:
     return Chart(caption, [Panel(Axis("fitted probability"), Axis("share of the decisions"), marks, [DIAGONAL])])
 
 
-def _worst_states(found: Analysis) -> str | PageTable:
-    """The states where choices differ from the model by more than chance."""
-    compared = found.misfits
+def _worst_states(analysis: Analysis) -> str | PageTable:
+    """Return the states where choices differ from the model by more than chance."""
+    compared = analysis.misfits
     odd = [misfit for misfit in compared if misfit.p_value < ODD]
     if not compared:
         return f"No state has the {FEWEST_DECISIONS} decisions that a comparison with the model needs."
@@ -491,7 +593,7 @@ def _worst_states(found: Analysis) -> str | PageTable:
     ]
     headers = ["state", "expert", "decisions", "action", "share taken", "predicted", "p (Bonferroni)"]
     cases = f"{len(odd)} of {len(compared)} comparisons"
-    number = {name: [k] for k, name in enumerate(found.solution.experts)}
+    number = {name: [k] for k, name in enumerate(analysis.solution.experts)}
     return PageTable(
         headers,
         rows,
@@ -500,22 +602,22 @@ def _worst_states(found: Analysis) -> str | PageTable:
     )
 
 
-def _not_explained(found: Analysis) -> list[str | Block]:
-    """The experts whose decisions the model does not explain."""
-    held_out = None if found.checks is None else found.checks.held_out["this model"]
+def _not_explained(analysis: Analysis) -> list[str | Block]:
+    """Return the experts whose decisions the model does not explain."""
+    held_out = None if analysis.checks is None else analysis.checks.held_out["this model"]
     lost = [
         k
-        for k in sorted(found.order, key=lambda k: float(found.explained[k]))
-        if found.reasons[k] == "no better than chance" or (held_out is not None and held_out[k] < found.chance[k])
+        for k in sorted(analysis.order, key=lambda k: float(analysis.explained[k]))
+        if analysis.reasons[k] == "no better than chance" or (held_out is not None and held_out[k] < analysis.chance[k])
     ]
     if not lost:
         return [] if held_out is None else ["Every expert's held-out decisions are predicted better than by chance."]
     rows = [
         [
-            found.solution.experts[k],
-            f"{found.decisions[k]:,.0f}",
-            decimals(found.explained[k], 2),
-            None if held_out is None else decimals(held_out[k] - found.chance[k], 3),
+            analysis.solution.experts[k],
+            f"{analysis.decisions[k]:,.0f}",
+            decimals(analysis.explained[k], 2),
+            None if held_out is None else decimals(held_out[k] - analysis.chance[k], 3),
         ]
         for k in lost
     ]
@@ -523,31 +625,33 @@ def _not_explained(found: Analysis) -> list[str | Block]:
     return [PageTable(headers, rows, "Who is not explained", [[k] for k in lost])]
 
 
-def _decisions(found: Analysis) -> Section:
-    """How many decisions each expert made in each state; of more than eight experts, how many all of them made."""
-    names, decisions = found.problem.names, dict[str, Floats]()
-    for expert, owner in zip(found.problem.experts, found.problem.owner, strict=True):
+def _decisions(analysis: Analysis) -> list[Section]:
+    """Return how many decisions each expert made in each state; of more than eight experts, how many all of them made."""
+    if analysis.kind != "experts":
+        return []
+    names, decisions = analysis.problem.names, dict[str, Floats]()
+    for expert, owner in zip(analysis.problem.experts, analysis.problem.owner, strict=True):
         assert expert.counts is not None
         for state in np.flatnonzero(expert.counts.sum(axis=1)):
             row = decisions.setdefault(expert.mdp.state_names[state], np.zeros(len(names)))
             row[owner] += expert.counts[state].sum()
     few = len(names) <= 8
-    headers = ["state", *([names[k] for k in found.order] if few else ["decisions", "experts who decided"])]
+    headers = ["state", *([names[k] for k in analysis.order] if few else ["decisions", "experts who decided"])]
     rows = [
-        [state, *([int(row[k]) for k in found.order] if few else [int(row.sum()), int((row > 0).sum())])]
+        [state, *([int(row[k]) for k in analysis.order] if few else [int(row.sum()), int((row > 0).sum())])]
         for state, row in decisions.items()
     ]
-    columns = [[], *([k] for k in found.order)] if few else []
-    return Section("Decisions by state", [PageTable(headers, rows, "Decisions in each state", columns=columns)])
+    columns = [[], *([k] for k in analysis.order)] if few else []
+    return [Section("Decisions by state", [PageTable(headers, rows, "Decisions in each state", columns=columns)])]
 
 
-def _reward_over_coordinates(found: Analysis, evidence: SieveEvidence) -> Section:
-    """The reward over each pair of the first four coordinates it depends on; over one, as a curve."""
-    heading, functions = "The reward they share", found.functions
+def _reward_over_coordinates(analysis: Analysis, evidence: SieveEvidence) -> Section:
+    """Return the reward over each pair of the first four coordinates it depends on; over one, as a curve."""
+    heading, functions = "The reward they share", analysis.functions
     assert functions is not None
     names = functions.coordinates
     whole = [i for i in range(len(names)) if "=" not in names[i]][:4]
-    if found.withheld:
+    if analysis.withheld:
         return Section(heading, ["No reward is given, because no maximum of the likelihood was found."])
     text = "What arriving somewhere pays, measured from the average logged arrival."
     blocks: list[str | Block] = [f"{text} Blue pays more and red less. Grey: nobody was near."]
@@ -559,27 +663,47 @@ def _reward_over_coordinates(found: Analysis, evidence: SieveEvidence) -> Sectio
     return Section(heading, blocks)
 
 
-def _dynamics(found: Analysis, evidence: SieveEvidence) -> Section:
-    """How well the log says where actions lead, and who decided where others did too."""
+def _dynamics(analysis: Analysis) -> list[Section]:
+    """Return how well the log says where actions lead, and who decided where others did too."""
+    evidence = analysis.sieve
+    if evidence is None:
+        return []
     predicted = [[name, float(r2)] for name, r2 in evidence.next_state_r2.items()]
-    overlap = [[name, f"{100 * share:.0f} %"] for name, share in zip(found.solution.experts, evidence.overlap, strict=True)]
+    overlap = [[name, f"{100 * share:.0f} %"] for name, share in zip(analysis.solution.experts, evidence.overlap, strict=True)]
     numbers = [[k] for k in range(len(overlap))]
     blocks: list[str | Block] = ["Where actions lead was learned from the same steps, and tested on every third episode."]
     blocks.append(PageTable(["coordinate", "share of its change that is predicted"], predicted))
     blocks.append(PageTable(["expert", "decisions made where others decided too"], overlap, experts=numbers))
-    return Section("What the log says about the task", blocks)
+    return [Section("What the log says about the task", blocks)]
 
 
-def _method(found: Analysis, options: dict[str, Any]) -> Section:
-    evidence, blocks = found.evidence, list[str | Block]([found.solution.message])
-    if isinstance(evidence, SieveEvidence):
+def _method(analysis: Analysis, options: dict[str, Any]) -> Section:
+    blocks = list[str | Block]([analysis.solution.message])
+    if analysis.people is not None:
+        compared = f"{analysis.people.population.persons:,}"
+        blocks.append(f"The tables have {count(len(analysis.people.names), 'person')}, of whom {compared} are compared.")
+    if analysis.sieve is not None:
+        evidence = analysis.sieve
         blocks.append(f"The first stage is {evidence.first_stage}; the penalty on roughness is {evidence.penalty:g}.")
         rows = [
             [str(row["basis"]), int(row["functions"]), float(row["penalty"]), f"{row['held_out']:.5f}"] for row in evidence.tried
         ]
         headers = ["basis", "functions", "penalty", "held-out log-likelihood per decision"]
         blocks += [PageTable(headers, rows)] if rows else []
-    else:
-        blocks += found.remarks
+    blocks += analysis.remarks
     blocks.append(f"Options: {options_text(options)}; level of the intervals: {LEVEL:g}.")
     return Section("How this was made", blocks)
+
+
+#: The sections of the page, in their order.
+SECTIONS: tuple[Callable[[Analysis], list[Section]], ...] = (
+    _people,
+    _horizons,
+    _questions,
+    _identifiability,
+    _reward,
+    _best_by_look_ahead,
+    _dynamics,
+    _fit,
+    _decisions,
+)

@@ -9,14 +9,14 @@ import numpy as np
 import pandas as pd
 from scipy.special import logit
 
-from multihorizon.analysis import Analysis, population_columns
 from multihorizon.checks import Floats
-from multihorizon.crowd import CrowdAnalysis
 from multihorizon.horizon import Horizon
 from multihorizon.population.evidence import PopulationEvidence, PopulationFindings
 from multihorizon.population.solver import absent_words
 from multihorizon.population.types import types_words
 from multihorizon.questions.differences import differences_of, population_words
+from multihorizon.questions.fitted import Fitted
+from multihorizon.questions.groups import population_columns
 from multihorizon.report.charts import (
     DIAGONAL,
     UNITS,
@@ -81,7 +81,7 @@ def _places(error: float) -> int:
     return int(np.clip(1 - np.floor(np.log10(error)), 2, 6)) if error > 0 else 2
 
 
-def population_section(findings: Analysis, found: Solution) -> Section:
+def population_section(findings: Fitted, found: Solution) -> Section:
     """The section on groups and persons; the pictures that answer what was asked stand before it."""
     population, horizon = PopulationEvidence.of(found).population, findings.horizon
     if found.status != Status.CONVERGED:
@@ -92,20 +92,25 @@ def population_section(findings: Analysis, found: Solution) -> Section:
     if population.cells is not None:  # what to expect under each condition has a section of its own
         return Section("Groups and persons", [*blocks, *effect_blocks(population, horizon), _persons(findings)])
     sizes = pd.Series(population.groups).value_counts()
-    typical = Either("typical discount", f"typical horizon, {horizon.many}")
-    groups = [
+    expected = expected_table(population, {name: int(sizes.get(name, 0)) for name in population.predictions}, horizon)
+    return Section("Groups and persons", [*blocks, expected, *effect_blocks(population, horizon), _persons(findings)])
+
+
+def expected_table(population: PopulationFindings, sizes: dict[str, int], horizon: Horizon, rest: str = "") -> PageTable:
+    """What to expect of persons of these groups, of which there are so many; `rest` says which groups are left out."""
+    rows = [
         [
             name,
-            int(sizes.get(name, 0)),
-            look_ahead(group["typical_discount"], horizon),
-            look_ahead_range(group["typical_interval"], horizon),
-            look_ahead_range(group["new_person_interval"], horizon),
+            f"{number:,}",
+            look_ahead(population.predictions[name]["typical_discount"], horizon),
+            look_ahead_range(population.predictions[name]["typical_interval"], horizon),
+            look_ahead_range(population.predictions[name]["new_person_interval"], horizon),
         ]
-        for name, group in population.predictions.items()
+        for name, number in sizes.items()
     ]
-    of_groups = ["persons like", "how many", typical, "95 % interval", "95 % of new persons"]
-    blocks.append(PageTable(of_groups, groups, "What to expect of persons with these covariates"))
-    return Section("Groups and persons", [*blocks, *effect_blocks(population, horizon), _persons(findings)])
+    typical = Either("typical discount", f"typical horizon, {horizon.many}")
+    headers = ["persons like", "how many", typical, "95 % interval", "95 % of new persons"]
+    return PageTable(headers, rows, f"What to expect of persons with these covariates{rest}")
 
 
 def effect_blocks(population: PopulationFindings, horizon: Horizon) -> list[str | Block]:
@@ -288,10 +293,11 @@ def round_shares(top: float) -> list[float]:
     return [i * step for i in range(int(top / step) + 1)]
 
 
-def _persons(findings: Analysis) -> PageTable:
+def _persons(findings: Fitted) -> PageTable:
     """Shrunken beside raw discounts."""
-    columns, raw, horizon = population_columns(findings), findings.solution.discounts, findings.horizon
     assert findings.population is not None
+    columns = population_columns(findings, findings.population)
+    raw, horizon = findings.solution.discounts, findings.horizon
     where = _on_average(PopulationEvidence.of(findings.population).population)
     compared = columns["shrunken_discount"].dropna()
     order = [int(k) for k in compared.index[np.argsort(compared)]]
@@ -307,7 +313,7 @@ def _persons(findings: Analysis) -> PageTable:
     return PageTable(headers, rows, f"Shrunken{where} beside raw discounts", [[k] for k in order])
 
 
-def population_figures(findings: Analysis, found: Solution) -> list[Block]:
+def population_figures(findings: Fitted, found: Solution) -> list[Block]:
     """The pictures that answer what was asked: the distribution and the persons of each group, and persons over each number."""
     population = PopulationEvidence.of(found).population
     numbers = list(dict.fromkeys(pair["column"] for pair in population.contrasts["discount"] if pair["number"]))[:2]
@@ -318,7 +324,7 @@ def population_figures(findings: Analysis, found: Solution) -> list[Block]:
     return [*of_groups[: 1 if numbers else 2], *figures]
 
 
-def _groups_figure(findings: Analysis, found: Solution, kind: str) -> Chart:
+def _groups_figure(findings: Fitted, found: Solution, kind: str) -> Chart:
     """Shrunken discounts or temperatures as dots and the distribution of each group as a curve, on the logit or the log scale."""
     population, standard = PopulationEvidence.of(found).population, np.linspace(-3, 3, 61)
     largest, spread = population.largest_discount, population.spread[kind]["estimate"]
@@ -348,7 +354,7 @@ def _groups_figure(findings: Analysis, found: Solution, kind: str) -> Chart:
     return Chart(caption, panels, max(56.0 + 90 * len(order), 200.0) if len(order) <= 6 else 56.0 + 60 * len(order))
 
 
-def _number_figure(findings: Analysis, found: Solution, column: str) -> Chart:
+def _number_figure(findings: Fitted, found: Solution, column: str) -> Chart:
     """Shrunken discounts of persons over a number, and the line of what is typical where it is straight on the logit scale."""
     population = PopulationEvidence.of(found).population
     values, largest = np.array(population.covariates[column], dtype=np.float64), population.largest_discount
@@ -386,7 +392,7 @@ def _number_figure(findings: Analysis, found: Solution, column: str) -> Chart:
     return Chart(f"Shrunken discounts of persons over {column}{typical}.", panels)
 
 
-def predicted_figures(findings: Analysis | CrowdAnalysis) -> list[Block]:
+def predicted_figures(findings: Fitted) -> list[Block]:
     """For each of the largest groups, what its persons chose against what the population predicts of them."""
     figures: list[Block] = []
     for group in findings.predicted:
@@ -404,7 +410,7 @@ def predicted_figures(findings: Analysis | CrowdAnalysis) -> list[Block]:
     return figures
 
 
-def _shrinkage_figure(findings: Analysis, found: Solution) -> Chart:
+def _shrinkage_figure(findings: Fitted, found: Solution) -> Chart:
     """Shrunken against raw discounts, with the line on which both agree."""
     raw = findings.solution.discounts
     places = [findings.solution.experts.index(name) for name in found.experts]
@@ -422,7 +428,7 @@ def _on_average(population: PopulationFindings) -> str:
     return "" if population.cells is None else ", at average conditions,"
 
 
-def _tip(findings: Analysis, found: Solution, k: int, *group: str) -> str:
+def _tip(findings: Fitted, found: Solution, k: int, *group: str) -> str:
     discount = float(found.discounts[k])
     reach = f"shrunken γ {discount:.3f}, {findings.horizon.text(discount)}"
     return "\n".join([found.experts[k], *group, reach])

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from multihorizon.analysis import QUESTION
 from multihorizon.exact.identify import Identification
 from multihorizon.files import write_all, write_csv, write_json
 from multihorizon.horizon import Horizon
@@ -27,6 +26,7 @@ from multihorizon.likelihood.intervals import reward_contrasts
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.questions.carrying_over import CarryingOver
 from multihorizon.questions.design import Design
+from multihorizon.questions.goal_comparison import QUESTION
 from multihorizon.questions.goals import Goals
 from multihorizon.questions.lookahead_comparison import FamilyRow, LookaheadComparison
 from multihorizon.questions.study import Recovery, SizeResult

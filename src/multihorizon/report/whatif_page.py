@@ -18,6 +18,7 @@ import pandas as pd
 
 from multihorizon.checks import Floats
 from multihorizon.files import write_all, write_csv, write_json
+from multihorizon.finding import Finding
 from multihorizon.questions.whatif.nudge import Nudge
 from multihorizon.questions.whatif.outcomes import BOUNDED, IDENTIFIED, NOT_BOUNDED
 from multihorizon.questions.whatif.predict import Prediction
@@ -42,7 +43,7 @@ from multihorizon.report.plots import ARROWS, new_axes
 from multihorizon.report.question_pages import options_text
 from multihorizon.result import package_version
 from multihorizon.tables import Role, Table
-from multihorizon.words import UNKNOWN, Answer, count, decimals, in_words, interval_text, percent
+from multihorizon.words import UNKNOWN, count, decimals, in_words, interval_text, percent
 
 #: What `multihorizon predict` writes of a change, and of the smallest bonus.
 WHATIF = ("whatif.json", "whatif.csv", "whatif.html")
@@ -69,7 +70,7 @@ def write_whatif(
     return files
 
 
-def verdict(found: Prediction) -> Answer:
+def verdict(found: Prediction) -> Finding:
     """How much of what follows is known, in words."""
     question = "Can it be said what they will do?"
     kinds = {kind: [name for name, own in zip(found.experts, found.status, strict=True) if own == kind] for kind in WORDS}
@@ -91,10 +92,10 @@ def verdict(found: Prediction) -> Answer:
             f"Not bounded for {in_words(none)}: nothing that was seen says what follows, and the number is one of many."
         )
     if not some and not none:
-        return Answer(question, "Yes", " ".join(reasons), "good")
+        return Finding(question, "Yes", " ".join(reasons), "good")
     if len(none) == len(found.experts):
-        return Answer(question, "No", " ".join(reasons), "bad")
-    return Answer(question, "Within bounds" if not none else "For some", " ".join(reasons), "caution")
+        return Finding(question, "No", " ".join(reasons), "bad")
+    return Finding(question, "Within bounds" if not none else "For some", " ".join(reasons), "caution")
 
 
 #: Ends that differ by no more are of policies that are taken as exact: there is no interval.
