@@ -74,6 +74,13 @@ def left_to_gain(point: ChoicePoint, fixed: Bools) -> float:
     return newton.left_to_gain(point, point.metric(), free)
 
 
+def at_maximum(point: ChoicePoint, residual: float) -> bool:
+    """Return whether the projected gradient per decision is small or, where the likelihood is so steep that rounding keeps the
+    gradient from that, whether a step by Newton's method promises no more than a hundredth of the gain at which climbs stop.
+    """
+    return residual <= CONVERGED_GRADIENT or left_to_gain(point, np.zeros(point.x.size, dtype=np.bool_)) <= 1e-9
+
+
 def polished(end: Ascent[P], max_steps: int = 20, gain: float = 1e-13) -> Ascent[P]:
     """The same end with the last digits of its parameters, which a flat likelihood leaves open."""
     if not end.finished:

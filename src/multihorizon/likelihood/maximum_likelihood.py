@@ -920,7 +920,7 @@ def _solution(problem: Problem, found: Fit) -> Solution:
     reasons = np.where(identified, "", ANOTHER if others else FLAT).astype(object)
     reasons[~identified & coldest] = COLDEST
     reasons[~identified & hottest] = RANDOM
-    converged = best.finished and residual <= CONVERGED_GRADIENT
+    converged = best.finished and at_maximum(point, residual)
     near = found.nearly is not None and isinstance(point, NearPoint)
     freedom = degrees_of_freedom(cast(Nearly, found.nearly), cast(NearPoint, point)) if near and converged else None
     status = Status.CONVERGED if identified.all() and not lost.any() else Status.NOT_IDENTIFIED
@@ -1039,7 +1039,7 @@ def _message(
         parts.append(
             f"The climb was broken off unconverged, at a largest reward of {significant(largest)}: do not use this answer."
         )
-    elif residual > CONVERGED_GRADIENT:
+    elif not at_maximum(best.point, residual):
         parts.append(f"The gradient is above {CONVERGED_GRADIENT:g} per decision: do not use this answer.")
     if not open_:
         lower = [float(best.point.objective - end.point.objective) for end in rivals]
