@@ -41,7 +41,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 
-from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Bools, Floats, Ints, first_few
+from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Bools, Floats, Ints, Seed, as_seed, first_few
 from multihorizon.choice.clusters import Choice
 from multihorizon.choice.model import DENSE_REWARDS, Settings, Temperature
 from multihorizon.choice.tabular import Likelihood
@@ -789,7 +789,7 @@ def analyse(
     cluster: Choice | None = None,
     lookahead: Sequence[Lookahead] = (),
     population: Population | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
     jobs: int = 1,
     progress: Progress = silent,
 ) -> Analysis | CrowdAnalysis:
@@ -823,6 +823,7 @@ def analyse(
     Raises:
         ValueError: on tables that do not fit the task, and where a solver comes with options that are its own.
     """
+    seed = as_seed(seed)
     doubled = {"temperature": temperature, "ridge": ridge, "known_reward": known_reward and getattr(solver, "known_reward", None)}
     doubled["deviations"] = None if deviations is None else getattr(solver, "deviations", 0.0) or None
     twice = [name for name, value in doubled.items() if value is not None]

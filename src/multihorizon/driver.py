@@ -279,7 +279,7 @@ class Bayesian:
             f=None,
             pbounds=dict.fromkeys(names, (0.0, 1.0)),
             acquisition_function=acquisition.ExpectedImprovement(xi=0.0),
-            random_state=seed,
+            random_state=seed % 2**32,
             verbose=0,
             allow_duplicate_points=True,
         )

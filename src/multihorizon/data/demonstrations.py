@@ -26,7 +26,7 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from multihorizon.checks import Bools, Floats, Ints, Sparse, as_count, as_names, as_seed, as_shape, first_few
+from multihorizon.checks import Bools, Floats, Ints, Seed, Sparse, as_count, as_names, as_seed, as_shape, first_few
 from multihorizon.data.reading import (
     LARGE_BYTES,
     LARGE_ROWS,
@@ -296,7 +296,7 @@ class Demonstrations(HasFrame):
         mdp: MDP,
         policies: Sequence[Any],
         episodes: int,
-        seed: int = 0,
+        seed: Seed = 0,
         max_steps: int = 200,
         names: Sequence[Any] | None = None,
         starts: ArrayLike | None = None,

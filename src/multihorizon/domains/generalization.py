@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from multihorizon.checks import as_count, as_floats, as_level, as_shape
+from multihorizon.checks import Seed, as_count, as_floats, as_level, as_seed, as_shape
 from multihorizon.domains.base import Domain, GeneralizationError, Task, losses, read_tasks
 from multihorizon.estimate import NoUncertaintyError, interval_ends
 from multihorizon.problem import one_task
@@ -21,7 +21,7 @@ def generalization_error(
     *,
     level: float = 0.95,
     draws: int = 200,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> GeneralizationError:
     """The loss of planning with a learned reward instead of the domain's own, over random task variants (the paper's Eq. 27).
 
@@ -38,6 +38,7 @@ def generalization_error(
         >>> generalization_error(cliff(), 2 * cliff().reward, tasks=5).mean
         0.0
     """
+    seed = as_seed(seed)
     as_level(level)
     if not isinstance(domain, Domain):
         raise ValueError(f"domain must be a Domain such as mh.domains.cliff(), received {type(domain).__name__}")

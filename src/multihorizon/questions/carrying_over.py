@@ -48,7 +48,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit, logit
 
-from multihorizon.checks import Floats, as_discount, as_seed, first_few
+from multihorizon.checks import Floats, Seed, as_discount, as_seed, first_few
 from multihorizon.choice.model import with_known_reward
 from multihorizon.choice.surfaces import Tables
 from multihorizon.data.demonstrations import Demonstrations
@@ -305,7 +305,7 @@ def carry_over(
     *,
     known_reward: Any = None,
     common_discount: float | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
     jobs: int = 1,
     progress: Progress = silent,
 ) -> CarryingOver:

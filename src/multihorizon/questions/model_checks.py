@@ -30,7 +30,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import pandas as pd
 
-from multihorizon.checks import TINY, Bools, Floats, Ints, as_count
+from multihorizon.checks import TINY, Bools, Floats, Ints, Seed, as_count, as_seed
 from multihorizon.choice.tabular import ListedModel, Point
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.likelihood.ascent import climb
@@ -137,7 +137,7 @@ def check_model(
     folds: int = 2,
     *,
     conditions: Sequence[str] = (),
-    seed: int = 0,
+    seed: Seed = 0,
     progress: Progress = silent,
 ) -> ModelChecks:
     """Check a maximum-likelihood solution on the table it was fitted to.
@@ -154,6 +154,7 @@ def check_model(
     Raises:
         ValueError: for solutions of other solvers, other tables than the problem's, and too few episodes.
     """
+    seed = as_seed(seed)
     point = resume(solution)
     problem = point.likelihood.problem
     tables = tables_of(problem, demonstrations)

@@ -32,7 +32,7 @@ import pandas as pd
 import scipy.sparse as sp
 from scipy.special import expit
 
-from multihorizon.checks import Floats, Ints, as_count, as_floats, as_seed, first_few, label, read_only
+from multihorizon.checks import Floats, Ints, Seed, as_count, as_floats, as_seed, first_few, label, read_only
 from multihorizon.choice.model import Settings, by_name, check_discounts, with_known_reward
 from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.data.demonstrations import Demonstrations
@@ -72,7 +72,7 @@ def simulate_study(
     decisions: Sequence[int] | None = None,
     people: Sequence[int] | None = None,
     studies: int = 100,
-    seed: int = 0,
+    seed: Seed = 0,
     jobs: int = 1,
     progress: Progress = silent,
 ) -> Recovery:

@@ -45,7 +45,7 @@ from numpy.typing import ArrayLike
 from scipy.special import logit
 from scipy.stats import spearmanr
 
-from multihorizon.checks import Bools, Floats, Ints, as_count, as_level, as_seed
+from multihorizon.checks import Bools, Floats, Ints, Seed, as_count, as_level, as_seed
 from multihorizon.estimate import Draws, interval_ends
 from multihorizon.exact.identify import Identification
 from multihorizon.mdp import MDP, steps_into
@@ -251,7 +251,7 @@ def nudge(
     persons: Literal["each", "groups"] = "each",
     level: float = 0.95,
     draws: int = 200,
-    seed: int = 0,
+    seed: Seed = 0,
     jobs: int = 1,
     progress: Progress = silent,
 ) -> Nudge:

@@ -28,6 +28,7 @@ from multihorizon.checks import (
     ENDLESS_DISCOUNT,
     Bools,
     Floats,
+    Seed,
     Sparse,
     as_count,
     as_level,
@@ -234,7 +235,7 @@ def predict(
     persons: Literal["each", "groups"] = "each",
     level: float = 0.95,
     draws: int = 200,
-    seed: int = 0,
+    seed: Seed = 0,
     jobs: int = 1,
     progress: Progress = silent,
 ) -> Prediction:
