@@ -820,8 +820,18 @@ def analyse(
         jobs: processes that share simulations, intervals and tests of pairs; -1 is all cores. The digits do not depend on it.
         progress: called with the share of the work that is done and where it stands.
 
+    Returns:
+        Everything that was asked, as `multihorizon.analysis.Analysis`; `summary()`, `to_json(path)` and `plot()` show it.
+
     Raises:
         ValueError: on tables that do not fit the task, and where a solver comes with options that are its own.
+
+    Example:
+        >>> import multihorizon as mh
+        >>> d = mh.domains.cliff()
+        >>> table = mh.Demonstrations.simulate(d.mdp, d.mce_experts(), episodes=100, seed=0)
+        >>> mh.analyse(table, d.mdp, quick=True).solution.experts
+        ('0', '1', '2')
     """
     seed = as_seed(seed)
     doubled = {"temperature": temperature, "ridge": ridge, "known_reward": known_reward and getattr(solver, "known_reward", None)}

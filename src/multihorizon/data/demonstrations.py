@@ -97,6 +97,12 @@ class Demonstrations(HasFrame):
         name: the file or folder, or "the table".
         place: where a decision is, with the name of the file; None for other tables.
         cut_off: whether episodes may simply stop.
+
+    Example:
+        >>> from multihorizon.domains import cliff
+        >>> d = cliff()
+        >>> Demonstrations.simulate(d.mdp, d.mce_experts(), episodes=3, names=["ann", "ben", "cleo"]).experts
+        ('ann', 'ben', 'cleo')
     """
 
     expert: Ints

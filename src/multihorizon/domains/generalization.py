@@ -25,6 +25,8 @@ def generalization_error(
 ) -> GeneralizationError:
     """The loss of planning with a learned reward instead of the domain's own, over random task variants (the paper's Eq. 27).
 
+    This is the paper's Eq. 27, and its absolute form.
+
     Args:
         domain: gives the true reward and the variants.
         reward: the learned reward `(S,)`; or the solution that learned it, whose error then gives intervals.
@@ -32,6 +34,10 @@ def generalization_error(
         level: of the intervals.
         draws: from the estimate of a solution, of which intervals are quantiles.
         seed: of the variants and of the draws.
+
+    Returns:
+        The loss in each task `(N,)`, signed and absolute, with means and intervals
+        (`multihorizon.domains.base.GeneralizationError`).
 
     Example:
         >>> from multihorizon.domains import cliff

@@ -351,6 +351,8 @@ class MPMCE:
     match. Other discounts match within that error as well: `message`, `standard_errors` and `confidence_intervals` say which, and
     the status is "not identified" where a 95 % interval is longer than 0.5. `MaximumLikelihood` uses decisions better.
 
+    This is multi-planning-horizon maximum-causal-entropy IRL, the paper's Eq. 10, 12 and Algorithm 2.
+
     Args:
         temperature: the entropy weight λ that all experts share.
         gap: "per_expert", "threshold", or "summed" for the rule the paper prints.
@@ -361,6 +363,13 @@ class MPMCE:
         threshold: the largest entry of an expert's mismatch that `gap="threshold"` lets pass.
         starts: number of starts of the climb. For "threshold" up to five times as many are tried while no discounts pass.
         max_steps: steps after which a climb is given up.
+
+    Example:
+        >>> import multihorizon as mh
+        >>> d = mh.domains.cliff()
+        >>> problem = mh.Problem(d.mdp, d.mce_experts())
+        >>> mh.solve(problem, MPMCE()).discounts.round(3).tolist()
+        [0.0, 0.2, 0.52]
     """
 
     temperature: float = 1.0

@@ -99,6 +99,8 @@ def identify(
 ) -> Identification:
     """Say whether the experts' policies identify their discounts, and give the answer, the set of answers, or the closest one.
 
+    Its equations are those of the paper's Proposition 2, with Γ unknown.
+
     Args:
         problem: experts given as policies without zero entries, or as demonstrations (whose frequencies are smoothed, and whose
             errors are those of the counts).
@@ -110,6 +112,10 @@ def identify(
         smoothing: added to each available action's count of demonstrations.
         within: also ask which discounts explain the experts if the reward of each may differ from a shared one by up to this
             much, in the units in which the temperature is the given one. A feature's weight counts times its largest value.
+
+    Returns:
+        `status` ("unique", "set" or "infeasible"), `discounts` `(K,)`, `intervals` `(K,2)`, `reward` and `residual`
+        (`multihorizon.exact.identify.Identification`).
 
     Raises:
         ValueError: on malformed options, zero probabilities, or experts given as best actions, and where the equations are too

@@ -596,6 +596,16 @@ def reward_functions(solution: Solution) -> RewardFunctions:
     Where no step ends an episode for good, a constant added to the reward changes nothing, and rewards are measured from their
     average over the logged arrivals.
 
+    Args:
+        solution: of `SieveLikelihood`.
+
+    Returns:
+        Functions of states `(n,p)`: reward, values and policies, with standard errors
+        (`multihorizon.likelihood.sieve.RewardFunctions`).
+
+    Raises:
+        ValueError: for solutions of other solvers.
+
     Example:
         >>> import multihorizon as mh
         >>> problem = mh.SampledProblem(mh.domains.navigation().simulate(decisions=1200))

@@ -90,8 +90,21 @@ def bootstrap(
         jobs: processes; −1 for all cores. The digits do not depend on it.
         progress: called as samples finish.
 
+    Returns:
+        The discounts `(draws,K)` and rewards of all fits that finished, with standard errors and percentile intervals
+        (`multihorizon.questions.bootstrap.Bootstrap`).
+
     Raises:
         ValueError: for solutions of other solvers, and where fewer than two fits finished.
+
+    Example:
+        >>> import multihorizon as mh
+        >>> d = mh.domains.cliff()
+        >>> table = mh.Demonstrations.simulate(d.mdp, d.mce_experts(), episodes=100, seed=0)
+        >>> problem = mh.Problem(d.mdp, table)
+        >>> solution = mh.solve(problem, mh.MaximumLikelihood(1.0))
+        >>> mh.bootstrap(solution, draws=5).discounts.shape
+        (5, 3)
     """
     as_count(draws, "draws", least=2)
     point = resume(solution)

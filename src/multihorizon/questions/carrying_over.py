@@ -322,6 +322,10 @@ def carry_over(
         jobs: processes that share the fits; -1 is all cores. The answer does not depend on it.
         progress: called after each fit.
 
+    Returns:
+        For each pair of conditions how horizons go together and how well one predicts the other
+        (`multihorizon.questions.carrying_over.CarryingOver`).
+
     Raises:
         ValueError: for a condition that is not in the tables, has one value only or is made of numbers, and where fewer than
             three persons were seen under two of its values.

@@ -109,6 +109,9 @@ def design(
         seed: same seed, same answer.
         progress: told how far the work has come.
 
+    Returns:
+        Candidates, the share of the budget of each, and expected standard errors (`multihorizon.questions.design.Design`).
+
     Raises:
         ValueError: for candidates that cannot tell a discount, for a budget that is too small or too large for them, and for
             options that contradict each other.

@@ -175,6 +175,10 @@ def compare_goals(
         seed: deals the episodes.
         progress: called after each fit.
 
+    Returns:
+        Held-out likelihood of one reward for all, of groups and of a reward for each
+        (`multihorizon.questions.goal_comparison.GoalComparison`).
+
     Raises:
         ValueError: for solutions of other solvers, other tables than the problem's, and too few episodes.
 

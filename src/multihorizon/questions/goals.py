@@ -320,6 +320,9 @@ def goals(
         jobs: processes that share the work of the test; -1 is all cores. The digits do not depend on it.
         progress: called as the work goes on.
 
+    Returns:
+        Groups of names, the answer of each group, and the verdict on each pair (`multihorizon.questions.goals.Goals`).
+
     Raises:
         ValueError: on malformed options and experts, and where policies and demonstrations are mixed.
 

@@ -171,8 +171,19 @@ def compare_lookahead(
         seed: scatters the starts and deals the episodes.
         progress: called after each family.
 
+    Returns:
+        The fit of each family, and held-out likelihood where `demonstrations` are given
+        (`multihorizon.questions.lookahead_comparison.LookaheadComparison`).
+
     Raises:
         ValueError: for a task in which a state can come again, or one with very many rewards.
+
+    Example:
+        >>> import multihorizon as mh
+        >>> task = mh.domains.space_adventure(8)
+        >>> problem = mh.Problem(task.mdp, task.persons(2).demonstrations, features=task.features)
+        >>> len(mh.compare_lookahead(problem, (mh.Exponential(), mh.Depth())).to_frame())
+        3
     """
     seed = as_seed(seed)
     solver = solver or MaximumLikelihood()

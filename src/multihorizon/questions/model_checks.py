@@ -151,8 +151,20 @@ def check_model(
         seed: deals the episodes.
         progress: called after each fit.
 
+    Returns:
+        Held-out likelihood, calibration and misfit by state (`multihorizon.questions.model_checks.ModelChecks`).
+
     Raises:
         ValueError: for solutions of other solvers, other tables than the problem's, and too few episodes.
+
+    Example:
+        >>> import multihorizon as mh
+        >>> d = mh.domains.cliff()
+        >>> table = mh.Demonstrations.simulate(d.mdp, d.mce_experts(), episodes=100, seed=0)
+        >>> problem = mh.Problem(d.mdp, table)
+        >>> solution = mh.solve(problem, mh.MaximumLikelihood(1.0))
+        >>> type(mh.check_model(solution, table)).__name__
+        'ModelChecks'
     """
     seed = as_seed(seed)
     point = resume(solution)

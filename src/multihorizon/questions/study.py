@@ -97,6 +97,9 @@ def simulate_study(
         jobs: processes; −1 is all cores. The digits do not depend on it.
         progress: called after each study.
 
+    Returns:
+        For each size of study, errors, coverage and power (`multihorizon.questions.study.Recovery`).
+
     Raises:
         ValueError: for an expert without decisions, an unknown term or name, or a fit that has no answer to start from.
 

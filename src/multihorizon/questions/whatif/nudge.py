@@ -275,6 +275,9 @@ def nudge(
         jobs: processes, among which experts are shared out.
         progress: called with the share that is done.
 
+    Returns:
+        By expert, the smallest bonus with its interval, and what else it changes (`multihorizon.questions.whatif.nudge.Nudge`).
+
     Raises:
         ValueError: where state or action are not in the task or the source cannot answer, in one sentence.
 

@@ -267,6 +267,9 @@ def predict(
         jobs: processes for the draws.
         progress: called with the share that is done.
 
+    Returns:
+        `before`, `after`, `low` and `high` `(K,S,A)` with a status (`multihorizon.questions.whatif.predict.Prediction`).
+
     Raises:
         ValueError: where the change cannot be made or the source cannot answer it, in one sentence.
 
