@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.questions.study import solver_of
 
 CLIFF = mh.domains.cliff()
 TABLE = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 60, seed=0)
@@ -57,7 +56,7 @@ def test_an_argument_under_both_names_is_refused() -> None:
 def test_options_that_were_saved_under_old_names_are_read_without_a_warning() -> None:
     texts = {"solver": "Population", "status": mh.Status.CONVERGED, "message": "", "experts": ("a",), "objective": 0.0}
     arrays = {"discounts": np.array([0.5]), "reward": np.zeros(1), "residual": 0.0, "options": {"tol": 0.1, "max_iter": 7}}
-    solver = solver_of(mh.Solution(**texts, **arrays, evidence={}))
+    solver = mh.Solution(**texts, **arrays, evidence={}).solver_used()
     assert (solver.tolerance, solver.max_steps) == (0.1, 7)
 
 

@@ -75,12 +75,13 @@ from multihorizon.entropy.dual import (
     minimise_dual,
 )
 from multihorizon.entropy.mce import about_errors, entropy_evidence
+from multihorizon.estimate import StandardErrors
 from multihorizon.numerics import slp
 from multihorizon.numerics.chance import halton
 from multihorizon.parallel import Progress, silent
 from multihorizon.planning.linear import Resolvent
 from multihorizon.problem import Problem
-from multihorizon.solution import Solution, StandardErrors, Status, Trace
+from multihorizon.solution import Solution, Status, Trace
 from multihorizon.words import power_of_ten, significant
 
 #: A direction of the discounts is free if the mismatch changes by less than this share of the largest change.
