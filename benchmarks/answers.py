@@ -274,7 +274,7 @@ def decisions(_: argparse.Namespace) -> Answers:
     for place, test in enumerate(mh.pairwise_tests(found)):
         yield from of_test(f"pairs/{place}", test)
     for kind in ("parametric", "episodes"):
-        drawn = mh.bootstrap(found, samples=4, kind=kind, demonstrations=table, jobs=1)
+        drawn = mh.bootstrap(found, draws=4, kind=kind, demonstrations=table, jobs=1)
         yield f"bootstrap/{kind}", {"discounts": drawn.discounts, "rewards": drawn.rewards, "failed": drawn.failed}
     yield "check_model", mh.check_model(found, table).to_dict()
     solvers = {
@@ -308,7 +308,7 @@ def wants(_: argparse.Namespace) -> Answers:
     names = ["a", "b", "c", "d"]
     yield from of_goals("policies", mh.goals(mh.Problem(domain.mdp, policies, names=names)))
     table = mh.Demonstrations.simulate(domain.mdp, policies, 200, names=names)
-    yield from of_goals("decisions", mh.goals(mh.Problem(domain.mdp, table), simulations=99))
+    yield from of_goals("decisions", mh.goals(mh.Problem(domain.mdp, table), draws=99))
 
 
 def space(_: argparse.Namespace) -> Answers:

@@ -1,6 +1,7 @@
 """Is MPLP's default answer the best one, and does its order of horizons hold? Tasks from outside, with their own planner.
 
     python benchmarks/lp_orders.py [--tasks 200] [--seconds 30]     # random tasks of three families, each against a long proof
+    python benchmarks/lp_orders.py --first 40 --tasks 20            # tasks 40 to 59 alone; counts of such pieces add up
     python benchmarks/lp_orders.py --weaning                        # one task, by every search
     python benchmarks/lp_orders.py --order [--tasks 160]            # how often the proved optimum reverses two experts
 
@@ -77,10 +78,10 @@ def random_task(seed: int, small: bool = False) -> tuple[np.ndarray, np.ndarray,
             return transitions, reward, [distinct[i] for i in picked]
 
 
-def compare(tasks: int, seconds: float) -> None:
+def compare(first: int, tasks: int, seconds: float) -> None:
     """The default against a proof to 0.1 % that may take long."""
     rows = []
-    for seed in range(tasks):
+    for seed in range(first, first + tasks):
         transitions, _, experts = random_task(seed)
         problem = mh.Problem(mh.MDP(transitions, initial=np.full(transitions.shape[1], 1 / transitions.shape[1])), experts)
         begun = time.process_time()
@@ -96,6 +97,11 @@ def compare(tasks: int, seconds: float) -> None:
         if short > 1e-3 or default.status not in ("optimal", "converged"):
             print(f"seed {seed}: {default.status}, {short:.2%} short of {best:.6g}, proved {proved}", flush=True)
     status, proved, short, ordered, took = map(np.array, zip(*rows, strict=True))
+    print(
+        f"tasks {first} to {first + tasks - 1}: {tasks}, {np.sum(proved)} with a proved optimum, "
+        f"{np.sum(proved & (short <= 1e-3))} of these within 0.1 %, "
+        f"{np.sum(short > 1e-3)} short by more, {np.sum(~np.isin(status, ['optimal', 'converged']))} whose status says it may be"
+    )
     for name in np.unique(status):
         some = status == name
         text = f"{name}: {some.sum()} of {tasks}, {np.sum(short[some] > 1e-3)} short by more than 0.1 %, "
@@ -138,6 +144,7 @@ def reversed_orders(tasks: int, seconds: float) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--tasks", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--weaning", action="store_true")
@@ -148,7 +155,7 @@ def main() -> None:
     elif options.order:
         reversed_orders(options.tasks, options.seconds)
     else:
-        compare(options.tasks, options.seconds)
+        compare(options.first, options.tasks, options.seconds)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def solution(walk: mh.Steps) -> mh.Solution:
 def pair() -> mh.Solution:
     """Two experts in short episodes, with standard errors from resampled ones."""
     steps = mh.domains.navigation({"a": 0.4, "b": 0.8}).simulate(2500, length=10, seed=5)
-    solver = mh.SieveLikelihood(basis=mh.Splines(5), penalty=0.1, temperature="shared", resamples=12)
+    solver = mh.SieveLikelihood(basis=mh.Splines(5), penalty=0.1, temperature="shared", draws=12)
     return mh.solve(mh.SampledProblem(steps), solver, seed=1)
 
 
@@ -192,7 +192,7 @@ def test_one_expert_is_not_identified(line) -> None:
     assert known.status is Status.CONVERGED
     low, high = mh.reward_functions(known).reward([[0.6], [0.9]])
     assert low < high
-    broken = mh.solve(mh.SampledProblem(alone), mh.SieveLikelihood(basis=mh.Splines(4), penalty=0.1, max_iter=1))
+    broken = mh.solve(mh.SampledProblem(alone), mh.SieveLikelihood(basis=mh.Splines(4), penalty=0.1, max_steps=1))
     assert broken.status is Status.NOT_CONVERGED  # which comes first, as with a list of states
     assert broken.message.endswith("do not use this answer.")
 
@@ -247,7 +247,7 @@ def test_other_transformers_and_regressors(walk, line) -> None:
     found = mh.solve(mh.SampledProblem(line), mh.SieveLikelihood(basis=fourier, penalty=0.03, temperature="shared"))
     assert (np.diff(found.discounts) > 0).all()
     trees = ExtraTreesRegressor(8, min_samples_leaf=40, random_state=0)
-    forest = mh.SieveLikelihood(basis=mh.Splines(4), regressor=trees, penalty=0.1, temperature="shared", resamples=2)
+    forest = mh.SieveLikelihood(basis=mh.Splines(4), regressor=trees, penalty=0.1, temperature="shared", draws=2)
     grown = mh.solve(mh.SampledProblem(walk.select(walk.step < 12)), forest)
     assert (np.diff(grown.discounts) > 0).all()
     assert grown.evidence["first_stage"] == "regressor"

@@ -286,7 +286,7 @@ def other_pages(tmp_path_factory) -> list[Path]:
     problem = mh.Problem(CLIFF.mdp, walks, features=CLIFF.mdp.stacked @ kinds, feature_names=["cliff", "goal"])
     solution = mh.solve(problem, mh.MaximumLikelihood())
     pages = {
-        "goals": goals_page(mh.goals(problem, simulations=19), [], 0),
+        "goals": goals_page(mh.goals(problem, draws=19), [], 0),
         "recover": recover_page(mh.simulate_study(problem, studies=2, decisions=[200]), {}),
         "identify": identify_page(solution, identify_fitted(solution), []),
     }

@@ -56,3 +56,27 @@ def test_seed_jobs_and_progress_come_last_and_by_name(name: str) -> None:
     assert list(arguments)[len(arguments) - len(last) :] == last
     assert all(arguments[argument].kind is inspect.Parameter.KEYWORD_ONLY for argument in last)
     assert "jobs" not in arguments or arguments["jobs"].default == 1
+
+
+@pytest.mark.parametrize("name", mh._HOMES)
+def test_every_public_callable_says_what_it_takes_and_gives(name: str) -> None:
+    target = getattr(mh, name)
+    doc = inspect.getdoc(target)
+    assert inspect.isclass(target) or "Returns:" in doc
+    assert "Args:" in doc or "Example:" in doc or getattr(target, "_is_protocol", False) or name == "Evidence"
+
+
+def test_the_methods_of_the_paper_say_which_equation_they_are() -> None:
+    equations = {"LPIRL": "Eq. 3", "NaiveLP": "Eq. 4", "MPLP": "Eq. 5 to 7", "MCE": "Eq. 8 and 9", "MPMCE": "Eq. 10, 12"}
+    rest = {"MPML": "Eq. 11", "ClosedForm": "Proposition 2", "identify": "Proposition 2", "generalization_error": "Eq. 27"}
+    for name, equation in (equations | rest).items():
+        assert equation in inspect.getdoc(getattr(mh, name)), name
+    assert "Maximum-causal-entropy" in mh.MCE.__doc__
+    assert "Ziebart 2010" in mh.MCE.__doc__
+    assert {name: inspect.signature(getattr(mh, name)).parameters["temperature"].default for name in TEMPERATURES} == TEMPERATURES
+
+
+#: Known policies and planning have one default, estimation from decisions another.
+TEMPERATURES = dict.fromkeys(("soft_plan", "identify", "goals", "MCE", "MPMCE", "MPML", "ClosedForm"), 1.0) | dict.fromkeys(
+    ("MaximumLikelihood", "SieveLikelihood"), "pooled"
+)

@@ -61,7 +61,7 @@ def test_two_goals_are_distinguished(two):
 
 @pytest.mark.slow
 def test_one_goal_is_one_group():
-    found = mh.goals(decided([0, 0, 0], 3000, seed=1), simulations=99)
+    found = mh.goals(decided([0, 0, 0], 3000, seed=1), draws=99)
     assert found.groups == (("0", "1", "2"),)
     assert found.verdict == "share"
     assert found.test.p_value > 0.05
@@ -73,7 +73,7 @@ def test_one_goal_is_one_group():
 
 @pytest.mark.slow
 def test_few_decisions_cannot_tell():
-    found = mh.goals(decided([0, 1, 0], 6), simulations=19)
+    found = mh.goals(decided([0, 1, 0], 6), draws=19)
     assert found.verdict == "cannot tell"
     assert found.groups == (("0",), ("1",), ("2",))
     assert found.undecided == ((0, 1), (0, 2), (1, 2))
@@ -105,7 +105,7 @@ def test_tasks_without_a_common_state_say_nothing_of_each_other():
     )
     scores = Scores(joined, 1.0)
     assert abs(scores.gain(frozenset((0,)), frozenset((1,)))) < 0.1
-    found = mh.goals(joined, simulations=19)
+    found = mh.goals(joined, draws=19)
     assert found.verdict == "cannot tell"
     assert found.groups == (("here",), ("there",))
 
@@ -121,7 +121,7 @@ def test_one_expert_shares_with_nobody():
 def test_equal_behaviour_is_one_goal_of_unknown_discount():
     problem = decided([0], 2000)
     twin = mh.Expert("twin", MDP, "demonstrations", counts=problem.experts[0].counts)
-    found = mh.goals(mh.Problem(MDP, [problem.experts[0], twin]), simulations=19)
+    found = mh.goals(mh.Problem(MDP, [problem.experts[0], twin]), draws=19)
     assert found.groups == (("0", "twin"),)
     assert np.isnan(found.discounts).all()
     assert "not identified" in found.sentences()
@@ -131,7 +131,7 @@ def test_equal_behaviour_is_one_goal_of_unknown_discount():
 def test_decisiveness_is_no_goal_of_its_own():
     problem = decided([0, 0, 0], 4000, temperatures=(1.0, 0.4, 2.0))
     assert shared_goal_test(mh.solve(problem, mh.MaximumLikelihood(1.0, starts=1)), 19).rejected
-    found = mh.goals(problem, temperature="per_expert", simulations=99)
+    found = mh.goals(problem, temperature="per_expert", draws=99)
     assert found.groups == (("0", "1", "2"),)
     assert found.verdict == "share"
 
@@ -139,7 +139,7 @@ def test_decisiveness_is_no_goal_of_its_own():
 @pytest.mark.slow
 def test_order_and_names_do_not_matter():
     problem = decided([0, 1, 0], 60, names=["a", "b", "c"])
-    straight, turned = (mh.goals(mh.Problem(MDP, list(problem.experts)[::step]), simulations=19) for step in (1, -1))
+    straight, turned = (mh.goals(mh.Problem(MDP, list(problem.experts)[::step]), draws=19) for step in (1, -1))
     assert {frozenset(g) for g in turned.groups} == {frozenset(g) for g in straight.groups}
     assert turned.test.p_value == straight.test.p_value
     np.testing.assert_allclose(turned.sharing, straight.sharing[::-1, ::-1], atol=1e-6)
@@ -174,7 +174,7 @@ def test_probabilities_of_partitions_and_of_sharing():
     assert sum(weights.values()) == pytest.approx(1)
     shared = _sharing(weights, 3)
     np.testing.assert_allclose(shared, shared.T)
-    found = mh.goals(problem, simulations=19)
+    found = mh.goals(problem, draws=19)
     place = [found.experts.index(name) for name in problem.names]
     np.testing.assert_allclose(found.sharing[np.ix_(place, place)], shared, atol=1e-6)
     assert sorted(name for group in found.groups for name in group) == ["0", "1", "2"]
@@ -252,10 +252,10 @@ def test_what_estimates_leave_out_changes_no_verdict(monkeypatch):
     problem = mh.Problem(mdp, mh.Demonstrations.simulate(mdp, acted, 20, max_steps=30))
     fits, fit = [], goals_module.best_fit
     monkeypatch.setattr(goals_module, "best_fit", lambda model, least: fits.append(model.n_experts) or fit(model, least))
-    found = mh.goals(problem, simulations=19)
+    found = mh.goals(problem, draws=19)
     some = sum(experts > 1 for experts in fits)
     monkeypatch.setattr(Scores, "hopeless", np.inf)
-    whole = mh.goals(problem, simulations=19)
+    whole = mh.goals(problem, draws=19)
     assert some < 0.6 * (sum(experts > 1 for experts in fits) - some)
     assert found.groups == whole.groups == (("0", "2", "4", "6"), ("1", "3", "5", "7"))
     assert [pair.verdict for pair in found.pairs] == [pair.verdict for pair in whole.pairs]
@@ -268,7 +268,7 @@ def test_what_estimates_leave_out_changes_no_verdict(monkeypatch):
 
 def test_a_known_temperature_stays_with_its_expert_in_a_group():
     problem = decided([0, 1, 0], 300, names=[1, 2, 3])
-    found = mh.goals(problem, temperature={1: 0.7, 2: 1.3, 3: 1.3}, simulations=19)
+    found = mh.goals(problem, temperature={1: 0.7, 2: 1.3, 3: 1.3}, draws=19)
     given = {name: float(t) for s in found.solutions for name, t in zip(s.experts, s.temperature, strict=True)}
     assert given == {"1": 0.7, "2": 1.3, "3": 1.3}
 
@@ -341,7 +341,7 @@ def test_the_report_is_plain_json(two):
 def test_bad_input_gets_a_sentence():
     table = decided([0, 0], 100)
     with pytest.raises(ValueError, match="simulations"):
-        mh.goals(table, simulations=5)
+        mh.goals(table, draws=5)
     with pytest.raises(ValueError, match="temperature must be"):
         mh.goals(table, temperature="each")
     mixed = mh.Problem(MDP, [table.experts[0], policies([0])[0]])

@@ -148,23 +148,23 @@ def test_bad_options_get_a_sentence():
 
 def test_fixing_a_discount_settles_the_toy_with_a_terminal_state():
     _, problem = toy_problem("terminal")
-    found = mh.identify(problem, known={"0": 0.3})
+    found = mh.identify(problem, discounts={"0": 0.3})
     assert found.status == "unique"
     np.testing.assert_allclose(found.discounts, [0.3, 0.5, 0.95], atol=1e-8)
     np.testing.assert_allclose(found.intervals[0], [0.3, 0.3])
     np.testing.assert_allclose(found.reward, mh.domains.toy().reward, atol=1e-6)
     _, absorbing = toy_problem("absorbing")
-    once = mh.identify(absorbing, known={"0": 0.3})
+    once = mh.identify(absorbing, discounts={"0": 0.3})
     assert (once.status, once.dimension) == ("set", 1)
-    twice = mh.identify(absorbing, known={"0": 0.3, "2": 0.95})
+    twice = mh.identify(absorbing, discounts={"0": 0.3, "2": 0.95})
     assert twice.status == "unique"
     assert twice.discounts[1] == pytest.approx(0.5, abs=1e-8)
-    wrong = mh.identify(problem, known={"0": 0.9})
+    wrong = mh.identify(problem, discounts={"0": 0.9})
     assert wrong.status == "infeasible"
     with pytest.raises(ValueError, match="at least one discount open"):
-        mh.identify(problem, known={"0": 0.3, "1": 0.5, "2": 0.9})
-    with pytest.raises(ValueError, match="known must name"):
-        mh.identify(problem, known={"zero": 0.3})
+        mh.identify(problem, discounts={"0": 0.3, "1": 0.5, "2": 0.9})
+    with pytest.raises(ValueError, match="discounts must name"):
+        mh.identify(problem, discounts={"zero": 0.3})
 
 
 @pytest.mark.slow

@@ -186,7 +186,7 @@ def test_known_discounts_and_another_task_narrow_the_range():
     policies = deviating(domain.mdp, domain.reward, (0.1, 0.5, 0.8), 0.1, 1)
     problem = mh.Problem(domain.mdp, policies, names=NAMES)
     free = mh.identify(problem, within=0.3).within
-    held = mh.identify(problem, within=0.3, known={"carla": 0.8}).within
+    held = mh.identify(problem, within=0.3, discounts={"carla": 0.8}).within
     np.testing.assert_allclose(held.proved[2], 0.8, atol=1e-9)
     assert (held.proved[:2, 0] >= free.proved[:2, 0] - 1e-3).all()
     assert (held.proved[:2, 1] <= free.proved[:2, 1] + 1e-3).all()

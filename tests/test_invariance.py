@@ -146,13 +146,13 @@ def test_simulated_decisions_do_not_depend_on_order_or_names() -> None:
     goals = 2 * np.random.default_rng(0).normal(size=(2, 6))
     people = [mh.soft_plan(mdp, reward, gamma).policy for reward, gamma in zip(goals, (0.2, 0.7), strict=True)]
     unsure = mh.Problem(mdp, mh.Demonstrations.simulate(mdp, people, 1, max_steps=25, seed=1))
-    plain, p_value = mh.bootstrap(mh.solve(problem, solver), 3, jobs=1), mh.goals(unsure, simulations=19).test.p_value
+    plain, p_value = mh.bootstrap(mh.solve(problem, solver), 3, jobs=1), mh.goals(unsure, draws=19).test.p_value
     assert 0.05 < p_value < 1
     for seed in SHUFFLES:
         places = shuffle(problem, seed)
         moved = mh.bootstrap(mh.solve(places.problem(problem), solver), 3, jobs=1)
         np.testing.assert_allclose(moved.discounts, plain.discounts[:, places.experts], atol=1e-4)
-        assert mh.goals(shuffle(unsure, seed).problem(unsure), simulations=19).test.p_value == p_value
+        assert mh.goals(shuffle(unsure, seed).problem(unsure), draws=19).test.p_value == p_value
 
 
 @pytest.mark.parametrize("name", ["toy", "big_small", "cliff"])

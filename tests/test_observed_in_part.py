@@ -121,6 +121,29 @@ def test_maximum_causal_entropy_takes_demonstrations_and_says_their_error() -> N
     assert known.evidence["count_errors"] == pytest.approx(errors, rel=0.2)
 
 
+def test_discounts_that_match_within_the_error_of_the_counts_are_a_set_and_not_one_answer() -> None:
+    """The least mismatch of 100 episodes is far from the truth, and nothing but the counts' error says so."""
+    table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 100, seed=0)
+    solution = mh.solve(mh.Problem(CLIFF.mdp, table), mh.MPMCE())
+    assert np.abs(solution.discounts - CLIFF.mce_discounts).max() > 0.15
+    assert solution.status == "not identified"
+    assert "(95 % intervals): 0 0.00 to 0." in solution.message
+    low, high = solution.confidence_intervals(0.95).T
+    assert ((low <= CLIFF.mce_discounts) & (CLIFF.mce_discounts <= high)).all()
+    assert "within the error" not in mh.solve(mh.Problem(CLIFF.mdp, CLIFF.mce_experts()), mh.MPMCE()).message
+
+
+@pytest.mark.slow
+def test_standard_errors_of_the_least_mismatch_are_its_spread_over_tables() -> None:
+    domain, answers = mh.domains.big_small(), []
+    for seed in range(20):
+        table = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), 1000, seed=seed)
+        answers.append(mh.solve(mh.Problem(domain.mdp, table), mh.MPMCE()))
+    errors = np.array([answer.discounts - domain.mce_discounts for answer in answers])
+    spread = np.array([answer.standard_errors for answer in answers])
+    np.testing.assert_allclose(np.sqrt((errors**2).mean(axis=0)), np.sqrt((spread**2).mean(axis=0)), rtol=0.5)
+
+
 @pytest.mark.slow
 def test_linear_programs_take_the_most_frequent_actions_and_say_how_doubtful_these_are() -> None:
     uniform = CLIFF.mdp.available / CLIFF.mdp.available.sum(axis=1, keepdims=True)

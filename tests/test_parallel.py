@@ -69,7 +69,7 @@ def test_a_task_that_kills_every_process_is_given_up() -> None:
 @pytest.mark.slow
 def test_all_results_of_a_cluster_are_the_same_if_a_worker_dies_in_the_middle(workers: Any) -> None:
     solution = solved()
-    here = mh.bootstrap(solution, samples=16, jobs=1, seed=3)
+    here = mh.bootstrap(solution, draws=16, jobs=1, seed=3)
     killed: list[int] = []
 
     def kill_one(share: float, message: str) -> None:
@@ -78,7 +78,7 @@ def test_all_results_of_a_cluster_are_the_same_if_a_worker_dies_in_the_middle(wo
             os.kill(killed[0], signal.SIGKILL)
 
     with mh.cluster(workers.scheduler_address):
-        bereft = mh.bootstrap(solution, samples=16, seed=3, progress=kill_one)
+        bereft = mh.bootstrap(solution, draws=16, seed=3, progress=kill_one)
     assert killed
     np.testing.assert_array_equal(bereft.discounts, here.discounts)
     np.testing.assert_array_equal(bereft.rewards, here.rewards)

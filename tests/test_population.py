@@ -131,7 +131,7 @@ def test_a_free_reward_is_recovered_up_to_scale() -> None:
 def test_discounts_that_nobody_can_know_are_not_identified_however_far_the_search_came(steps: int) -> None:
     toy = mh.domains.toy()
     logged = mh.Demonstrations.simulate(toy.mdp, toy.mce_experts(), episodes=20, seed=2)
-    found = mh.solve(mh.Problem(toy.mdp, logged), mh.Population(nodes=5, max_iter=steps))
+    found = mh.solve(mh.Problem(toy.mdp, logged), mh.Population(nodes=5, max_steps=steps))
     assert found.status == mh.Status.NOT_IDENTIFIED
     assert "are not identified" in found.message
     assert ("do not use this answer" in found.message) == (steps == 3)

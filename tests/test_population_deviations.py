@@ -70,7 +70,7 @@ def test_deviations_are_averaged_out() -> None:
 
 def test_the_gradient_is_that_of_the_value() -> None:
     problem, _ = study(6, 50, 0.5)
-    found = mh.Population(nodes=5, tol=0.1).search(problem, 0)[1]
+    found = mh.Population(nodes=5, tolerance=0.1).search(problem, 0)[1]
     marginal = Marginal(found.marginal.layout.deviating(0.5), found.persons, 5)
     rng, value = np.random.default_rng(0), marginal.at(found.psi)
     assert value is not None
@@ -103,7 +103,7 @@ def test_tiny_deviations_change_nothing() -> None:
 @pytest.mark.slow
 def test_they_are_found_where_there_are_some(tmp_path: Path) -> None:
     problem, truth = study(20, 80, 0.7)
-    found = mh.solve(problem, mh.Population(deviations="estimated", nodes=7, tol=1e-3))
+    found = mh.solve(problem, mh.Population(deviations="estimated", nodes=7, tolerance=1e-3))
     told = found.evidence["deviations"]
     assert told.p_shared < 0.01
     assert told.interval[0] < 0.7 < told.interval[1]
@@ -122,7 +122,7 @@ def test_they_are_found_where_there_are_some(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_order_of_persons_changes_nothing() -> None:
     problem, _ = study(6, 40, 0.5)
-    given = mh.Population(deviations=0.5, nodes=5, tol=1e-3)
+    given = mh.Population(deviations=0.5, nodes=5, tolerance=1e-3)
     one, two = (mh.solve(each, given) for each in (problem, problem.with_experts(reversed(problem.experts))))
     np.testing.assert_allclose(one.discounts[::-1], two.discounts, atol=2e-3)
     values = [each.evidence["deviations"].values for each in (one, two)]
@@ -132,14 +132,14 @@ def test_the_order_of_persons_changes_nothing() -> None:
 @pytest.mark.slow
 def test_none_are_found_where_there_are_none() -> None:
     problem, _ = study(12, 40, 0.0, seed=2)
-    found = mh.solve(problem, mh.Population(deviations="estimated", nodes=7, tol=1e-3))
+    found = mh.solve(problem, mh.Population(deviations="estimated", nodes=7, tolerance=1e-3))
     told = found.evidence["deviations"]
     assert told.p_shared > 0.05
     assert told.spread == 0.0
     assert told.interval[0] == 0.0
     assert not told.values.any()
     assert "One reward for all is not rejected" in found.message
-    np.testing.assert_allclose(found.discounts, mh.solve(problem, mh.Population(nodes=7, tol=1e-3)).discounts)
+    np.testing.assert_allclose(found.discounts, mh.solve(problem, mh.Population(nodes=7, tolerance=1e-3)).discounts)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_where_they_cannot_be_had_is_said() -> None:
 @pytest.mark.slow
 def test_features_beside_a_known_reward_may_be_deviated_in() -> None:
     problem, _ = study(8, 60, 0.5, known=1.0)
-    solver = mh.Population(known_reward=np.arange(float(STATES)), deviations=0.5, nodes=5, tol=1e-3)
+    solver = mh.Population(known_reward=np.arange(float(STATES)), deviations=0.5, nodes=5, tolerance=1e-3)
     found = mh.solve(problem, solver)
     assert str(found.status) == "converged"
     assert found.evidence["deviations"].values.shape == (8, 2)

@@ -43,7 +43,7 @@ def carry_over(of: Asked) -> Any:
 
 
 OF_PROBLEMS: dict[str, Callable[[Asked], Any]] = {
-    "goals": lambda of: mh.goals(of.solution.problem, simulations=19),
+    "goals": lambda of: mh.goals(of.solution.problem, draws=19),
     "families": lambda of: mh.compare_lookahead(of.solution.problem, [mh.Exponential()]),
     "identified": lambda of: mh.identify(of.solution.problem),
     "carrying over": carry_over,

@@ -67,7 +67,7 @@ RESULTS: dict[str, Callable[[], Result]] = {
     "RewardFunctions": lambda: mh.reward_functions(of("vectors")),
     "SharedGoalTest": lambda: shared_goal_test(of(), 19),
     "StateRewardTest": lambda: state_reward_test(of()),
-    "Goals": lambda: mh.goals(of().require_problem(), simulations=19),
+    "Goals": lambda: mh.goals(of().require_problem(), draws=19),
     "Goals of policies": lambda: mh.goals(mh.Problem(of().require_problem().mdp, of().policies())),
     "GoalComparison": lambda: mh.compare_goals(of("deviations"), table()),
     "Bootstrap": lambda: mh.bootstrap(of(), 3),

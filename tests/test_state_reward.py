@@ -126,7 +126,7 @@ def test_goals_gives_no_groups_and_no_discounts_where_the_reward_depends_on_the_
 @pytest.mark.slow
 def test_goals_says_what_it_assumes_of_the_reward() -> None:
     mdp, points = pond(PAYS)
-    found = mh.goals(mh.Problem(mdp, decisions(mdp, points, 1, gammas=(0.3, 0.6, 0.85))), simulations=19)
+    found = mh.goals(mh.Problem(mdp, decisions(mdp, points, 1, gammas=(0.3, 0.6, 0.85))), draws=19)
     assert not found.withheld
     assert "taken to depend on the state reached" in found.sentences()
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 
-from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Floats, Ints
+from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Floats, Ints, Seed, as_seed
 from multihorizon.choice.clusters import Choice
 from multihorizon.choice.model import Temperature
 from multihorizon.data.demonstrations import Demonstrations
@@ -86,7 +86,7 @@ def analyse(
     cluster: Choice | None = None,
     lookahead: Sequence[Lookahead] = (),
     population: Population | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
     jobs: int = 1,
     progress: Progress = silent,
 ) -> Analysis:
@@ -117,9 +117,20 @@ def analyse(
         jobs: processes that share simulations, intervals and tests of pairs; -1 is all cores. The digits do not depend on it.
         progress: called with the share of the work that is done and where it stands.
 
+    Returns:
+        Everything that was asked, as `multihorizon.analysis.Analysis`; `summary()`, `to_json(path)` and `plot()` show it.
+
     Raises:
         ValueError: on tables that do not fit the task, and where a solver comes with options that are its own.
+
+    Example:
+        >>> import multihorizon as mh
+        >>> d = mh.domains.cliff()
+        >>> table = mh.Demonstrations.simulate(d.mdp, d.mce_experts(), episodes=100, seed=0)
+        >>> mh.analyse(table, d.mdp, quick=True).solution.experts
+        ('0', '1', '2')
     """
+    seed = as_seed(seed)
     doubled = {"temperature": temperature, "ridge": ridge, "known_reward": known_reward and getattr(solver, "known_reward", None)}
     doubled["deviations"] = None if deviations is None else getattr(solver, "deviations", 0.0) or None
     twice = [name for name, value in doubled.items() if value is not None]

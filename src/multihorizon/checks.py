@@ -7,8 +7,10 @@ it has this size; one that a single module uses stays there.
 from __future__ import annotations
 
 import re
+import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
 from typing import Any, TypeVar
 
 import numpy as np
@@ -49,6 +51,48 @@ Array = TypeVar("Array", bound=NDArray[Any])
 
 #: How far a row of probabilities may be from summing to one; rows within it are rescaled to sum exactly.
 ROW_TOLERANCE = 1e-6
+
+
+Renamed = TypeVar("Renamed", bound=Callable[..., Any])
+
+
+def renamed(**names: str) -> Callable[[Renamed], Renamed]:
+    """Let a function or a dataclass take arguments by their old names, with a DeprecationWarning, for one release.
+
+    Example:
+        >>> @renamed(old="new")
+        ... def double(new):
+        ...     return 2 * new
+        >>> with warnings.catch_warnings(action="ignore"):
+        ...     double(old=3)
+        6
+    """
+
+    def decorate(target: Renamed) -> Renamed:
+        kind: Any = target
+        function = kind.__init__ if isinstance(target, type) else target
+
+        @wraps(function)
+        def wrapper(*args: Any, **options: Any) -> Any:
+            for old in names.keys() & options:
+                text = f"{old} of {target.__name__} is now {names[old]}"
+                if names[old] in options:
+                    raise TypeError(f"{text}, received both")
+                warnings.warn(text, DeprecationWarning, stacklevel=2)
+            return function(*args, **{names.get(name, name): value for name, value in options.items()})
+
+        if not isinstance(target, type):
+            return wrapper  # type: ignore[return-value]
+        kind.__init__, kind.renamed = wrapper, names
+        return target
+
+    return decorate
+
+
+def current_names(target: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a renamed dataclass under the names of this release; saved results may have older ones."""
+    names = getattr(target, "renamed", {})
+    return {names.get(name, name): value for name, value in options.items()}
 
 
 def as_floats(value: object, name: str) -> Floats:
@@ -137,7 +181,7 @@ Seed = int | np.random.Generator
 def as_seed(value: object, name: str = "seed") -> int:
     """Read a seed of random numbers: a whole number of at least 0, or a NumPy `Generator`, from which one is drawn (SPEC 7)."""
     if isinstance(value, np.random.Generator):
-        return int(value.integers(2**63))
+        return int(value.integers(2**32))  # more than some packages take
     return as_count(value, name, least=0, most=2**128)
 
 

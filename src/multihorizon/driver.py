@@ -216,6 +216,10 @@ class Grid:
     """Every point of a regular grid with spacing `step`, ends included, on `jobs` processes (−1: all cores).
 
     The step must divide 1: a grid that ends at 1 has no other spacing.
+
+    Example:
+        >>> Grid(0.25).axis().tolist()
+        [0.0, 0.25, 0.5, 0.75, 1.0]
     """
 
     step: float = 0.01
@@ -255,7 +259,12 @@ class Grid:
 class Bayesian:
     """Bayesian optimisation (the paper's Algorithms 1 and 2): a Gaussian process on the objective, `initial` uniform points,
     then the maximiser of the acquisition function until `max_evaluations` are spent. It needs the package
-    `bayesian-optimization`."""
+    `bayesian-optimization`.
+
+    Example:
+        >>> Bayesian(max_evaluations=20).initial
+        10
+    """
 
     max_evaluations: int = 100
     initial: int = 10
@@ -279,7 +288,7 @@ class Bayesian:
             f=None,
             pbounds=dict.fromkeys(names, (0.0, 1.0)),
             acquisition_function=acquisition.ExpectedImprovement(xi=0.0),
-            random_state=seed,
+            random_state=seed % 2**32,
             verbose=0,
             allow_duplicate_points=True,
         )

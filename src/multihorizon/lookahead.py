@@ -64,7 +64,12 @@ class Lookahead(Protocol):
 
 @dataclass(frozen=True)
 class Exponential:
-    """Weights γ^(t−1): each step counts γ times as much as the one before. The one family that is consistent over time."""
+    """Weights γ^(t−1): each step counts γ times as much as the one before. The one family that is consistent over time.
+
+    Example:
+        >>> Exponential().parameters(3)
+        ('discount',)
+    """
 
     name: ClassVar[str] = "exponential"
 
@@ -88,7 +93,12 @@ class Exponential:
 
 @dataclass(frozen=True)
 class Depth:
-    """Weight 1 for the next n steps and 0 for all after them."""
+    """Weight 1 for the next n steps and 0 for all after them.
+
+    Example:
+        >>> Depth().parameters(3)
+        ('depth',)
+    """
 
     name: ClassVar[str] = "depth"
 
@@ -112,7 +122,12 @@ class Depth:
 
 @dataclass(frozen=True)
 class Hyperbolic:
-    """Weights 1/(1+κ(t−1)): the near future loses weight fast, the far future slowly."""
+    """Weights 1/(1+κ(t−1)): the near future loses weight fast, the far future slowly.
+
+    Example:
+        >>> Hyperbolic().parameters(3)
+        ('kappa',)
+    """
 
     name: ClassVar[str] = "hyperbolic"
 
@@ -141,7 +156,12 @@ class Hyperbolic:
 
 @dataclass(frozen=True)
 class QuasiHyperbolic:
-    """Weights 1, then β δ^(t−1): everything but the next step loses weight at once (β ≤ 1), and then at a constant rate."""
+    """Weights 1, then β δ^(t−1): everything but the next step loses weight at once (β ≤ 1), and then at a constant rate.
+
+    Example:
+        >>> QuasiHyperbolic().parameters(3)
+        ('beta', 'delta')
+    """
 
     name: ClassVar[str] = "quasi-hyperbolic"
 
@@ -167,7 +187,12 @@ class QuasiHyperbolic:
 
 @dataclass(frozen=True)
 class FreeWeights:
-    """Any weights that never grow. All other families are among them, so each of those can be tested against this one."""
+    """Any weights that never grow. All other families are among them, so each of those can be tested against this one.
+
+    Example:
+        >>> FreeWeights().parameters(3)
+        ('d(2)', 'd(3)')
+    """
 
     name: ClassVar[str] = "free weights"
 

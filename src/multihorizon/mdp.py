@@ -316,7 +316,14 @@ def read_gymnasium(env: Any) -> dict[str, Any]:
 
 
 def gymnasium_reward(env: Any) -> Floats:
-    """Return the expected immediate reward `(S,A)` of a tabular gymnasium environment."""
+    """Return the expected immediate reward `(S,A)` of a tabular gymnasium environment.
+
+    Args:
+        env: an environment whose `unwrapped.P` lists its moves.
+
+    Returns:
+        `(S,A)`, summed over what may happen.
+    """
     moves, initial = _table(env)
     total = np.zeros((initial.size, int(moves.action.max()) + 1))
     np.add.at(total, (moves.state, moves.action), moves.probability * moves.reward)

@@ -130,6 +130,9 @@ def cluster(address: str | None) -> Iterator[None]:
     Args:
         address: of the scheduler, such as "tcp://192.0.2.1:8786". None changes nothing.
 
+    Returns:
+        A context: what runs in parallel inside it runs on the cluster.
+
     Raises:
         ValueError: if nothing answers there, if the cluster has no workers, or without the extra `cluster`.
 

@@ -104,6 +104,12 @@ class Expert:
     `table` is where the counts come from, if an expert of this name made all of them there.
     `whole` is the task with the states in which the expert was not observed, if there are such states; `mdp` ends there.
     The arrays are copies that cannot be written to.
+
+    Example:
+        >>> from multihorizon.domains import cliff
+        >>> d = cliff()
+        >>> Problem(d.mdp, d.mce_experts()).experts[0].kind
+        'policy'
     """
 
     name: str

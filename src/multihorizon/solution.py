@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from multihorizon.checks import Floats, as_level, as_shape, first_few, read_only
+from multihorizon.checks import Floats, as_level, as_shape, current_names, first_few, read_only
 from multihorizon.estimate import (
     Estimate,
     Exact,
@@ -42,7 +42,12 @@ from multihorizon.words import LEVEL, in_words, percent
 
 
 class Status(StrEnum):
-    """How a solve ended; `Solution.message` says it in a sentence with the figures."""
+    """How a solve ended; `Solution.message` says it in a sentence with the figures.
+
+    Example:
+        >>> Status("converged") == Status.CONVERGED
+        True
+    """
 
     OPTIMAL = "optimal"
     CONVERGED = "converged"
@@ -94,6 +99,13 @@ class Solution(Result):
     that gives intervals; of a solution read from a file, the intervals that were saved. Where a solver gives standard errors
     alone, intervals follow from these. `estimate` is the answer with its uncertainty in each case. `task_horizon` is that of a
     problem that is not at hand.
+
+    Example:
+        >>> import multihorizon as mh
+        >>> d = mh.domains.cliff()
+        >>> s = mh.solve(mh.Problem(d.mdp, d.mce_experts()), mh.ClosedForm())
+        >>> str(s.status), s.discounts.round(3).tolist()
+        ('optimal', [0.0, 0.2, 0.52])
     """
 
     solver: str
@@ -248,7 +260,7 @@ class Solution(Result):
         if kind is None:
             raise ValueError(f"{self.solver} is not a solver of this library: solve with it once before its options can be read")
         try:
-            return kind(**{name: _option(value) for name, value in self.options.items()})
+            return kind(**{name: _option(value) for name, value in current_names(kind, self.options).items()})
         except TypeError as error:
             raise ValueError(f"the options of the solution are none of {self.solver}: {error}") from error
 

@@ -26,7 +26,7 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from multihorizon.checks import Bools, Floats, Ints, Sparse, as_count, as_names, as_seed, as_shape, first_few
+from multihorizon.checks import Bools, Floats, Ints, Seed, Sparse, as_count, as_names, as_seed, as_shape, first_few
 from multihorizon.data.reading import (
     LARGE_BYTES,
     LARGE_ROWS,
@@ -97,6 +97,12 @@ class Demonstrations(HasFrame):
         name: the file or folder, or "the table".
         place: where a decision is, with the name of the file; None for other tables.
         cut_off: whether episodes may simply stop.
+
+    Example:
+        >>> from multihorizon.domains import cliff
+        >>> d = cliff()
+        >>> Demonstrations.simulate(d.mdp, d.mce_experts(), episodes=3, names=["ann", "ben", "cleo"]).experts
+        ('ann', 'ben', 'cleo')
     """
 
     expert: Ints
@@ -296,7 +302,7 @@ class Demonstrations(HasFrame):
         mdp: MDP,
         policies: Sequence[Any],
         episodes: int,
-        seed: int = 0,
+        seed: Seed = 0,
         max_steps: int = 200,
         names: Sequence[Any] | None = None,
         starts: ArrayLike | None = None,

@@ -37,6 +37,11 @@ class Steps(HasFrame):
     `next_states` `(N,d)` is NaN where it is not known. `terminated` `(N,)` marks steps after which nothing can be earned.
     `coordinates` are the names of the d columns, and `sources` says which column of the table each of them comes from: the
     indicators of one category have one source.
+
+    Example:
+        >>> from multihorizon.domains import navigation
+        >>> navigation().simulate(decisions=20, length=10).coordinates
+        ('x', 'y')
     """
 
     expert: Ints

@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pandas as pd
 
-from multihorizon.checks import ROUNDING, Bools, Floats, Ints, as_count, read_only
+from multihorizon.checks import ROUNDING, Bools, Floats, Ints, Seed, as_count, as_seed, read_only
 from multihorizon.mdp import MDP
 from multihorizon.planning.plan import evaluate, plan, soft_plan
 from multihorizon.result import Result
@@ -68,8 +68,9 @@ class Domain:
         """Return entropy-regularised policies `(S,A)` for each of `mce_discounts`."""
         return [soft_plan(self.mdp, self.reward, gamma, temperature).policy for gamma in self.mce_discounts]
 
-    def tasks(self, count: int = 100, seed: int = 0) -> list[Task]:
+    def tasks(self, count: int = 100, seed: Seed = 0) -> list[Task]:
         """Draw `count` random variants: transitions from `randomize`, discounts uniform on [0,1]."""
+        seed = as_seed(seed)
         rng = np.random.default_rng(seed)
         return [Task(self.randomize(rng), float(rng.uniform())) for _ in range(as_count(count, "count"))]
 

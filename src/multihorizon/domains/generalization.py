@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from multihorizon.checks import as_count, as_floats, as_level, as_shape
+from multihorizon.checks import Seed, as_count, as_floats, as_level, as_seed, as_shape
 from multihorizon.domains.base import Domain, GeneralizationError, Task, losses, read_tasks
 from multihorizon.estimate import NoUncertaintyError, interval_ends
 from multihorizon.problem import one_task
@@ -21,9 +21,11 @@ def generalization_error(
     *,
     level: float = 0.95,
     draws: int = 200,
-    seed: int = 0,
+    seed: Seed = 0,
 ) -> GeneralizationError:
     """The loss of planning with a learned reward instead of the domain's own, over random task variants (the paper's Eq. 27).
+
+    This is the paper's Eq. 27, and its absolute form.
 
     Args:
         domain: gives the true reward and the variants.
@@ -33,11 +35,16 @@ def generalization_error(
         draws: from the estimate of a solution, of which intervals are quantiles.
         seed: of the variants and of the draws.
 
+    Returns:
+        The loss in each task `(N,)`, signed and absolute, with means and intervals
+        (`multihorizon.domains.base.GeneralizationError`).
+
     Example:
         >>> from multihorizon.domains import cliff
         >>> generalization_error(cliff(), 2 * cliff().reward, tasks=5).mean
         0.0
     """
+    seed = as_seed(seed)
     as_level(level)
     if not isinstance(domain, Domain):
         raise ValueError(f"domain must be a Domain such as mh.domains.cliff(), received {type(domain).__name__}")

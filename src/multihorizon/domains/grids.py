@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from multihorizon.checks import Bools, Floats, as_count, as_floats, as_mask, as_shape
+from multihorizon.checks import Bools, Floats, Seed, as_count, as_floats, as_mask, as_seed, as_shape
 from multihorizon.domains.base import Domain, Ending, check_ending
 from multihorizon.mdp import MDP
 
@@ -197,7 +197,7 @@ def _cells(cells: ArrayLike, shape: tuple[int, int], name: str) -> Bools:
     return as_mask(array, shape[0] * shape[1], name)
 
 
-def random_mdp(n_states: int, n_actions: int, branching: int | None = None, n_terminal: int = 0, seed: int = 0) -> MDP:
+def random_mdp(n_states: int, n_actions: int, branching: int | None = None, n_terminal: int = 0, seed: Seed = 0) -> MDP:
     """Draw an MDP whose rows are flat Dirichlet over `branching` random successors (by default all states).
 
     The last `n_terminal` states are terminal.
@@ -206,6 +206,7 @@ def random_mdp(n_states: int, n_actions: int, branching: int | None = None, n_te
         >>> random_mdp(5, 2, branching=3).stacked.nnz
         30
     """
+    seed = as_seed(seed)
     n_states, n_actions = as_count(n_states, "n_states"), as_count(n_actions, "n_actions")
     branching = n_states if branching is None else as_count(branching, "branching")
     if branching > n_states:

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from scipy.interpolate import RectBivariateSpline, make_interp_spline
 from scipy.special import log_softmax, logsumexp
 
-from multihorizon.checks import Floats, Ints, as_count, as_discount, as_floats, as_names, as_positive
+from multihorizon.checks import Floats, Ints, Seed, as_count, as_discount, as_floats, as_names, as_positive, as_seed
 from multihorizon.data.steps import Steps
 from multihorizon.numerics.quadrature import normal_nodes
 
@@ -67,12 +67,13 @@ class Navigation:
         chosen: Floats = np.exp(log_softmax(q / self.temperature, axis=1))
         return chosen
 
-    def simulate(self, decisions: int = 20_000, length: int = 50, noise_coordinates: int = 0, seed: int = 0) -> Steps:
+    def simulate(self, decisions: int = 20_000, length: int = 50, noise_coordinates: int = 0, seed: Seed = 0) -> Steps:
         """Let each expert make this many decisions, in episodes of `length` that begin anywhere.
 
         `noise_coordinates` are added to the state: standard normal numbers, new at every step, that mean nothing. The walk is the
         same with and without them.
         """
+        seed = as_seed(seed)
         as_count(decisions, "decisions", least=2)
         as_count(length, "length", least=2)
         as_count(noise_coordinates, "noise_coordinates", least=0)

@@ -23,7 +23,7 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from multihorizon.checks import Floats, Ints, Sparse, as_count, as_floats, as_shape, read_only
+from multihorizon.checks import Floats, Ints, Seed, Sparse, as_count, as_floats, as_seed, as_shape, read_only
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.mdp import MDP
 from multihorizon.planning.plan import soft_plan
@@ -103,14 +103,14 @@ class SpaceAdventure:
     feature_names: tuple[str, ...]
     starts: Ints
 
-    def simulate(self, policies: Sequence[ArrayLike], seed: int = 0, names: Sequence[object] | None = None) -> Demonstrations:
+    def simulate(self, policies: Sequence[ArrayLike], seed: Seed = 0, names: Sequence[object] | None = None) -> Demonstrations:
         """Let each policy `(S,A)` play every mini-block once."""
         return Demonstrations.simulate(self.mdp, policies, self.starts.size, seed, names=names, starts=self.starts)
 
     def persons(
         self,
         count: int = 44,
-        seed: int = 0,
+        seed: Seed = 0,
         group_difference: float = 0.6,
         age_slope: float = 0.0,
         discounts: ArrayLike | None = None,
@@ -132,6 +132,7 @@ class SpaceAdventure:
             >>> persons.demonstrations.experts, persons.frame["group"].tolist()
             (('1', '2', '3'), ['control', 'training', 'control'])
         """
+        seed = as_seed(seed)
         n = as_count(count, "count")
         rng = np.random.default_rng(seed)
         groups = np.resize(["control", "training"], n)
@@ -145,7 +146,7 @@ class SpaceAdventure:
         return SimulatedPersons(self.simulate(policies, seed, frame["expert"].tolist()), gammas, lambdas, frame)
 
 
-def space_adventure(mini_blocks: int = 100, travels: Sequence[int] = (2, 3), seed: int = 0) -> SpaceAdventure:
+def space_adventure(mini_blocks: int = 100, travels: Sequence[int] = (2, 3), seed: Seed = 0) -> SpaceAdventure:
     """Return the task with freshly drawn mini-blocks: equally many per number of travels, half of them among asteroids.
 
     Args:
@@ -158,6 +159,7 @@ def space_adventure(mini_blocks: int = 100, travels: Sequence[int] = (2, 3), see
         >>> task.mdp.action_names, task.starts.size
         (('move', 'jump'), 12)
     """
+    seed = as_seed(seed)
     if not len(travels):
         raise ValueError("travels must hold at least one number, received none")
     kinds = [(noise, as_count(left, "travels")) for left in travels for noise in LANDS]

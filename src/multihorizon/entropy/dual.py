@@ -201,20 +201,24 @@ def _least_squares(dual: Dual) -> Floats:
 
 
 def count_errors(dual: Dual, problem: Problem) -> list[float] | None:
-    """The standard error of each expert's feature counts `f*`, as a length; None where no expert is given as demonstrations.
+    """The standard error of each expert's feature counts `f*`, as a length; None where no expert is given as demonstrations."""
+    if all(expert.counts is None for expert in problem.experts):
+        return None
+    return [float(np.linalg.norm(factor)) for factor in error_factors(dual, problem)]
+
+
+def error_factors(dual: Dual, problem: Problem) -> Iterator[Floats]:
+    """For each expert X `(A·S,d)` such that XᵀX is the covariance of the feature counts.
 
     `problem` holds the decisions, and the dual the same experts as `observed_policies`. An error `δπ(·|s)` of the frequencies
     moves the counts by `μ(s) Σ_a δπ(a|s) g(s,a)`, where `g = F + γ T R F_π` are the counts from `(s,a)` on. Frequencies of N(s)
     independent choices have the covariance `(diag(π) − ππᵀ) / N(s)`, hence
 
-        E‖δf*‖² = Σ_s μ(s)² / N(s)  Σ_a π(a|s) ‖g(s,a) − Σ_b π(b|s) g(s,b)‖².
+        Cov(f*) = Σ_s μ(s)² / N(s)  Σ_a π(a|s) h(s,a) h(s,a)ᵀ,      h(s,a) = g(s,a) − Σ_b π(b|s) g(s,b).
     """
-    if all(expert.counts is None for expert in problem.experts):
-        return None
-    errors = []
     for logged, expert, owner in zip(problem.experts, dual.problem.experts, dual.problem.owner, strict=True):
         if logged.counts is None:
-            errors.append(0.0)
+            yield np.zeros((1, dual.problem.n_parameters))
             continue
         mdp, gamma = expert.mdp, float(dual.discounts[owner])
         policy = np.where(mdp.terminal[:, None], 0.0, expert.require_policy())
@@ -224,9 +228,9 @@ def count_errors(dual: Dual, problem: Problem) -> list[float] | None:
         each = policy.T[:, :, None]
         start = (each * features.reshape(mdp.n_actions, mdp.n_states, -1)).sum(axis=0)
         onward = (features + gamma * (mdp.stacked @ resolvent.solve(start))).reshape(mdp.n_actions, mdp.n_states, -1)
-        spread = (each * (onward - (each * onward).sum(axis=0)) ** 2).sum(axis=(0, 2))
-        errors.append(float(np.sqrt((visits**2 / np.maximum(logged.counts.sum(axis=1), 1.0)) @ spread)))
-    return errors
+        weights = visits / np.sqrt(np.maximum(logged.counts.sum(axis=1), 1.0))
+        spread = np.sqrt(each) * (onward - (each * onward).sum(axis=0)) * weights[:, None]
+        yield spread.reshape(-1, features.shape[1])
 
 
 @dataclass(frozen=True, eq=False)

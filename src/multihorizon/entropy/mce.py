@@ -58,6 +58,13 @@ class MCE:
         discount: one number for all experts, or one for each; it has no default.
         temperature: the entropy weight λ that all experts share.
         tolerance: the largest entry of the gradient at which the iteration stops.
+
+    Example:
+        >>> import multihorizon as mh
+        >>> d = mh.domains.cliff()
+        >>> problem = mh.Problem(d.mdp, d.mce_experts())
+        >>> str(mh.solve(problem, MCE(discount=d.mce_discounts)).status)
+        'converged'
     """
 
     discount: float | Sequence[float]

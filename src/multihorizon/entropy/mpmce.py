@@ -59,7 +59,7 @@ from typing import Literal
 import numpy as np
 from scipy.optimize import least_squares, linprog, lsq_linear
 
-from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Floats, Ints, as_count, as_positive
+from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Floats, Ints, as_count, as_positive, first_few
 from multihorizon.driver import Bayesian, EvaluationLog, Search, check_search
 from multihorizon.entropy.dual import (
     DENSE_FEATURES,
@@ -70,10 +70,12 @@ from multihorizon.entropy.dual import (
     Response,
     count_errors,
     discount_gradient,
+    error_factors,
     expert_order,
     minimise_dual,
 )
 from multihorizon.entropy.mce import about_errors, entropy_evidence
+from multihorizon.estimate import StandardErrors
 from multihorizon.numerics import slp
 from multihorizon.numerics.chance import halton
 from multihorizon.parallel import Progress, silent
@@ -84,6 +86,8 @@ from multihorizon.words import power_of_ten, significant
 
 #: A direction of the discounts is free if the mismatch changes by less than this share of the largest change.
 FREE = 1e-9
+#: Discounts with a wider 95 % interval than this are not identified: it is half of what is possible.
+WIDEST = 0.5
 #: How far around the answer of a climb it is checked that no discounts are better.
 NEARBY = 1e-3
 #: The penalty, in entropy, of a mismatch of twice the threshold: more than a wider threshold could add.
@@ -124,6 +128,21 @@ def match(dual: Dual, point: DualPoint) -> Matching:
     mismatch = np.array([response.mismatch for response in responses])
     gradient = -discount_gradient(dual, point)
     return Matching(dual.discounts, point, mismatch, derivative, gradient, relative_mismatch(point, dual))
+
+
+def standard_errors(here: Matching, factors: Iterable[Floats]) -> Floats:
+    """The standard errors `(K,)` of the discounts of least mismatch, from factors of the covariances of the feature counts.
+
+    Errors e_j of the counts move θ by `H⁺ Σ_j e_j`, with `H = Σ_i B_i`, and the mismatches by `B_i H⁺ Σ_j e_j − e_i`. With D the
+    derivative of all mismatches in Γ, the discounts of least mismatch therefore move by `Σ_j (D⁺_j − Σ_i D⁺_i B_i H⁺) e_j`.
+    """
+    count, size, width = here.derivative.shape
+    inverse = np.linalg.pinv(here.derivative.reshape(-1, width)).reshape(width, count, size)
+    hessians = [response.hessian() for response in here.point.responses]
+    common = np.einsum("kid,ide->ke", inverse, hessians) @ np.linalg.pinv(np.sum(hessians, axis=0), rcond=FLAT, hermitian=True)
+    variances = [((factor @ (inverse[:, i] - common).T) ** 2).sum(axis=0) for i, factor in enumerate(factors)]
+    errors: Floats = np.sqrt(np.sum(variances, axis=0))
+    return errors
 
 
 def _direct(response: Response, policy: Floats) -> Floats:
@@ -329,7 +348,11 @@ class MPMCE:
     other discounts match as well. `ClosedForm` solves the same equations, faster.
 
     Demonstrations count with their frequencies (`Problem.observed_policies`). Nothing matches these exactly, so under
-    "per_expert" a mismatch of at most twice the standard error of the feature counts counts as a match.
+    "per_expert" the answer is the least mismatch, and one of at most twice the standard error of the feature counts counts as a
+    match. Other discounts match within that error as well: `message`, `standard_errors` and `confidence_intervals` say which, and
+    the status is "not identified" where a 95 % interval is longer than 0.5. `MaximumLikelihood` uses decisions better.
+
+    This is multi-planning-horizon maximum-causal-entropy IRL, the paper's Eq. 10, 12 and Algorithm 2.
 
     Args:
         temperature: the entropy weight λ that all experts share.
@@ -341,6 +364,13 @@ class MPMCE:
         threshold: the largest entry of an expert's mismatch that `gap="threshold"` lets pass.
         starts: number of starts of the climb. For "threshold" up to five times as many are tried while no discounts pass.
         max_steps: steps after which a climb is given up.
+
+    Example:
+        >>> import multihorizon as mh
+        >>> d = mh.domains.cliff()
+        >>> problem = mh.Problem(d.mdp, d.mce_experts())
+        >>> mh.solve(problem, MPMCE()).discounts.round(3).tolist()
+        [0.0, 0.2, 0.52]
     """
 
     temperature: float = 1.0
@@ -378,7 +408,7 @@ class MPMCE:
             else:
                 alone = agreement(problem, float(self.temperature), self.inner_tolerance)
                 begins = ([] if alone is None else [alone]) + list(starts[: self.starts])
-                trace = climb.match_all(begins, self._allowed(logged, inner.dual(begins[0])), progress)
+                trace = climb.match_all(begins, self.tolerance, progress)
         else:
             trace = (self.search or Bayesian(50)).run(inner, places.size, seed, progress).trace
             trace = replace(trace, discounts=trace.discounts[:, places])
@@ -390,17 +420,25 @@ class MPMCE:
             else ("relative", relative_mismatch(found.point, dual), self._allowed(logged, dual))
         )
         errors = count_errors(dual, logged)
-        reach, free = None, 0
-        if climbs:
-            matching = inner.match(best, found.point.theta)
-            free = 0 if matching is None else matching.free_directions
-            if self.gap == "threshold":
-                reach = np.nan if matching is None else entropy_within_reach(matching, self.threshold)
+        least = self.gap == "per_expert"
+        matching = inner.match(best, found.point.theta) if climbs or (least and errors is not None) else None
+        free = 0 if matching is None or not (climbs and least) else matching.free_directions
+        reach = None
+        if self.gap == "threshold" and climbs:
+            reach = np.nan if matching is None else entropy_within_reach(matching, self.threshold)
         problems = list(_problems(found, residual, allowed, reach))
         status = Status.NOT_CONVERGED if problems else Status.CONVERGED
-        if free and not problems and self.gap == "per_expert":
+        spread: Floats | None = None
+        if free and not problems:
             status = Status.NOT_IDENTIFIED
             problems = [f"other discounts match as well: {free} direction{'s' * (free > 1)} of the discounts change nothing"]
+        elif matching is not None and least and errors is not None and not problems:
+            spread = standard_errors(matching, error_factors(dual, logged))
+            ranges = StandardErrors(best, spread).at(0.95)
+            each = [f"{name} {low:.2f} to {high:.2f}" for name, (low, high) in zip(problem.names, ranges, strict=True)]
+            problems = [f"discounts that match within the error of the counts (95 % intervals): {first_few(each)}"]
+            if np.ptp(ranges, axis=1).max() > WIDEST:
+                status = Status.NOT_IDENTIFIED
         message = (
             f"best of {len(trace)} discounts: {what} mismatch {power_of_ten(residual)}, summed gap "
             f"{power_of_ten(found.point.gap)}"
@@ -417,6 +455,7 @@ class MPMCE:
             residual=residual,
             temperature=np.full(problem.n_experts, float(self.temperature)),
             trace=trace,
+            standard_errors=spread,
             evidence=entropy_evidence(found, errors, reach),
         )
 
@@ -479,7 +518,7 @@ def _problems(found: DualSolution, residual: float, allowed: float, reach: float
     if not found.converged:
         yield f"the dual stopped at a gradient of {power_of_ten(found.gradient_norm)}, so the reward is not reliable"
     if residual > allowed:
-        yield f"no discounts tried match every expert within {allowed:g}"
+        yield f"no discounts tried match every expert within {allowed:.3g}"
     elif reach is not None and np.isnan(reach):
         yield "whether the climb ended could not be checked"
     elif reach is not None and reach > 1e-4:  # a free step brings ten times as much

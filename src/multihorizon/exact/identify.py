@@ -57,7 +57,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 
-from multihorizon.checks import RANK_TOLERANCE, TINY, Bools, Floats, as_discount, as_positive
+from multihorizon.checks import RANK_TOLERANCE, TINY, Bools, Floats, as_discount, as_positive, renamed
 from multihorizon.exact.equations import (
     MISFIT,
     Explanation,
@@ -87,16 +87,19 @@ SAME = 1e-6
 Gaps = tuple[tuple[tuple[float, float], ...], ...]
 
 
+@renamed(known="discounts")
 def identify(
     problem: Problem,
     temperature: Temperature = 1.0,
     tolerance: float = 1e-8,
     starts: int = 12,
-    known: Mapping[str, float] | None = None,
+    discounts: Mapping[str, float] | None = None,
     smoothing: float = 0.5,
     within: float | None = None,
 ) -> Identification:
     """Say whether the experts' policies identify their discounts, and give the answer, the set of answers, or the closest one.
+
+    Its equations are those of the paper's Proposition 2, with Γ unknown.
 
     Args:
         problem: experts given as policies without zero entries, or as demonstrations (whose frequencies are smoothed, and whose
@@ -105,10 +108,14 @@ def identify(
         tolerance: how large the errors in the policies may be, as the standard deviation of log π, which is the relative error
             of a probability. The answer is called unique only if such errors move no discount by more than 0.1.
         starts: number of starting points where the equations are not linear.
-        known: discounts that are known from elsewhere, by the expert's name.
+        discounts: those that are known from elsewhere, by the expert's name.
         smoothing: added to each available action's count of demonstrations.
         within: also ask which discounts explain the experts if the reward of each may differ from a shared one by up to this
             much, in the units in which the temperature is the given one. A feature's weight counts times its largest value.
+
+    Returns:
+        `status` ("unique", "set" or "infeasible"), `discounts` `(K,)`, `intervals` `(K,2)`, `reward` and `residual`
+        (`multihorizon.exact.identify.Identification`).
 
     Raises:
         ValueError: on malformed options, zero probabilities, or experts given as best actions, and where the equations are too
@@ -126,12 +133,12 @@ def identify(
     as_positive(smoothing, "smoothing")
     ordered = in_order_of_content(require_finite(problem), smoothing)
     values = np.full(problem.n_experts, np.nan)
-    for name, discount in (known or {}).items():
+    for name, discount in (discounts or {}).items():
         if name not in problem.names:
-            raise ValueError(f"known must name experts among {', '.join(problem.names)}, received {name!r}")
+            raise ValueError(f"discounts must name experts among {', '.join(problem.names)}, received {name!r}")
         values[ordered.names.index(name)] = as_discount(discount, f"known discount of expert {name}")
     if not np.isnan(values).any():
-        raise ValueError("known must leave at least one discount open, received all of them: use MCE at known discounts")
+        raise ValueError("discounts must leave at least one discount open, received all of them: use MCE at known discounts")
     if within is not None and lam is None:
         raise ValueError('temperature must be a number where within is given, received "per_expert": within is in its units')
     conclusion = judge(joint_equations(ordered, lam, tolerance, values, smoothing), starts)

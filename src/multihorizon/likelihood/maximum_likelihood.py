@@ -80,7 +80,7 @@ from multihorizon.choice.weighted import require_lookahead
 from multihorizon.estimate import Estimate
 from multihorizon.evidence import Deviations
 from multihorizon.exact.closed_form import closed_form_start
-from multihorizon.likelihood.ascent import CONVERGED_GRADIENT, P, climb, polished
+from multihorizon.likelihood.ascent import CONVERGED_GRADIENT, P, at_maximum, climb, polished
 from multihorizon.likelihood.clusters import (
     Independence,
     independence,

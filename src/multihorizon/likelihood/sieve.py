@@ -53,7 +53,7 @@ import scipy.linalg as la
 import scipy.sparse as sp
 from scipy.ndimage import maximum_filter
 
-from multihorizon.checks import Floats, as_count, as_floats, as_positive
+from multihorizon.checks import Floats, as_count, as_floats, as_positive, renamed
 from multihorizon.choice.basis import LeastSquares, Regressed, Splines, determined, factorised, held_out_rows, next_state_r2
 from multihorizon.choice.model import Settings, Temperature, by_name, check_discounts, check_temperature, temperature_penalty
 from multihorizon.choice.sieve import (
@@ -596,6 +596,16 @@ def reward_functions(solution: Solution) -> RewardFunctions:
     Where no step ends an episode for good, a constant added to the reward changes nothing, and rewards are measured from their
     average over the logged arrivals.
 
+    Args:
+        solution: of `SieveLikelihood`.
+
+    Returns:
+        Functions of states `(n,p)`: reward, values and policies, with standard errors
+        (`multihorizon.likelihood.sieve.RewardFunctions`).
+
+    Raises:
+        ValueError: for solutions of other solvers.
+
     Example:
         >>> import multihorizon as mh
         >>> problem = mh.SampledProblem(mh.domains.navigation().simulate(decisions=1200))
@@ -612,6 +622,7 @@ def reward_functions(solution: Solution) -> RewardFunctions:
     return RewardFunctions(point, steps.coordinates, origin, covariance)
 
 
+@renamed(resamples="draws", tol="tolerance", max_iter="max_steps")
 @dataclass(frozen=True)
 class SieveLikelihood:
     """The most likely reward, discounts and temperatures of decisions in sampled states.
@@ -627,10 +638,10 @@ class SieveLikelihood:
         penalty: weight of the penalty on the reward's roughness; None chooses it by held-out likelihood.
         temperature: "pooled", "shared", "per_expert", a number or a mapping, as in `MaximumLikelihood`.
         discounts: known discounts: one number for all, or a mapping of names to numbers.
-        resamples: how many times to fit resampled episodes for standard errors. 0 takes them from the information matrix and the
+        draws: how many times to fit resampled episodes for standard errors. 0 takes them from the information matrix and the
             first stage's errors of prediction, which is right where least squares is the first stage.
-        tol: a climb ends where less log-likelihood than this is promised.
-        max_iter: steps after which a climb is broken off.
+        tolerance: a climb ends where less log-likelihood than this is promised.
+        max_steps: steps after which a climb is broken off.
 
     Example:
         >>> from multihorizon import SampledProblem, solve
@@ -649,9 +660,9 @@ class SieveLikelihood:
     penalty: float | None = None
     temperature: Temperature = "pooled"
     discounts: float | Mapping[str, float] | None = None
-    resamples: int = 0
-    tol: float = 1e-6
-    max_iter: int = 300
+    draws: int = 0
+    tolerance: float = 1e-6
+    max_steps: int = 300
 
     def __post_init__(self) -> None:
         for name, method in (("basis", "transform"), ("regressor", "predict")):
@@ -662,9 +673,9 @@ class SieveLikelihood:
             raise ValueError(f"penalty must be above 0, received {self.penalty}")
         check_temperature(self.temperature)
         check_discounts(self.discounts)
-        as_count(self.resamples, "resamples", least=0)
-        as_positive(self.tol, "tol")
-        as_count(self.max_iter, "max_iter", least=1)
+        as_count(self.draws, "draws", least=0)
+        as_positive(self.tolerance, "tolerance")
+        as_count(self.max_steps, "max_steps", least=1)
 
     def solve(self, problem: SampledProblem, seed: int = 0, progress: Progress = silent) -> Solution:
         """Fit; `seed` draws resampled episodes."""
@@ -680,9 +691,9 @@ class SieveLikelihood:
             basis = Splines(basis.size, steps.sources)
         choice = choose(steps, basis, self.penalty, self.regressor, settings, part_of(progress, 0.0, 0.5))
         progress(0.5, "fit")
-        found = fit_sieve(steps, choice, self.regressor, settings, self.temperature == "pooled", self.tol, self.max_iter)
+        found = fit_sieve(steps, choice, self.regressor, settings, self.temperature == "pooled", self.tolerance, self.max_steps)
         progress(0.8, "standard errors")
-        count, drawn = self.resamples or (30 if self.regressor is not None else 0), None
+        count, drawn = self.draws or (30 if self.regressor is not None else 0), None
         if count:
             drawn = resampled(found.end.point, choice, self.regressor, count, seed, part_of(progress, 0.8, 1.0))
         return self._solution(problem, found, choice, relevance, drawn)

@@ -30,11 +30,20 @@ class MPML:
     The solution's `objective` is `L(θ, Γ)`, its `residual` the largest entry of the gradient of L in θ and, for discounts
     inside (0,1), in Γ, recomputed at the answer.
 
+    This is the paper's Eq. 11.
+
     Args:
         temperature: the entropy weight λ that all experts share.
         search: an outer search over Γ; None climbs along the exact gradient.
         starts: number of starts of the climb.
         tolerance: the largest entry of the gradient at which the answer counts as converged.
+
+    Example:
+        >>> import multihorizon as mh
+        >>> d = mh.domains.cliff()
+        >>> problem = mh.Problem(d.mdp, d.mce_experts())
+        >>> mh.solve(problem, MPML(starts=1)).discounts.shape
+        (3,)
     """
 
     temperature: float = 1.0

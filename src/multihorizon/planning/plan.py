@@ -156,6 +156,19 @@ def policy_entropy(policy: Floats) -> Floats:
 def evaluate(mdp: MDP, policy: ArrayLike, reward: ArrayLike, discount: float, temperature: float = 0.0) -> Evaluation:
     """Return the values of one policy; with a temperature its entropy is rewarded, as in `soft_plan`.
 
+    Args:
+        mdp: the decision process.
+        policy: `(S,A)`.
+        reward: `(S,)` paid on arrival, or expected immediate reward `(S,A)`.
+        discount: in [0,1].
+        temperature: the weight of entropy; 0 leaves it out.
+
+    Returns:
+        `values` `(S,)`, `q` `(S,A)` and the `residual` of the Bellman equation.
+
+    Raises:
+        ValueError: on malformed input, or at discount 1 where the policy never ends.
+
     Example:
         >>> mdp = MDP([[[0, 1], [0, 0]]], terminal=[1])
         >>> evaluate(mdp, [[1.0], [1.0]], [0, 10], 0.9).values.tolist()
@@ -175,7 +188,25 @@ def evaluate(mdp: MDP, policy: ArrayLike, reward: ArrayLike, discount: float, te
 
 
 def occupancy(mdp: MDP, policy: ArrayLike, discount: float) -> Occupancy:
-    """Return discounted state-action visitation counts of a policy from the initial distribution."""
+    """Return discounted state-action visitation counts of a policy from the initial distribution.
+
+    Args:
+        mdp: the decision process.
+        policy: `(S,A)`.
+        discount: in [0,1].
+
+    Returns:
+        `counts` `(S,A)`, and their `residual`.
+
+    Raises:
+        ValueError: on malformed input, or at discount 1 where the policy never ends.
+
+    Example:
+        >>> import multihorizon as mh
+        >>> d = mh.domains.cliff()
+        >>> float(mh.occupancy(d.mdp, d.mce_experts()[0], 0.0).counts.sum().round(6))
+        1.0
+    """
     pi = check_policy(mdp, policy)
     gamma = as_discount(discount)
     require_ending(mdp, pi, gamma)
@@ -370,6 +401,9 @@ def plan(mdp: MDP, reward: ArrayLike, discount: float, tie_tolerance: float = 1e
             values. Whatever it is, differences below 1e-12 of the largest value are rounding and decide nothing: at discounts
             very near 1, or where one part of a task pays a trillion times more than another, they may be real.
 
+    Returns:
+        `policy` `(S,A)`, `values` `(S,)`, `q` `(S,A)` and `optimal_actions`, bool `(S,A)`.
+
     Raises:
         ValueError: on malformed input, or at discount 1 where a policy never ends, naming the states.
 
@@ -474,6 +508,9 @@ def soft_plan(
         temperature: λ > 0.
         start: values `(S,)` to start from, such as those of a neighbouring problem.
         resolvent: solves with `I − γP` of that neighbour's policy, for the first step; by default they are made.
+
+    Returns:
+        `policy` `(S,A)`, `values` `(S,)` and `q` `(S,A)`, at which entropy is part of the value.
 
     Raises:
         ValueError: on malformed input, where the soft value is infinite (at discount 1), or where it could not be reached.

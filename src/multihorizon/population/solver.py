@@ -49,7 +49,17 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit, fdtrc, logit, ndtri
 
-from multihorizon.checks import RANK_TOLERANCE, TINY, Floats, as_count, as_floats, as_non_negative, as_positive, first_few
+from multihorizon.checks import (
+    RANK_TOLERANCE,
+    TINY,
+    Floats,
+    as_count,
+    as_floats,
+    as_non_negative,
+    as_positive,
+    first_few,
+    renamed,
+)
 from multihorizon.choice.model import read_settings, with_known_reward
 from multihorizon.estimate import Estimate, ExpertValues, gradient_of
 from multihorizon.evidence import Deviations
@@ -89,6 +99,7 @@ WIDE = 3.0
 MOST_KEPT = 1_000_000
 
 
+@renamed(tol="tolerance", max_iter="max_steps")
 @dataclass(frozen=True, eq=False)
 class Population:
     """Discounts and temperatures of many persons, drawn from a population that covariates describe.
@@ -129,8 +140,8 @@ class Population:
             decisions reject that at the 5 % level, and then the most likely one. `evidence["deviations"]` says what was found,
             with each person's deviation. Discounts, effects and intervals then allow for deviations. The reward must have
             parameters that are estimated: free rewards or features, beside a known reward if there is one.
-        tol: the distance to the maximum, in standard errors, at which the search ends.
-        max_iter: the steps after which it is given up.
+        tolerance: the distance to the maximum, in standard errors, at which the search ends.
+        max_steps: the steps after which it is given up.
         jobs: processes that share the persons; -1 is all cores. The digits do not depend on it.
 
     Raises:
@@ -157,8 +168,8 @@ class Population:
     distribution: Literal["normal", "free", "types"] = "normal"
     types: int | None = None
     deviations: float | Literal["estimated"] = 0.0
-    tol: float = 1e-6
-    max_iter: int = 60
+    tolerance: float = 1e-6
+    max_steps: int = 60
     jobs: int = 1
 
     takes_durations: ClassVar = True
@@ -196,8 +207,8 @@ class Population:
             raise ValueError(f"personal deviations need distribution='normal', received {self.distribution!r}")
         if self.nodes is not None:
             as_count(self.nodes, "nodes", least=3)
-        as_positive(self.tol, "tol")
-        as_count(self.max_iter, "max_iter")
+        as_positive(self.tolerance, "tolerance")
+        as_count(self.max_steps, "max_steps")
         as_jobs(self.jobs)
 
     def covariates(self, problem: Problem) -> Covariates:
@@ -229,7 +240,7 @@ class Population:
         told.state_reward = population_state_reward(found)
         if self.deviations and told.converged:
             part, shared = part_of(progress, 0.3, 1.0), told.known.persons
-            nearly = nearly_shared(found, self.deviations, self.nodes, self.tol, self.max_iter, part)
+            nearly = nearly_shared(found, self.deviations, self.nodes, self.tolerance, self.max_steps, part)
             if nearly.spread:
                 found, state_reward = nearly.found, told.state_reward
                 told = Inference(covariates, found, posterior(found, identified))
@@ -266,7 +277,7 @@ class Population:
         else:
             psi = first_psi(layout, reward, *_likely_person(layout))
         part = part_of(progress, 0.3, 0.6 if self.distribution == "free" else 1.0)
-        return covariates, maximise(layout, psi, self.nodes, self.tol, self.max_iter, part), identified, ridge_reason
+        return covariates, maximise(layout, psi, self.nodes, self.tolerance, self.max_steps, part), identified, ridge_reason
 
     @classmethod
     def estimate_of(cls, solution: Solution) -> Estimate:

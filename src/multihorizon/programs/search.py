@@ -343,6 +343,10 @@ class SequentialLP:
         max_steps: the most steps of an ascent.
         start: discounts `(K,)` to begin one more ascent from; it keeps their order.
         order: the experts' names from the shortest horizon to the longest: only this order is searched.
+
+    Example:
+        >>> SequentialLP(starts=16).max_steps
+        200
     """
 
     starts: int = 8

@@ -108,6 +108,13 @@ class LPIRL:
     `Solution.residual` is the larger of the worst violated row and the difference between the program's objective and the one
     recomputed by policy evaluation.
 
+    This is the paper's Eq. 3.
+
+    Args:
+        discount: in [0,1]; it has no default.
+        l1: weight λ of ‖θ‖₁.
+        reward_bound: bound r_max on every reward.
+
     Example:
         >>> import multihorizon as mh
         >>> d = mh.domains.toy()
@@ -138,6 +145,13 @@ class NaiveLP:
     A baseline that fails: nothing in it requires the experts to differ under the answer. On the toy domain two of them end at
     discount 1, where no reward distinguishes them, and the reward is on the goal alone. The status says so and names the pair.
 
+    This is the paper's Eq. 4.
+
+    Args:
+        l1: weight λ of ‖θ‖₁.
+        reward_bound: bound r_max on every reward.
+        search: over Γ; `SequentialLP()`, `Grid(step)` or `Bayesian()`.
+
     Example:
         >>> import multihorizon as mh
         >>> d = mh.domains.toy()
@@ -166,6 +180,8 @@ class MPLP:
     Ω(Γ) are the margins that can be positive at all. A Γ under which no reward distinguishes some pair of experts is infeasible.
     g*(Γ) is continuous where Ω does not change; where rows leave Ω the minimum is over fewer rows, and g* may jump up on a thin
     set of Γ, without a slope that leads there. The search ascends where g* is continuous.
+
+    This is the paper's Eq. 5 to 7 and Algorithm 1.
 
     Args:
         l1: weight λ of ‖θ‖₁; above some weight the best reward is zero, which the status reports.

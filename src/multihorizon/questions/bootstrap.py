@@ -19,7 +19,7 @@ from typing import ClassVar, Literal
 import numpy as np
 import pandas as pd
 
-from multihorizon.checks import Floats, as_count, as_level
+from multihorizon.checks import Floats, Seed, as_count, as_level, as_seed, renamed
 from multihorizon.choice.tabular import Likelihood, draw_decisions
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.likelihood.ascent import climb
@@ -68,48 +68,62 @@ class Bootstrap(Result):
         return pd.DataFrame({"expert": self.experts, **columns})
 
 
+@renamed(samples="draws")
 def bootstrap(
     solution: Solution,
-    samples: int = 200,
+    draws: int = 200,
     kind: Kind = "parametric",
     demonstrations: Demonstrations | Sequence[Demonstrations] | None = None,
     *,
-    seed: int = 0,
+    seed: Seed = 0,
     jobs: int = 1,
     progress: Progress = silent,
 ) -> Bootstrap:
-    """Fit `samples` tables drawn around a maximum-likelihood solution.
+    """Fit `draws` tables drawn around a maximum-likelihood solution.
 
     Args:
         solution: of `MaximumLikelihood`, with its problem.
-        samples: how many tables.
+        draws: how many tables.
         kind: "parametric" or "episodes".
         demonstrations: for "episodes" the table the problem was made of, or one for each task; by default the problem's own.
         seed: same seed, same answer.
         jobs: processes; −1 for all cores. The digits do not depend on it.
         progress: called as samples finish.
 
+    Returns:
+        The discounts `(draws,K)` and rewards of all fits that finished, with standard errors and percentile intervals
+        (`multihorizon.questions.bootstrap.Bootstrap`).
+
     Raises:
         ValueError: for solutions of other solvers, and where fewer than two fits finished.
+
+    Example:
+        >>> import multihorizon as mh
+        >>> d = mh.domains.cliff()
+        >>> table = mh.Demonstrations.simulate(d.mdp, d.mce_experts(), episodes=100, seed=0)
+        >>> problem = mh.Problem(d.mdp, table)
+        >>> solution = mh.solve(problem, mh.MaximumLikelihood(1.0))
+        >>> mh.bootstrap(solution, draws=5).discounts.shape
+        (5, 3)
     """
-    as_count(samples, "samples", least=2)
+    as_count(draws, "draws", least=2)
     point = resume(solution)
     model = point.likelihood
     if kind not in ("parametric", "episodes"):
         raise ValueError(f'kind must be "parametric" or "episodes", received {kind!r}')
     tables = None if kind == "parametric" else tables_of(model.problem, demonstrations)
-    seeds = np.random.SeedSequence(seed).spawn(samples)
+    seeds = np.random.SeedSequence(as_seed(seed)).spawn(draws)
     # Forty tasks are enough for many processes, and few enough that starting one costs little.
-    chunks = [[seeds[i] for i in chunk] for chunk in np.array_split(np.arange(samples), min(samples, 40))]
+    chunks = [[seeds[i] for i in chunk] for chunk in np.array_split(np.arange(draws), min(draws, 40))]
     found: list[Floats | None] = []
     for part in in_parallel(partial(_refit, model, point.x, tables), chunks, jobs):
         found += part
-        progress(len(found) / samples, f"bootstrap {len(found)} of {samples}")
+        progress(len(found) / draws, f"bootstrap {len(found)} of {draws}")
     kept = np.array([x for x in found if x is not None])
     if len(kept) < 2:
-        raise ValueError(f"fewer than two of {samples} bootstrap fits finished: the problem is too close to not being identified")
+        raise ValueError(f"fewer than two of {draws} bootstrap fits finished: the problem is too close to not being identified")
     discounts = np.array([model.discounts(x) for x in kept])
-    return Bootstrap(kind, solution.experts, discounts, kept[:, : model.n_reward], samples - len(kept))
+    return Bootstrap(kind, solution.experts, discounts, kept[:, : model.n_reward], draws - len(kept))
 
 
 def _refit(

@@ -48,7 +48,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit, logit
 
-from multihorizon.checks import Floats, as_discount, as_seed, first_few
+from multihorizon.checks import Floats, Seed, as_discount, as_seed, first_few
 from multihorizon.choice.model import with_known_reward
 from multihorizon.choice.surfaces import Tables
 from multihorizon.data.demonstrations import Demonstrations
@@ -306,7 +306,7 @@ def carry_over(
     *,
     known_reward: Any = None,
     common_discount: float | None = None,
-    seed: int = 0,
+    seed: Seed = 0,
     jobs: int = 1,
     progress: Progress = silent,
 ) -> CarryingOver:
@@ -322,6 +322,10 @@ def carry_over(
         seed: scatters the starts of searches.
         jobs: processes that share the fits; -1 is all cores. The answer does not depend on it.
         progress: called after each fit.
+
+    Returns:
+        For each pair of conditions how horizons go together and how well one predicts the other
+        (`multihorizon.questions.carrying_over.CarryingOver`).
 
     Raises:
         ValueError: for a condition that is not in the tables, has one value only or is made of numbers, and where fewer than

@@ -46,7 +46,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import nctdtr, ndtr, ndtri, stdtrit
 
-from multihorizon.checks import TINY, Floats, Ints, as_count, as_level, as_positive, as_seed, first_few
+from multihorizon.checks import TINY, Floats, Ints, Seed, as_count, as_level, as_positive, as_seed, first_few
 from multihorizon.choice.model import Settings, with_known_reward
 from multihorizon.choice.tabular import Likelihood, Plans
 from multihorizon.frames import Frame
@@ -82,7 +82,7 @@ def design(
     length: int | None = None,
     level: float = 0.95,
     draws: int = 16,
-    seed: int = 0,
+    seed: Seed = 0,
     progress: Progress = silent,
 ) -> Design:
     """The study that says most about discounts for what each person can be asked to do.
@@ -108,6 +108,9 @@ def design(
         draws: how many draws stand for what the guess leaves open; 1 takes the guess as it is.
         seed: same seed, same answer.
         progress: told how far the work has come.
+
+    Returns:
+        Candidates, the share of the budget of each, and expected standard errors (`multihorizon.questions.design.Design`).
 
     Raises:
         ValueError: for candidates that cannot tell a discount, for a budget that is too small or too large for them, and for

@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Final, Literal
 import numpy as np
 import pandas as pd
 
-from multihorizon.checks import TINY, Bools, Floats, Ints, as_count
+from multihorizon.checks import TINY, Bools, Floats, Ints, Seed, as_count, as_seed
 from multihorizon.choice.deviations import NearlyShared
 from multihorizon.choice.model import Settings, Temperature
 from multihorizon.choice.tabular import Likelihood
@@ -246,7 +246,7 @@ def compare_goals(
     several: bool = True,
     test: SharedGoalTest | None = None,
     *,
-    seed: int = 0,
+    seed: Seed = 0,
     progress: Progress = silent,
 ) -> GoalComparison:
     """Compare one goal, nearly one goal and several goals on held-out episodes.
@@ -260,6 +260,10 @@ def compare_goals(
         seed: deals the episodes.
         progress: called after each fit.
 
+    Returns:
+        Held-out likelihood of one reward for all, of groups and of a reward for each
+        (`multihorizon.questions.goal_comparison.GoalComparison`).
+
     Raises:
         ValueError: for solutions of other solvers, other tables than the problem's, and too few episodes.
 
@@ -271,6 +275,7 @@ def compare_goals(
         >>> compare_goals(solution).support
         'one goal'
     """
+    seed = as_seed(seed)
     point, evidence = resume(solution), LikelihoodEvidence.of(solution)
     model, problem, deviations = point.likelihood, point.likelihood.problem, evidence.deviations
     tables = tables_of(problem, demonstrations)

@@ -59,7 +59,7 @@ import pandas as pd
 from scipy.sparse.csgraph import connected_components
 from scipy.special import softmax
 
-from multihorizon.checks import Floats, as_count, as_positive, label
+from multihorizon.checks import Floats, Seed, as_count, as_positive, as_seed, label, renamed
 from multihorizon.choice.clusters import Choice
 from multihorizon.choice.model import DENSE_REWARDS, Temperature, check_temperature, read_settings
 from multihorizon.choice.tabular import Likelihood, Point
@@ -291,14 +291,15 @@ def _plain(solution: Identification | Solution) -> dict[str, Any]:
     }
 
 
+@renamed(simulations="draws")
 def goals(
     problem: Problem,
     temperature: Temperature = 1.0,
     tolerance: float = 1e-8,
-    simulations: int = 999,
+    draws: int = 999,
     *,
     cluster: Choice = "auto",
-    seed: int = 0,
+    seed: Seed = 0,
     jobs: int = 1,
     progress: Progress = silent,
 ) -> Goals[Identification] | Goals[Solution]:
@@ -311,13 +312,16 @@ def goals(
             because with "per_expert" and "pooled" experts share a goal already if their rewards are the same up to a factor.
         tolerance: how large the errors in policies may be, as in `identify`; with large errors fewer pairs can be decided. Not
             used for demonstrations.
-        simulations: for demonstrations how many tables are drawn where the test that all share one reward, which is that of
+        draws: for demonstrations how many tables are drawn where the test that all share one reward, which is that of
             `analyse`, is simulated.
         cluster: for demonstrations what is independent, as in `MaximumLikelihood`: by default episodes where choices of one
             episode go together, else decisions. Episodes are those of the `Demonstrations` the problem was made of.
         seed: fixes the simulations.
         jobs: processes that share the work of the test; -1 is all cores. The digits do not depend on it.
         progress: called as the work goes on.
+
+    Returns:
+        Groups of names, the answer of each group, and the verdict on each pair (`multihorizon.questions.goals.Goals`).
 
     Raises:
         ValueError: on malformed options and experts, and where policies and demonstrations are mixed.
@@ -334,9 +338,10 @@ def goals(
         >>> goals(Problem(mdp, table)).groups
         (('ann', 'cem'), ('ben',))
     """
+    seed = as_seed(seed)
     if any(expert.counts is None for expert in require_finite(problem).experts):
         return _goals_of_policies(problem, cast(PolicyTemperature, temperature), tolerance, progress)
-    return goals_of_decisions(problem, temperature, simulations, cluster=cluster, seed=seed, jobs=jobs, progress=progress)
+    return goals_of_decisions(problem, temperature, draws, cluster=cluster, seed=seed, jobs=jobs, progress=progress)
 
 
 # Policies.
@@ -508,7 +513,7 @@ class _Policies:
 def goals_of_decisions(
     problem: Problem,
     temperature: Temperature = 1.0,
-    simulations: int = 999,
+    draws: int = 999,
     *,
     cluster: Choice = "auto",
     seed: int = 0,
@@ -517,15 +522,15 @@ def goals_of_decisions(
 ) -> Goals[Solution]:
     """Group experts, given as demonstrations, by the reward they share; arguments as in `goals`."""
     check_temperature(temperature)
-    as_count(simulations, "simulations", least=LEAST_SIMULATIONS)
+    as_count(draws, "draws", least=LEAST_SIMULATIONS)
     if problem.n_parameters > DENSE_REWARDS:
         raise ValueError(
             f"experts can be grouped by goals for at most {DENSE_REWARDS} rewards, received {problem.n_parameters}: "
             "tie the rewards of similar states together with features"
         )
     solver = MaximumLikelihood(temperature, deviations="estimated", cluster=cluster)
-    _, together, test, _ = fit_and_test(problem, solver, simulations, seed=seed, jobs=jobs, progress=part_of(progress, 0.0, 0.2))
-    test = test or shared_goal_test(together, simulations)  # which says why there is nothing to test
+    _, together, test, _ = fit_and_test(problem, solver, draws, seed=seed, jobs=jobs, progress=part_of(progress, 0.0, 0.2))
+    test = test or shared_goal_test(together, draws)  # which says why there is nothing to test
     of_states = state_reward_test(together, test, seed=seed, jobs=jobs, progress=part_of(progress, 0.2, 0.3))
     if of_states is not None and of_states.clear:
         return _without_groups(together, test, of_states)

@@ -28,7 +28,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtr
 
-from multihorizon.checks import Floats
+from multihorizon.checks import Floats, Seed, as_seed
 from multihorizon.choice.tabular import Point
 from multihorizon.choice.weighted import require_lookahead
 from multihorizon.data.demonstrations import Demonstrations
@@ -156,7 +156,7 @@ def compare_lookahead(
     demonstrations: Demonstrations | Sequence[Demonstrations] | None = None,
     solver: MaximumLikelihood | None = None,
     *,
-    seed: int = 0,
+    seed: Seed = 0,
     progress: Progress = silent,
 ) -> LookaheadComparison:
     """Fit several families of look-ahead to the same decisions.
@@ -171,9 +171,21 @@ def compare_lookahead(
         seed: scatters the starts and deals the episodes.
         progress: called after each family.
 
+    Returns:
+        The fit of each family, and held-out likelihood where `demonstrations` are given
+        (`multihorizon.questions.lookahead_comparison.LookaheadComparison`).
+
     Raises:
         ValueError: for a task in which a state can come again, or one with very many rewards.
+
+    Example:
+        >>> import multihorizon as mh
+        >>> task = mh.domains.space_adventure(8)
+        >>> problem = mh.Problem(task.mdp, task.persons(2).demonstrations, features=task.features)
+        >>> len(mh.compare_lookahead(problem, (mh.Exponential(), mh.Depth())).to_frame())
+        3
     """
+    seed = as_seed(seed)
     solver = solver or MaximumLikelihood()
     check_comparable(require_finite(problem), solver)
     found = replace(solver, deviations=0.0).search(problem, seed, part_of(progress, 0.0, 0.4))[1]

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import pandas as pd
 
-from multihorizon.checks import TINY, Bools, Floats, Ints, as_count
+from multihorizon.checks import TINY, Bools, Floats, Ints, Seed, as_count, as_seed
 from multihorizon.choice.tabular import ListedModel, Point
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.likelihood.ascent import climb
@@ -137,7 +137,7 @@ def check_model(
     folds: int = 2,
     *,
     conditions: Sequence[str] = (),
-    seed: int = 0,
+    seed: Seed = 0,
     progress: Progress = silent,
 ) -> ModelChecks:
     """Check a maximum-likelihood solution on the table it was fitted to.
@@ -151,9 +151,22 @@ def check_model(
         seed: deals the episodes.
         progress: called after each fit.
 
+    Returns:
+        Held-out likelihood, calibration and misfit by state (`multihorizon.questions.model_checks.ModelChecks`).
+
     Raises:
         ValueError: for solutions of other solvers, other tables than the problem's, and too few episodes.
+
+    Example:
+        >>> import multihorizon as mh
+        >>> d = mh.domains.cliff()
+        >>> table = mh.Demonstrations.simulate(d.mdp, d.mce_experts(), episodes=100, seed=0)
+        >>> problem = mh.Problem(d.mdp, table)
+        >>> solution = mh.solve(problem, mh.MaximumLikelihood(1.0))
+        >>> type(mh.check_model(solution, table)).__name__
+        'ModelChecks'
     """
+    seed = as_seed(seed)
     point = resume(solution)
     problem = point.likelihood.problem
     tables = tables_of(problem, demonstrations)

@@ -63,7 +63,7 @@ import scipy.linalg as la
 from scipy.special import expit, log_expit, logit, ndtri
 from scipy.stats import rankdata
 
-from multihorizon.checks import Floats, Ints, as_count, as_floats, as_positive, as_seed, first_few
+from multihorizon.checks import Floats, Ints, Seed, as_count, as_floats, as_positive, as_seed, first_few
 from multihorizon.choice.deviations import NearlyShared
 from multihorizon.choice.model import DENSE_PARAMETERS, DENSE_REWARDS, ChoicePoint
 from multihorizon.choice.tabular import Likelihood, ListedModel, Persons
@@ -582,7 +582,7 @@ def posterior(
     draws: int = 500,
     tune: int = 400,
     chains: int = 4,
-    seed: int = 0,
+    seed: Seed = 0,
     jobs: int = 1,
     progress: Progress = silent,
 ) -> Any:

@@ -118,12 +118,52 @@ class PairwiseTests(Result, Sequence[SharedDiscountTest]):
 
 
 def shared_discount_test(solution: Solution) -> SharedDiscountTest:
-    """Test that all experts of a solution of `MaximumLikelihood` or `SieveLikelihood` have one discount."""
+    """Test that all experts of a solution of `MaximumLikelihood` or `SieveLikelihood` have one discount.
+
+    Args:
+        solution: of `MaximumLikelihood` or `SieveLikelihood`.
+
+    Returns:
+        The statistic, its degrees of freedom and the p-value (`multihorizon.questions.shared_discount.SharedDiscountTest`).
+
+    Raises:
+        ValueError: for solutions of other solvers.
+
+    Example:
+        >>> import multihorizon as mh
+        >>> d = mh.domains.cliff()
+        >>> table = mh.Demonstrations.simulate(d.mdp, d.mce_experts(), episodes=100, seed=0)
+        >>> problem = mh.Problem(d.mdp, table)
+        >>> solution = mh.solve(problem, mh.MaximumLikelihood(1.0))
+        >>> mh.shared_discount_test(solution).p_value < 0.001
+        True
+    """
     return _tests_of(solution)[1](tuple(range(solution.discounts.size)))
 
 
 def pairwise_tests(solution: Solution, *, jobs: int = 1, progress: Progress = silent) -> PairwiseTests:
-    """Test for each pair of experts that they have one discount, with Holm's correction; `jobs` processes share the work."""
+    """Test for each pair of experts that they have one discount, with Holm's correction; `jobs` processes share the work.
+
+    Args:
+        solution: of `MaximumLikelihood` or `SieveLikelihood`.
+        jobs: processes; −1 for all cores.
+        progress: called as tests finish.
+
+    Returns:
+        One test for each pair of experts (`multihorizon.questions.shared_discount.PairwiseTests`).
+
+    Raises:
+        ValueError: for solutions of other solvers.
+
+    Example:
+        >>> import multihorizon as mh
+        >>> d = mh.domains.cliff()
+        >>> table = mh.Demonstrations.simulate(d.mdp, d.mce_experts(), episodes=100, seed=0)
+        >>> problem = mh.Problem(d.mdp, table)
+        >>> solution = mh.solve(problem, mh.MaximumLikelihood(1.0))
+        >>> len(mh.pairwise_tests(solution).to_frame())
+        3
+    """
     return with_holm(list(each_pair(solution, jobs=jobs, progress=progress)))
 
 

@@ -32,7 +32,7 @@ import pandas as pd
 import scipy.sparse as sp
 from scipy.special import expit
 
-from multihorizon.checks import Floats, Ints, as_count, as_floats, as_seed, first_few, label, read_only
+from multihorizon.checks import Floats, Ints, Seed, as_count, as_floats, as_seed, first_few, label, read_only
 from multihorizon.choice.model import Settings, by_name, check_discounts, with_known_reward
 from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.data.demonstrations import Demonstrations
@@ -72,7 +72,7 @@ def simulate_study(
     decisions: Sequence[int] | None = None,
     people: Sequence[int] | None = None,
     studies: int = 100,
-    seed: int = 0,
+    seed: Seed = 0,
     jobs: int = 1,
     progress: Progress = silent,
 ) -> Recovery:
@@ -96,6 +96,9 @@ def simulate_study(
         seed: same seed, same answer.
         jobs: processes; −1 is all cores. The digits do not depend on it.
         progress: called after each study.
+
+    Returns:
+        For each size of study, errors, coverage and power (`multihorizon.questions.study.Recovery`).
 
     Raises:
         ValueError: for an expert without decisions, an unknown term or name, or a fit that has no answer to start from.

@@ -45,7 +45,7 @@ from numpy.typing import ArrayLike
 from scipy.special import logit
 from scipy.stats import spearmanr
 
-from multihorizon.checks import Bools, Floats, Ints, as_count, as_level, as_seed
+from multihorizon.checks import Bools, Floats, Ints, Seed, as_count, as_level, as_seed
 from multihorizon.estimate import Draws, interval_ends
 from multihorizon.exact.identify import Identification
 from multihorizon.mdp import MDP, steps_into
@@ -251,7 +251,7 @@ def nudge(
     persons: Literal["each", "groups"] = "each",
     level: float = 0.95,
     draws: int = 200,
-    seed: int = 0,
+    seed: Seed = 0,
     jobs: int = 1,
     progress: Progress = silent,
 ) -> Nudge:
@@ -274,6 +274,9 @@ def nudge(
         seed: of the draws.
         jobs: processes, among which experts are shared out.
         progress: called with the share that is done.
+
+    Returns:
+        By expert, the smallest bonus with its interval, and what else it changes (`multihorizon.questions.whatif.nudge.Nudge`).
 
     Raises:
         ValueError: where state or action are not in the task or the source cannot answer, in one sentence.

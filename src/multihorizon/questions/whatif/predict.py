@@ -28,6 +28,7 @@ from multihorizon.checks import (
     ENDLESS_DISCOUNT,
     Bools,
     Floats,
+    Seed,
     Sparse,
     as_count,
     as_level,
@@ -234,7 +235,7 @@ def predict(
     persons: Literal["each", "groups"] = "each",
     level: float = 0.95,
     draws: int = 200,
-    seed: int = 0,
+    seed: Seed = 0,
     jobs: int = 1,
     progress: Progress = silent,
 ) -> Prediction:
@@ -265,6 +266,9 @@ def predict(
         seed: of the draws.
         jobs: processes for the draws.
         progress: called with the share that is done.
+
+    Returns:
+        `before`, `after`, `low` and `high` `(K,S,A)` with a status (`multihorizon.questions.whatif.predict.Prediction`).
 
     Raises:
         ValueError: where the change cannot be made or the source cannot answer it, in one sentence.

@@ -161,7 +161,7 @@ def _of_policies(source: Identification | Problem, discount: Any) -> Known:
                 known, discounts=given, temperature=ones, identified=ones > 0, unit=unit if alone else own, comparable=alone
             )
         named = {name: float(g) for name, g in zip(problem.names, given, strict=True) if np.isfinite(g)}
-        source = identify(problem, known=named or None)
+        source = identify(problem, discounts=named or None)
     if source.status == "infeasible":
         raise ValueError(
             "no discounts and shared reward explain these experts, so their discounts are not known: "
