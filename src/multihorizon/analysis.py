@@ -59,7 +59,6 @@ from multihorizon.data.dynamics import (
     require_ends,
     untaken_actions,
 )
-from multihorizon.data.reading import look_alikes
 from multihorizon.data.steps import Steps
 from multihorizon.driver import solve
 from multihorizon.evidence import Deviations, Evidence
@@ -75,6 +74,7 @@ from multihorizon.likelihood.persons import COLDEST, RANDOM, SEPARATED, UNFINISH
 from multihorizon.likelihood.state_reward import REMEDY, StateRewardTest
 from multihorizon.lookahead import Lookahead
 from multihorizon.mdp import MDP
+from multihorizon.names import look_alikes
 from multihorizon.numerics.chance import chi2_ppf, t_ppf
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.population.evidence import PopulationEvidence
