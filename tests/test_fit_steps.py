@@ -61,7 +61,7 @@ def test_a_table_of_vectors_is_fitted(table, tmp_path) -> None:
         (["--state", "x,z"], "received none named z"),
         (["--state", "x,,y"], "must name columns separated by commas"),
         (["--state", "x,y", "--ridge", "1"], "--state must come without --ridge"),
-        (["--state", "x,y", "--discount", "zoe=0.5"], "no expert of that name"),
+        (["--state", "x,y", "--discount", "zoe=0.5"], "must name experts among"),
         (["--state", "x,step"], "other columns"),
         (["--state", "x,y", "--pairs"], "--state must come without --pairs"),
         (["--state", "x,y", "--smoothing", "2"], "--state must come without --smoothing"),

@@ -164,7 +164,7 @@ def test_bad_requests_are_refused(cliff, space) -> None:
     task, persons, people = space
     solution = mh.solve(problem, KNOWN)
     cases = [
-        (lambda: mh.simulate_study(solution, discounts={"dan": 0.5}), "no expert of that name"),
+        (lambda: mh.simulate_study(solution, discounts={"dan": 0.5}), "must name experts among"),
         (lambda: mh.simulate_study(solution, discounts={"bo": 1.7}), r"discount of bo must be in \[0, 1\], received 1\.7"),
         (lambda: mh.simulate_study(solution, effects=[np.nan]), "effects must be finite"),
         (lambda: mh.simulate_study(solution, effects=[0.5]), "effects need a Population"),

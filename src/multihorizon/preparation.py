@@ -16,9 +16,9 @@ from multihorizon.data.dynamics import (
     require_agreement,
     require_ends,
 )
-from multihorizon.data.reading import look_alikes
 from multihorizon.frames import is_frame
 from multihorizon.mdp import MDP
+from multihorizon.names import look_alikes
 from multihorizon.problem import Problem
 
 

@@ -46,6 +46,7 @@ from multihorizon.checks import (
 )
 from multihorizon.choice.clusters import Clusters
 from multihorizon.mdp import MDP
+from multihorizon.names import numbers_of
 from multihorizon.numerics.newton import Dense, Metric, resting
 from multihorizon.problem import AnyProblem, Expert, Problem
 
@@ -474,7 +475,7 @@ def read_settings(
     temperatures: Floats | None = None
     together: tuple[int, ...] | None = None
     if isinstance(temperature, Mapping):
-        temperatures = by_name(problem, temperature, "temperature")
+        temperatures = numbers_of(temperature, problem.names, "temperature", "expert")
     elif temperature == "per_expert":
         temperatures = np.full(k, np.nan) if k > 1 or scale_known else None
     elif isinstance(temperature, str):
@@ -484,7 +485,7 @@ def read_settings(
     known = None
     if discounts is not None:
         many = isinstance(discounts, Mapping)
-        known = by_name(problem, discounts, "discount") if many else np.full(k, as_discount(discounts))
+        known = numbers_of(discounts, problem.names, "discounts", "expert") if many else np.full(k, as_discount(discounts))
         for k in np.flatnonzero((known == 1) & _endless(problem))[:1]:  # without discounting the values would be infinite
             raise ValueError(f"the discount of {problem.names[k]} must be below 1, because the task may never end, received 1")
     shared = _read_groups(problem, groups, known)
@@ -501,18 +502,6 @@ def _endless(problem: Problem) -> Bools:
     for members in problem.by_task():
         endless[owner[members]] |= bool(problem.experts[members[0]].mdp.never_ends().any())
     return endless
-
-
-def by_name(problem: AnyProblem, values: Mapping[str, float], what: str) -> Floats:
-    """The given value of each expert `(K,)`, NaN where none is given; raises for a name that no expert has."""
-    found, place = np.full(problem.n_experts, np.nan), {name: i for i, name in enumerate(problem.names)}
-    for key, value in values.items():
-        name = label(key, f"the name of an expert with a known {what}")
-        if name not in place:
-            known = first_few(problem.names)
-            raise ValueError(f"the {what} of {name} is given, but there is no expert of that name: the experts are {known}")
-        found[place[name]] = float(value)
-    return found
 
 
 def _read_groups(problem: AnyProblem, groups: Mapping[str, Any] | None, known: Floats | None) -> tuple[int, ...] | None:
@@ -591,11 +580,9 @@ def _paid(mdp: MDP, known: Any) -> tuple[Floats, Floats | None]:
 
 
 def _by_state(names: tuple[str, ...], known: Mapping[str, float]) -> Floats:
-    paid = {label(name, "a state of known_reward"): value for name, value in known.items()}
-    unknown = [name for name in paid if name not in names]
-    if unknown:
-        raise ValueError(f"known_reward names the state {unknown[0]!r}, which the task does not have")
-    missing = [name for name in names if name not in paid]
-    if missing:
-        raise ValueError(f"known_reward must have a number for every state, received none for {missing[0]!r}")
-    return np.array([float(as_floats(paid[name], f"known reward of {name}")) for name in names])
+    """Return the known reward `(n,)` from a mapping that names every state."""
+    reward = numbers_of(known, names, "known_reward", "state")
+    missing = np.flatnonzero(np.isnan(reward))
+    if missing.size:
+        raise ValueError(f"known_reward must have a number for every state, received none for {names[missing[0]]!r}")
+    return reward

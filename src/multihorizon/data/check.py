@@ -32,21 +32,11 @@ from multihorizon.checks import Floats, Ints
 from multihorizon.data.counting import KEPT_ROWS
 from multihorizon.data.demonstrations import Demonstrations, decisions_in
 from multihorizon.data.dynamics import capital, contradictions
-from multihorizon.data.reading import (
-    closest,
-    connect,
-    files_of,
-    in_order,
-    joint_name,
-    load,
-    look_alikes,
-    quoted,
-    scan_files,
-    text,
-)
+from multihorizon.data.reading import connect, files_of, in_order, joint_name, load, quoted, scan_files, text
 from multihorizon.data.rules import COLUMNS, CUT_OFF, LABELS, Log, Rule, breaches, fixed
 from multihorizon.files import FORMULA, spreadsheet_safe
 from multihorizon.mdp import MDP
+from multihorizon.names import closest, look_alikes
 from multihorizon.result import Result
 
 #: A finding lists at most so many places.

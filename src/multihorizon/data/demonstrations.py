@@ -37,7 +37,6 @@ from multihorizon.data.reading import (
     joint_name,
     load,
     moved,
-    positions,
     scan_csv,
     scan_files,
     scan_parquet,
@@ -50,6 +49,7 @@ from multihorizon.files import existing_file, write_csv
 from multihorizon.frames import Frame, HasFrame, as_frame
 from multihorizon.mdp import MDP
 from multihorizon.memory import require_memory
+from multihorizon.names import positions
 from multihorizon.planning.plan import check_policy
 
 

@@ -23,17 +23,14 @@ import gzip
 import io
 import lzma
 import os
-import re
 import shutil
 import tempfile
-import unicodedata
 import weakref
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from functools import cached_property, partial
 from itertools import accumulate, islice
 from pathlib import Path
@@ -787,72 +784,3 @@ def label_order(name: str) -> tuple[int, int, str]:
     longest_number = 300
     whole = name.removeprefix("-").isdecimal() and len(name) <= longest_number
     return (0, int(name), name) if whole else (1, 0, name)
-
-
-def positions(labels: Sequence[str], names: Sequence[str], what: str, place: Callable[[int], str] | None = None) -> Ints:
-    """Return the index of each label among `names`.
-
-    Raises:
-        ValueError: for the first label that is no name, with the name that comes closest. It calls the label `what`, "state" or
-            "action", and says where it was read, if `place` does.
-    """
-    index = {name: i for i, name in enumerate(names)}
-    unknown = next((i for i, one in enumerate(labels) if one not in index), None)
-    if unknown is not None:
-        where = "" if place is None else f"{place(unknown)}: "
-        close = closest(labels[unknown], names)
-        hint = f". Correct the name, or add this {what} to the transitions"
-        if close:
-            # Foreign letters may look the same as those of the label: then both are written out.
-            alike = close.isascii() == labels[unknown].isascii()
-            meant = repr(close) if alike else f"{close!r} (in letters {close!a}, not {labels[unknown]!a})"
-            hint = f". Did you mean {meant}? Names must agree letter by letter"
-        raise ValueError(
-            f"{where}{what} {labels[unknown]!r} must be one of the {len(names)} {what}s of the transitions "
-            f"({', '.join(names[:5])}{', …' if len(names) > 5 else ''}){hint}"
-        )
-    return np.array([index[one] for one in labels], dtype=np.int64)
-
-
-def closest(label: str, names: Sequence[str]) -> str | None:
-    """Return the one name that differs from the label in case, blanks or the text before its number; else one spelt alike."""
-    for form in (_without_case, _number_in):
-        wanted = form(label)
-        same = [name for name in names if wanted and form(name) == wanted]
-        if len(same) == 1:
-            return same[0]
-    # Near misses in spelling are looked for among at most this many names; comparing takes time for each.
-    compared_names = 2000
-    near = get_close_matches(label, names[:compared_names], n=1, cutoff=0.75)
-    return near[0] if near else None
-
-
-def look_alikes(names: Sequence[str], what: str) -> str | None:
-    """Return a sentence on names that differ only in capitals or blanks; None where there are none.
-
-    Example:
-        >>> look_alikes(["Drug", "drug", "wait"], "action")[:88]
-        "Some actions differ only in capitals or blanks and count as different: 'Drug' and 'drug'"
-    """
-    groups: dict[str, list[str]] = {}
-    for name in names:
-        groups.setdefault(_without_case(name), []).append(name)
-    alike = [" and ".join(map(repr, group)) for group in groups.values() if len(group) > 1]
-    if not alike:
-        return None
-    # Groups of names that look alike are listed up to this many.
-    listed_groups = 5
-    listed = "; ".join(alike[:listed_groups]) + (f"; and {len(alike) - listed_groups} more" if len(alike) > listed_groups else "")
-    return (
-        f"Some {what}s differ only in capitals or blanks and count as different: {listed}. If they mean the same, "
-        "write them alike in the table."
-    )
-
-
-def _without_case(name: str) -> str:
-    return "".join(unicodedata.normalize("NFKC", name).casefold().split())
-
-
-def _number_in(name: str) -> str:
-    digits = re.findall(r"\d+", name)
-    return digits[0].lstrip("0") or "0" if len(digits) == 1 else ""

@@ -32,10 +32,11 @@ import scipy.sparse as sp
 
 from multihorizon.checks import LARGEST_UNIT, ROW_TOLERANCE, SMALLEST_UNIT, Bools, Floats, Ints, Sparse
 from multihorizon.data.demonstrations import conditions_of
-from multihorizon.data.reading import Table, closest, in_order, numbers_or_missing, positions, read_table
+from multihorizon.data.reading import Table, in_order, numbers_or_missing, read_table
 from multihorizon.files import existing_file
 from multihorizon.frames import Frame, as_frame
 from multihorizon.mdp import MDP, Durations
+from multihorizon.names import closest, positions
 
 
 def read_features(path: str | Path, mdp: MDP) -> tuple[Sparse, tuple[str, ...]]:

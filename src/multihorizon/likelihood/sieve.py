@@ -55,7 +55,7 @@ from scipy.ndimage import maximum_filter
 
 from multihorizon.checks import Floats, as_count, as_floats, as_positive, renamed
 from multihorizon.choice.basis import LeastSquares, Regressed, Splines, determined, factorised, held_out_rows, next_state_r2
-from multihorizon.choice.model import Settings, Temperature, by_name, check_discounts, check_temperature, temperature_penalty
+from multihorizon.choice.model import Settings, Temperature, check_discounts, check_temperature, temperature_penalty
 from multihorizon.choice.sieve import (
     LARGEST_DISCOUNT,
     LoggedDecisions,
@@ -73,6 +73,7 @@ from multihorizon.likelihood.evidence import SieveEvidence, dynamics_unknown, un
 from multihorizon.likelihood.intervals import Precision, precision
 from multihorizon.likelihood.maxima import WITHIN, about_rivals, candidates, elsewhere
 from multihorizon.likelihood.maximum_likelihood import estimate_spread
+from multihorizon.names import numbers_of
 from multihorizon.numerics.chance import chi2_sf, halton
 from multihorizon.numerics.newton import Ascent
 from multihorizon.parallel import Progress, part_of, silent
@@ -708,12 +709,15 @@ class SieveLikelihood:
         k, temperature, discounts = problem.n_experts, self.temperature, self.discounts
         temperatures = np.full(k, np.nan if temperature == "per_expert" and k > 1 else 1.0)
         if isinstance(temperature, Mapping):
-            temperatures = by_name(problem, temperature, "temperature")
+            temperatures = numbers_of(temperature, problem.names, "temperature", "expert")
         elif not isinstance(temperature, str):
             temperatures = np.full(k, float(temperature))
         if discounts is None:
             return Settings(temperatures=temperatures)
-        known = by_name(problem, discounts, "discount") if isinstance(discounts, Mapping) else np.full(k, float(discounts))
+        if isinstance(discounts, Mapping):
+            known = numbers_of(discounts, problem.names, "discounts", "expert")
+        else:
+            known = np.full(k, float(discounts))
         if (known > LARGEST_DISCOUNT).any():
             raise ValueError(
                 f"a known discount must be at most {LARGEST_DISCOUNT}, because steps alone show no end, received more"

@@ -33,16 +33,17 @@ import scipy.sparse as sp
 from scipy.special import expit
 
 from multihorizon.checks import Floats, Ints, Seed, as_count, as_floats, as_seed, first_few, label, read_only
-from multihorizon.choice.model import Settings, by_name, check_discounts, with_known_reward
+from multihorizon.choice.model import Settings, check_discounts, with_known_reward
 from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.data.demonstrations import Demonstrations
-from multihorizon.data.reading import Table, positions, read_table
+from multihorizon.data.reading import Table, read_table
 from multihorizon.data.simulation import simulate_policy
 from multihorizon.driver import solve
 from multihorizon.files import read_json
 from multihorizon.frames import Frame, as_frame
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.mdp import MDP
+from multihorizon.names import numbers_of, positions
 from multihorizon.parallel import Progress, as_jobs, in_parallel, silent
 from multihorizon.population.covariates import Covariates, least_persons
 from multihorizon.population.evidence import PopulationEvidence, PopulationFindings
@@ -126,7 +127,7 @@ def simulate_study(
     if schedule is not None and demonstrations is not None:
         raise ValueError("a study must have demonstrations or a schedule, received both")
     varied = _check_request(covariates, term, effects, discounts, decisions, None if schedule is not None else people)
-    chosen = by_name(problem, discounts or {}, "discount")
+    chosen = numbers_of(discounts or {}, problem.names, "discounts", "expert")
     fitted = study if isinstance(study, Solution) else solve(problem, used, seed=seed)
     if fitted.status == Status.NOT_CONVERGED or not np.isfinite(fitted.discounts).all() or fitted.temperature is None:
         raise ValueError(f"the study itself must have discounts to recover, received a fit that is {fitted.status}")

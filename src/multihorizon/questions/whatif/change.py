@@ -18,11 +18,10 @@ from multihorizon.checks import (
     as_discount,
     as_floats,
     first_few,
-    label,
 )
-from multihorizon.data.reading import closest
 from multihorizon.frames import as_frame, is_frame
 from multihorizon.mdp import MDP
+from multihorizon.names import numbers_of, place_of
 from multihorizon.problem import Expert
 
 
@@ -181,38 +180,11 @@ def _features_after(
     return sp.csr_array(sp.diags_array(after.live.T.ravel() / 1.0) @ (pick @ expert.feature_matrix)), None
 
 
-def _misspelt(name: str, known: Sequence[str]) -> str:
-    """A name that is none, and the one that was perhaps meant."""
-    close = closest(name, list(known))
-    return repr(name) if close is None else f"{name!r}. Did you mean {close!r}?"
-
-
-def state_place(mdp: MDP, given: object, what: str) -> int:
-    """The number of a state by its name."""
-    name = label(given, f"each of {what}")
-    if name not in mdp.state_names:
-        known = mdp.state_names
-        raise ValueError(f"{what} must name states among {first_few(known)}, received {_misspelt(name, known)}")
-    return mdp.state_names.index(name)
-
-
-def action_place(mdp: MDP, given: object, what: str) -> int:
-    """The number of an action by its name."""
-    name = label(given, f"an action of {what}")
-    if name not in mdp.action_names:
-        known = mdp.action_names
-        raise ValueError(f"{what} must name actions among {first_few(known)}, received {_misspelt(name, known)}")
-    return mdp.action_names.index(name)
-
-
 def by_state(mdp: MDP, given: Any, what: str) -> Any:
     """Numbers `(S,)` from a mapping of states to numbers; anything else as it is."""
     if not isinstance(given, Mapping):
         return given
-    found = np.zeros(mdp.n_states)
-    for state, number in given.items():
-        found[state_place(mdp, state, what)] = float(as_floats(number, f"{what} of state {state}"))
-    return found
+    return np.nan_to_num(numbers_of(given, mdp.state_names, what, "state"))
 
 
 def _columns(frame: pd.DataFrame, needed: Sequence[str], what: str) -> list[list[Any]]:
@@ -254,9 +226,10 @@ def _read_pay(mdp: MDP, pay: Any) -> tuple[Floats, Floats]:
         if isinstance(key, tuple):
             if len(key) != 2:
                 raise ValueError(f"pay must be for a state or a pair of state and action, received {key!r}")
-            direct[state_place(mdp, key[0], "pay"), action_place(mdp, key[1], "pay")] += number
+            row = place_of(key[0], mdp.state_names, "pay", "state")
+            direct[row, place_of(key[1], mdp.action_names, "pay", "action")] += number
         else:
-            arrival[state_place(mdp, key, "pay")] += number
+            arrival[place_of(key, mdp.state_names, "pay", "state")] += number
     idle = np.argwhere((direct != 0) & ~mdp.live)
     if idle.size:
         state, action = idle[0]
@@ -289,7 +262,7 @@ def _read_forbid(mdp: MDP, forbid: Any) -> Bools:
                 raise ValueError(f"forbid must list pairs of state and action, received {pair!r}")
             pairs.append((pair[0], pair[1]))
     for state, action in pairs:
-        place = state_place(mdp, state, "forbid"), action_place(mdp, action, "forbid")
+        place = place_of(state, mdp.state_names, "forbid", "state"), place_of(action, mdp.action_names, "forbid", "action")
         if not mdp.live[place]:
             raise ValueError(f"forbid must be for actions that can be taken, received {action} in state {state}")
         banned[place] = True
@@ -302,10 +275,4 @@ def read_discounts(names: Sequence[str], discount: Any) -> Floats:
         return np.full(len(names), np.nan)
     if not isinstance(discount, Mapping):
         return np.full(len(names), as_discount(discount))
-    found, place = np.full(len(names), np.nan), {name: i for i, name in enumerate(names)}
-    for key, value in discount.items():
-        name = label(key, "the name of an expert with a new discount")
-        if name not in place:
-            raise ValueError(f"discount must name experts among {first_few(list(names))}, received {_misspelt(name, names)}")
-        found[place[name]] = as_discount(value, f"discount of {name}")
-    return found
+    return numbers_of(discount, names, "discount", "expert", as_discount)

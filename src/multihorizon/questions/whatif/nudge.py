@@ -49,10 +49,11 @@ from multihorizon.checks import Bools, Floats, Ints, Seed, as_count, as_level, a
 from multihorizon.estimate import Draws, interval_ends
 from multihorizon.exact.identify import Identification
 from multihorizon.mdp import MDP, steps_into
+from multihorizon.names import place_of
 from multihorizon.parallel import Progress, as_jobs, in_parallel, silent
 from multihorizon.planning.plan import plan
 from multihorizon.problem import Problem
-from multihorizon.questions.whatif.change import Change, action_place, read_change, state_place
+from multihorizon.questions.whatif.change import Change, read_change
 from multihorizon.questions.whatif.outcomes import BOUNDED, IDENTIFIED, NOT_BOUNDED, Outcomes
 from multihorizon.questions.whatif.plans import (
     as_reward,
@@ -364,8 +365,9 @@ def state_and_action(mdp: MDP, text: str) -> tuple[str, str | None]:
     if text not in mdp.state_names and colon and not (state.strip() and action.strip()):
         raise ValueError(f"what a bonus is for must be a state, or a state and an action as in home:walk, received {text!r}")
     if text in mdp.state_names or not colon:
-        return mdp.state_names[state_place(mdp, text, "state")], None
-    return mdp.state_names[state_place(mdp, state, "state")], mdp.action_names[action_place(mdp, action, "action")]
+        return mdp.state_names[place_of(text, mdp.state_names, "state", "state")], None
+    row = place_of(state, mdp.state_names, "state", "state")
+    return mdp.state_names[row], mdp.action_names[place_of(action, mdp.action_names, "action", "action")]
 
 
 class _Spot(NamedTuple):
@@ -382,10 +384,10 @@ def _as_chance(chance: object) -> float:
 
 
 def _read_spot(mdp: MDP, state: object, action: object) -> _Spot:
-    place = state_place(mdp, state, "state")
+    place = place_of(state, mdp.state_names, "state", "state")
     if action is None:
         return _Spot(place, None)
-    move = action_place(mdp, action, "action")
+    move = place_of(action, mdp.action_names, "action", "action")
     if not mdp.live[place, move]:
         raise ValueError(
             f"action must be one that can be taken in state {mdp.state_names[place]}, received {mdp.action_names[move]}"

@@ -24,7 +24,8 @@ from multihorizon.checks import (
 )
 from multihorizon.choice.tabular import Resolvents, engine_for
 from multihorizon.mdp import MDP, steps_into
-from multihorizon.questions.whatif.change import Change, state_place
+from multihorizon.names import place_of
+from multihorizon.questions.whatif.change import Change
 from multihorizon.questions.whatif.plans import each_or_nan, expected_rewards, is_timed, one_of, seen
 from multihorizon.questions.whatif.sources import Known
 
@@ -69,7 +70,7 @@ def targets_of(change: Change, states: Any) -> list[int]:
     """The states of which it is asked whether and when they are reached."""
     if states is not None:
         given = list(states) if isinstance(states, Iterable) and not isinstance(states, str) else [states]
-        return [state_place(change.mdp, state, "states") for state in given]
+        return [place_of(state, change.mdp.state_names, "states", "state") for state in given]
     direct = change.pay - change.mdp.expect(change.arrival)
     if change.mdp.n_states > LARGE:
         return []
