@@ -1,5 +1,10 @@
 """The paper's numbered statements that the library judges, each by a computation of its own."""
 
+import re
+import sys
+from importlib import import_module
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -49,3 +54,37 @@ def test_the_printed_reward_does_not_give_the_toy_experts_back() -> None:
         off.append(np.abs(counts[0] - counts[1]).max())
     assert off == pytest.approx([0.188, 0.204, 0.019], abs=2e-3)
     assert (reward[1] > reward[2]) != (domain.reward[1] > domain.reward[2])
+
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def paper_numbers(monkeypatch):
+    """The script that checks quoted numbers against the paper's LaTeX."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    yield import_module("paper_numbers")
+    sys.modules.pop("paper_numbers", None)
+
+
+def test_the_index_links_to_headings_that_the_results_have_and_quotes_what_is_printed(paper_numbers) -> None:
+    checks = dict(paper_numbers.pages({label: number for number, label in paper_numbers.EQUATIONS.items()}))
+    assert sum("links to" in words for words in checks) > 10
+    assert [words for words, holds in checks.items() if not holds] == []
+
+
+def test_equations_are_counted_as_latex_counts_them(paper_numbers) -> None:
+    text = r"""
+    \begin{equation}\label{one} x = \begin{cases} 1 \\ 2 \end{cases} \end{equation}
+    \begin{align*} y \\ z \end{align*}
+    \begin{subequations}\label{two}\begin{align} a \label{two_a} \\ b \end{align}\end{subequations}
+    \begin{align} c \nonumber \\ d \label{three} \\ e \label{four} \end{align}
+    """
+    assert paper_numbers.numbered(text) == {"one": 1, "two": 2, "two_a": 2, "three": 3, "four": 4}
+
+
+def test_every_test_that_the_index_names_is_there() -> None:
+    index = (ROOT / "docs" / "paper" / "index.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(test_\w+\.py)`", index))
+    assert len(named) > 5
+    assert [name for name in named if not (ROOT / "tests" / name).exists()] == []

@@ -1,4 +1,13 @@
-"""The paper's claims beside our numbers: each verdict follows from the numbers of this run by a rule that is stated with it."""
+"""The paper's claims beside our numbers: each verdict follows from the numbers of this run by one rule.
+
+A printed figure is the same as ours if
+
+* it was measured on random tasks or found by a search: it lies among the middle 95 % of ours, over drawings or seeds;
+* it was read off a grid: ours lies within half of the grid's step;
+* it is anything else: ours has its printed digits, so lies within half of the last one.
+
+Where a claim has several figures, all of them make "reproduced", some "in part", and the distance of the others is said.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +20,13 @@ import numpy as np
 from multihorizon.checks import Floats
 from multihorizon.paper.parts import PAPER_NAMES, Data
 from multihorizon.paper.settings import CHOSEN, PRINTED
-from multihorizon.words import decimals, power_of_ten, significant
+from multihorizon.words import decimals, from_to, power_of_ten, significant
 
 REPRODUCED, IN_PART, NOT = "reproduced", "in part", "not reproduced"
 #: The verdict where a quick run measures too little to judge a claim.
 NOT_TESTED = "not tested"
+#: Half of the last digit of a discount printed with two decimals, and of a number with three.
+HALF_DISCOUNT, HALF_ERROR = 0.005, 0.0005
 
 
 @dataclass(frozen=True)
@@ -60,6 +71,7 @@ def all_claims(data: Data) -> list[Claim]:
         *(_discounts(data, name) for name in ("MPLP", "MPMCE, threshold")),
         _larger_set(data),
         *(_errors(data, name) for name in ("MPLP", "MPMCE, threshold")),
+        _conventions(data),
         _printed_rewards(data),
         _naive(data),
         _structure(data),
@@ -78,6 +90,16 @@ def all_claims(data: Data) -> list[Claim]:
 def distance(row: Data, domain: str) -> float:
     """How far the learned discounts of MPMCE are from the printed ones, at most."""
     return float(np.abs(np.array(row["discounts"]) - PRINTED.discounts["MPMCE"][domain]).max())
+
+
+def outside(values: Sequence[float], ours: Sequence[Sequence[float]] | Floats, half: float) -> list[float]:
+    """How far each printed number lies outside of the spread of ours `(n,K)`; 0 where it is inside, to its printed digits."""
+    columns = np.transpose(ours)
+    ends = [
+        (0.0 if usual(v, list(c), half) else min(abs(v - c.min()), abs(v - c.max())))
+        for v, c in zip(values, columns, strict=True)
+    ]
+    return [float(end) for end in ends]
 
 
 def _order(data: Data, name: str) -> Claim:
@@ -107,29 +129,37 @@ def _order(data: Data, name: str) -> Claim:
 
 
 def _discounts(data: Data, name: str) -> Claim:
+    """Each printed discount comes from a search: it is judged by where it lies among ours."""
     printed = PAPER_NAMES[name]
-    # The paper's discounts come from a stochastic search and are printed with two digits. Those of MPMCE depend on a threshold
-    # that is not printed, so more is allowed there.
-    theirs, margin = PRINTED.discounts[printed], {"MPLP": 0.06, "MPMCE": 0.1}[printed]
-    found = {domain: np.array(rows[name]["discounts"]) for domain, rows in data["learned"].items()}
+    theirs = PRINTED.discounts[printed]
+    found = {domain: rows[name]["discounts"] for domain, rows in data["learned"].items()}
+    evaluations = len(next(iter(data["convergence"].values()))["Bayesian"]["trace"]["best"])
     if printed == "MPLP":
-        searches = ("Bayesian", "Grid")
-        short = [d for d, rows in data["convergence"].items() if max(rows[s]["objective"] for s in searches) < _best(rows)]
-        reason = f"On {listed(short)} the Bayesian and the grid search stop short of our optimum." if short else ""
+        tested, too_little = evaluations >= PRINTED.converged_after, f"{evaluations} evaluations"
+        spread = {domain: np.array([row["discounts"] for row in rows["MPLP"]]) for domain, rows in data["seeds"].items()}
+        count = len(next(iter(spread.values())))
+        rule = f"those of Bayesian optimisation, the paper's search, from {count} seeds"
     else:
-        parts = []
-        for domain, rows in data["thresholds"].items():
-            within = [f"{row['threshold']:g}" for row in rows if distance(row, domain) <= margin]
-            apart, nearest = min((distance(row, domain), row["threshold"]) for row in rows)
-            passing = f"within it at {listed(within)}, " if within else ""
-            parts.append(f"{domain}: {passing}nearest at {nearest:g}, with {decimals(apart, 2)}")
-        reason = f"The threshold is not printed; here it is {CHOSEN.threshold:g}. Of those tried: {'; '.join(parts)}."
+        spread = {domain: np.array([row["discounts"] for row in rows]) for domain, rows in data["thresholds"].items()}
+        tested, too_little = min(len(rows) for rows in spread.values()) > 1, "One threshold"
+        rule = f"ours at the {len(next(iter(data['thresholds'].values())))} thresholds tried, because the paper prints none"
+    off = {domain: outside(theirs[domain], spread[domain], HALF_DISCOUNT) for domain in found}
+    ranges = by_domain(
+        spread,
+        lambda rows: ", ".join(from_to([decimals(c.min(), 2), decimals(c.max(), 2)]) for c in rows.T),
+    )
+    reason = f"Each printed discount is judged by where it lies among {rule}: {ranges}. Outside by: {by_domain(off, numbers)}."
+    if printed == "MPMCE":
+        nearest = {d: min((distance(row, d), row["threshold"]) for row in rows) for d, rows in data["thresholds"].items()}
+        reason += f" All three at one threshold: nearest {by_domain(nearest, 'at {0[1]:g}, with {0[0]:.2f}'.format)}."
+    if not tested:
+        reason += f" {too_little}: too little to judge by."
     return Claim(
         f"Learned discounts, {name}",
         by_domain(theirs, numbers),
         by_domain(found, numbers),
-        graded([bool(np.abs(found[domain] - theirs[domain]).max() <= margin) for domain in found]),
-        f"Within {margin} of the printed value counts as the same. {reason}",
+        graded([value == 0 for values in off.values() for value in values]) if tested else NOT_TESTED,
+        reason,
     )
 
 
@@ -151,33 +181,82 @@ def _larger_set(data: Data) -> Claim:
     )
 
 
-def place_among(value: float, ours: Sequence[float]) -> float:
-    """The share of our numbers below a printed one, half of the equal ones among them; equal to its three digits."""
+def place_among(value: float, ours: Sequence[float], half: float) -> float:
+    """The share of our numbers below a printed one, half of those among them that have its digits: within `half` of the last."""
     values = np.array(ours)
-    same = np.abs(values - value) <= 0.0005
+    same = np.abs(values - value) <= half + 1e-12
     return float(np.mean((values < value) & ~same) + same.mean() / 2)
 
 
-def usual(value: float, ours: Sequence[float]) -> bool:
+def usual(value: float, ours: Sequence[float], half: float) -> bool:
     """Whether a printed number could be one of ours: it lies among the middle 95 % of them."""
-    return 0.025 <= place_among(value, ours) <= 0.975
+    return 0.025 <= place_among(value, ours, half) <= 0.975
+
+
+def _places(name: str, domain: str, drawn: Data) -> dict[str, float]:
+    """Where the printed mean and standard deviation lie among ours, over drawings of the tasks."""
+    half = 0.5 * 10.0 ** -PRINTED.error_digits[name][domain]
+    printed = dict(zip(("mean", "std"), PRINTED.generalization[name][domain], strict=True))
+    return {key: place_among(value, drawn[key], half) for key, value in printed.items()}
+
+
+def _among(places: Mapping[str, float]) -> bool:
+    """Whether both lie among the middle 95 %."""
+    return all(0.025 <= place <= 0.975 for place in places.values())
+
+
+def printed_error(name: str, domain: str) -> str:
+    """A generalization error with the paper's digits."""
+    digits = PRINTED.error_digits[name][domain]
+    return " ± ".join(f"{value:.{digits}f}" for value in PRINTED.generalization[name][domain])
+
+
+def spread_of(drawn: Data) -> str:
+    """The least and the largest of our means over the drawings."""
+    return f"{decimals(np.min(drawn['mean']), 3)} to {decimals(np.max(drawn['mean']), 3)}"
+
+
+#: What is said with every claim that is judged over drawings.
+SHARES = "share of ours below the printed mean and standard deviation"
 
 
 def _errors(data: Data, name: str) -> Claim:
     """A printed mean is the same result on other random tasks if it lies among ours over many drawings of the tasks."""
     found = {domain: rows[name] for domain, rows in data["generalization"].items()}
-    theirs = PRINTED.generalization[PAPER_NAMES[name]]
+    printed = PAPER_NAMES[name]
+    places = {d: _places(printed, d, row["over seeds"]) for d, row in found.items()}
+    drawings = len(next(iter(found.values()))["over seeds"]["mean"])
     return Claim(
         f"Generalization error, {name}",
-        by_domain(theirs, "{0[0]:.3f} ± {0[1]:.3f}".format),
+        "; ".join(f"{d}: {printed_error(printed, d)}" for d in found),
         by_domain(found, "{0[mean]:.3f} ± {0[std]:.3f} (absolute {0[absolute mean]:.3f}, median {0[median]:.3f})".format)
-        + f", over {next(iter(found.values()))['tasks']} tasks",
-        graded([usual(theirs[d][0], found[d]["over seeds"]) for d in found]),
-        "The printed mean counts as the same if it lies among the middle 95 % of our means over "
-        f"{len(next(iter(found.values()))['over seeds'])} drawings of the tasks; the share of ours below it: "
-        + by_domain({d: place_among(theirs[d][0], found[d]["over seeds"]) for d in found}, "{:.2f}".format)
-        + ". No convention that we tried gives the cliff's 0.0 ± 0.0. Eq. 27 counts losses as gains where the optimum is "
-        "worth less than 0, and explodes where it is near 0, so the median says more than the mean.",
+        + f", over {next(iter(found.values()))['tasks']} tasks; means of {drawings} drawings "
+        + by_domain(found, lambda row: spread_of(row["over seeds"])),
+        graded([_among(place) for place in places.values()]),
+        f"Judged among the middle 95 % of ours over {drawings} drawings of the tasks; the {SHARES}: "
+        + by_domain(places, "{0[mean]:.2f} and {0[std]:.2f}".format)
+        + ". Eq. 27 counts losses as gains where the optimum is worth less than 0, and explodes where it is near 0, so the "
+        "median says more than the mean.",
+    )
+
+
+def _conventions(data: Data) -> Claim:
+    """The cliff's printed 0.0 ± 0.0 by every reading of Eq. 27 that was tried."""
+    rows = data["conventions"]
+    half = 0.5 * 10.0 ** -PRINTED.error_digits["MPLP"]["cliff"]
+    same = {name: all(abs(value) <= half for row in each.values() for value in row.values()) for name, each in rows.items()}
+    pairs = {
+        name: " and ".join(f"{decimals(row['mean'], 2)} ± {decimals(row['std'], 2)}" for row in each.values())
+        for name, each in rows.items()
+    }
+    reached = [name for name, holds in same.items() if holds]
+    return Claim(
+        "The cliff's errors",
+        f"{printed_error('MPLP', 'cliff')} for MPLP and {printed_error('MPMCE', 'cliff')} for MPMCE.",
+        "; ".join(f"{name}: {pair}" for name, pair in pairs.items()) + " (MPLP and MPMCE)",
+        REPRODUCED if reached else NOT,
+        f"Judged by the printed digits, so within {half:g}, for mean and standard deviation. Of {len(rows)} conventions "
+        f"{'only ' + listed(reached) + ' gives' if reached else 'none gives'} them.",
     )
 
 
@@ -186,29 +265,32 @@ def _naive(data: Data) -> Claim:
     reward = np.array(row["reward"])
     tied = sorted(row["discounts"])[1] > 1 - 1e-6
     goal = reward[3] > 0 and np.abs(reward[:3]).max() <= 1e-6 * reward[3]
-    mean, std = PRINTED.generalization["NaiveLP"]["toy"]
+    places = _places("NaiveLP", "toy", error["over seeds"])
     return Claim(
         "Naive extension",
         f"It gives the discounts {numbers(PRINTED.discounts['NaiveLP']['toy'], 0)}, a reward on the goal alone "
-        f"({numbers(PRINTED.toy_rewards['NaiveLP'], 0)}), and a generalization error of {mean} ± {std}.",
+        f"({numbers(PRINTED.toy_rewards['NaiveLP'], 0)}), and a generalization error of {printed_error('NaiveLP', 'toy')}.",
         f"discounts {numbers(row['discounts'])}, reward {numbers(reward)}, error {decimals(error['mean'], 3)} ± "
         f"{decimals(error['std'], 3)}",
-        graded([bool(tied), bool(goal), usual(mean, error["over seeds"])]),
-        "Two experts share the discount 1 and cannot be distinguished, as the paper says." if tied else "",
+        graded([bool(tied), bool(goal), _among(places)]),
+        ("Two experts share the discount 1 and cannot be distinguished, as the paper says. " if tied else "")
+        + f"Discounts and reward are judged exactly, the error among the middle 95 % of ours over drawings; the {SHARES}: "
+        f"{places['mean']:.2f} and {places['std']:.2f}.",
     )
 
 
 def _printed_rewards(data: Data) -> Claim:
     """The toy's errors again, with the rewards that the paper prints instead of ours."""
     drawn = data["toy"]["printed rewards"]
-    theirs = {name: PRINTED.generalization[name]["toy"][0] for name in drawn}
+    places = {name: _places(name, "toy", rows) for name, rows in drawn.items()}
     return Claim(
         "Generalization error of the printed toy rewards",
-        by_domain(theirs, "{:.3f}".format),
-        by_domain(drawn, lambda means: f"{decimals(np.min(means), 3)} to {decimals(np.max(means), 3)}"),
-        graded([usual(theirs[name], means) for name, means in drawn.items()]),
-        f"Means over {len(next(iter(drawn.values())))} drawings of the tasks; a printed one among the middle 95 % is the same. "
-        "The share of ours below it: " + by_domain({n: place_among(theirs[n], drawn[n]) for n in drawn}, "{:.2f}".format) + ".",
+        "; ".join(f"{name}: {printed_error(name, 'toy')}" for name in drawn),
+        "means " + by_domain(drawn, spread_of),
+        graded([_among(place) for place in places.values()]),
+        f"Judged among the middle 95 % of ours over {len(next(iter(drawn.values()))['mean'])} drawings; the {SHARES}: "
+        + by_domain(places, "{0[mean]:.2f} and {0[std]:.2f}".format)
+        + ".",
     )
 
 
@@ -231,67 +313,88 @@ def _printed_answer(data: Data) -> Claim:
     """Whether the printed reward and discounts of MPMCE give the toy's experts back."""
     rows = data["toy"]["printed answer"]
     off = np.abs(np.array(rows["experts"]) - np.array(rows["planned"])).max(axis=1)
+    same = [bool(apart <= most) for apart, most in zip(off, rows["rounding"], strict=True)]
     return Claim(
         "Printed answer of MPMCE on the toy",
         f"The reward {numbers(PRINTED.toy_rewards['MPMCE'], 1)} at {numbers(PRINTED.discounts['MPMCE']['toy'])} explains the "
         "experts.",
         f"in s0 the first does {numbers(rows['planned'][0], 3)} instead of {numbers(rows['experts'][0], 3)}; "
         f"the experts' probabilities are off by {numbers(off, 3)}",
-        graded([bool(distance <= 0.01) for distance in off]),
-        "A probability within 0.01 counts as the same: the rewards have two digits. The paper may have had other experts.",
+        graded(same),
+        f"Judged by the printed digits: within half of the last one, the probabilities move by {numbers(rows['rounding'], 3)} at "
+        "most. The paper may have had other experts, or its search had not ended.",
     )
 
 
 def _text_and_table() -> Claim:
+    text, table = PRINTED.text_discounts, PRINTED.table_discounts
+    apart = [first for first, second in zip(text, table, strict=True) if abs(first - second) > HALF_DISCOUNT]
     return Claim(
         "True discounts of big-small",
-        f"The text has {numbers(PRINTED.text_discounts)}, the table {numbers(PRINTED.table_discounts)}.",
-        f"we use {numbers(PRINTED.text_discounts)}",
-        IN_PART,
-        "The two contradict each other.",
+        f"The text has {numbers(text)}, the table {numbers(table)}.",
+        f"we use {numbers(text)}",
+        graded([first not in apart for first in text]),
+        f"Judged by the printed digits: {len(apart)} of {len(text)} differ.",
     )
 
 
 def _within_50(data: Data) -> Claim:
-    """The remark on the convergence of MPMCE, by the rule that tells right discounts from wrong ones."""
-    found = {domain: rows["MPMCE, per expert"] for domain, rows in data["learned"].items()}
-    wanted, evaluations = PRINTED.mpmce_converged_after, min(len(row["trace"]["best"]) for row in found.values())
-    reached = [row["status"] == "converged" for row in found.values()]
+    """The remark on the convergence of MPMCE, by the printed rule and by the one that tells right discounts from wrong ones."""
+    wanted = PRINTED.mpmce_converged_after
+    found = {domain: (rows["MPMCE, summed gap"], rows["MPMCE, per expert"]) for domain, rows in data["learned"].items()}
+    evaluations = min(len(row["trace"]["best"]) for rows in found.values() for row in rows)
+    reached = {}
+    for domain, (summed, _) in found.items():
+        above = np.nonzero(np.array(summed["trace"]["best"], dtype=np.float64) >= data["convergence"][domain]["true entropy"])[0]
+        reached[domain] = f"at evaluation {above[0] + 1}" if above.size else f"not in {evaluations}"
+    holds = [text.startswith("at") for text in reached.values()]
+    matched = [each["status"] == "converged" for _, each in found.values()]
     return Claim(
         "Convergence, MPMCE",
-        f"Bayesian optimisation finds discounts that match the experts within {wanted} evaluations.",
-        f"after {evaluations} evaluations " + by_domain(found, lambda row: f"relative mismatch {power_of_ten(row['residual'])}"),
-        graded(reached) if evaluations >= wanted or all(reached) else NOT_TESTED,
-        "By the mismatch of each expert; by the printed rule every discount passes at once. A mismatch of 1e-4 counts as none."
+        f"Bayesian optimisation reaches the objective at the true reward and discounts within {wanted} iterations.",
+        f"printed rule, {by_domain(reached, str)}; rule per expert, after {evaluations} evaluations: "
+        + by_domain(found, lambda rows: f"relative mismatch {power_of_ten(rows[1]['residual'])}"),
+        graded([*holds, *matched]) if evaluations >= wanted or all(holds + matched) else NOT_TESTED,
+        "Judged twice: the entropy at the truth is reached under the printed rule, and each expert is matched under the rule per "
+        "expert, as far as the solver's own tolerance. By the printed rule every discount passes, so the first says little."
         + ("" if evaluations >= wanted else f" {evaluations} evaluations say nothing of {wanted}."),
     )
 
 
 def _bayesian(data: Data) -> Claim:
-    part, wanted = data["convergence"], PRINTED.converged_after
-    shares = {d: rows["Bayesian"]["objective"] / _best(rows) for d, rows in part.items()}
-    evaluations = len(next(iter(part.values()))["Bayesian"]["trace"]["best"])
-    reached = [share >= 0.98 for share in shares.values()]
+    """The best of the search is compared with what the paper compares it with: the best point of a grid of step 0.01."""
+    part, wanted = data["seeds"], PRINTED.converged_after
+    evaluations = len(next(iter(data["convergence"].values()))["Bayesian"]["trace"]["best"])
+    ours = {
+        d: [data["convergence"][d]["Bayesian"]["objective"], *(row["objective"] for row in rows["MPLP"])]
+        for d, rows in part.items()
+    }
+    shares = {d: np.array(values) / _best(data["convergence"][d]) for d, values in ours.items()}
+    grid = {d: rows["paper's grid"] / _best(data["convergence"][d]) for d, rows in part.items()}
+    reached = [bool(value >= rows["paper's grid"]) for d, rows in part.items() for value in ours[d]]
     tested = evaluations >= wanted or all(reached)
     return Claim(
         "Convergence",
-        f"Bayesian optimisation reaches the global maximum of MPLP within {wanted} evaluations.",
-        f"after {evaluations} evaluations {by_domain(shares, '{:.1%} of the optimum'.format)}",
+        f"Bayesian optimisation reaches the global maximum of MPLP within {wanted} iterations.",
+        f"after {evaluations} evaluations, share of the optimum over {len(next(iter(ours.values())))} seeds: "
+        + by_domain(shares, lambda values: from_to([f"{values.min():.1%}", f"{values.max():.1%}"])),
         graded(reached) if tested else NOT_TESTED,
-        "At least 98% of the optimum counts as reached; the optimum itself comes from sequential linear programming."
+        f"Judged as in the paper, by the best point of a grid of step {PRINTED.grid_step}: it has "
+        + by_domain(grid, "{:.1%}".format)
+        + f" of the optimum, which comes from sequential linear programming. {sum(reached)} of {len(reached)} searches reach it."
         + ("" if tested else f" {evaluations} evaluations say nothing of {wanted}."),
     )
 
 
 def _breakpoints(data: Data) -> Claim:
     found = data["toy"]["breakpoints"]
-    close = len(found) == 2 and np.abs(np.array(found) - PRINTED.toy_breakpoints).max() < 1e-3
+    close = len(found) == 2 and np.abs(np.array(found) - PRINTED.toy_breakpoints).max() <= HALF_ERROR
     return Claim(
         "Toy domain",
         f"The optimal policy changes at discounts near {numbers(PRINTED.toy_breakpoints, 3)}.",
         numbers(found, 6),
         REPRODUCED if close else NOT,
-        "Our breakpoints are exact. Within 0.001 of the printed ones counts as the same.",
+        "Our breakpoints are exact. Judged by the printed digits, three decimals.",
     )
 
 
@@ -311,7 +414,7 @@ def _crossings(data: Data) -> Claim:
 def _grid(data: Data) -> Claim:
     grids = {name: grid for name, grid in data["identifiability"]["grids"].items() if name in data["learned"]}
     alone = [
-        len(grid["feasible"]) == 1 and np.abs(np.array(grid["feasible"][0]) - grid["true"]).max() < 1e-9
+        len(grid["feasible"]) == 1 and np.abs(np.array(grid["feasible"][0]) - grid["true"]).max() <= grid["step"] / 2
         for grid in grids.values()
     ]
     step = next(iter(grids.values()))["step"]
@@ -337,8 +440,10 @@ def _grid(data: Data) -> Claim:
 
 
 def _two_experts(data: Data) -> Claim:
+    """The printed share is judged for both endings, over drawings of the tasks."""
     found, share = data["identifiability"]["two experts"], PRINTED.two_expert_share
-    close = [float((np.abs(np.array(row["percentiles"]) - 0.5) <= 0.1).mean()) for row in found.values()]
+    places = {ending: place_among(share, row["shares over seeds"], HALF_DISCOUNT) for ending, row in found.items()}
+    drawings = {ending: np.percentile(row["shares over seeds"], (2.5, 97.5)) for ending, row in found.items()}
     return Claim(
         "Two toy experts",
         f"Every pair of distinct discounts has a reward, and about {share:.0%} of them have an error above 0.5.",
@@ -346,12 +451,13 @@ def _two_experts(data: Data) -> Claim:
         graded(
             [
                 all(row["feasible share off the diagonal"] == 1 for row in found.values()),
-                all(abs(row["share above 0.5"] - share) <= 0.15 for row in found.values()),
+                *(0.025 <= place <= 0.975 for place in places.values()),
             ]
         ),
-        f"A share within 0.15 of the printed one, for both endings, counts as the same: {min(close):.0%} of the errors or more "
-        "lie between 0.4 and "
-        "0.6, so the share moves with the random tasks.",
+        "Judged for both endings among the middle 95 % of ours over "
+        f"{len(next(iter(found.values()))['shares over seeds'])} drawings of the tasks, "
+        + by_domain(drawings, "{0[0]:.0%} to {0[1]:.0%}".format)
+        + f"; share of ours below the printed one: {by_domain(places, '{:.2f}'.format)}.",
     )
 
 
@@ -361,10 +467,11 @@ def _duality(data: Data) -> Claim:
     holds = [row["dual"] >= row["primal"] - slack and row["primal"] >= row["likelihood"] - slack for row in found.values()]
     return Claim(
         "Theorem 2",
-        "G* ≥ H* ≥ −L*: strong duality fails when the discounts are unknown.",
+        "G* ≥ H* ≥ −L*.",
         by_domain(found, "{0[dual]:.3f} ≥ {0[primal]:.3f} ≥ {0[likelihood]:.3f}".format),
         graded(holds),
-        "The discounts are taken from a short list and the true ones. Every value is attained by some reward.",
+        "The discounts are taken from a short list and the true ones. Every value is attained by some reward. The first bounds "
+        "G* from above, so that strong duality fails is not shown.",
     )
 
 
@@ -397,7 +504,7 @@ def _gap(data: Data) -> Claim:
         "The summed duality gap tells discounts that have a feasible reward from those that have none.",
         f"at {len(gaps)} Γ, true, reversed and random, the summed gap is at most {max(gaps):.0e}, "
         f"while some expert's features are off by {significant(min(wrong), 2)} or more at every wrong Γ",
-        NOT if max(gaps) < 1e-3 else IN_PART,
+        NOT if max(gaps) <= CHOSEN.epsilon else IN_PART,
         "With one shared reward, the optimality of the dual says that the mismatches sum to 0, whatever Γ. The printed rule "
         f"therefore accepts every Γ and maximises the entropy alone: its discounts are {'; '.join(map(numbers, summed))}. The "
         "threshold of the paper's discussion, applied to each expert, is what tells.",

@@ -2,7 +2,9 @@
 
 * "learned": what each algorithm learns on each domain. Deterministic experts are one action per state (the first optimal one),
   or for "MPLP, action sets" all optimal actions; the entropy-regularised ones are exact policies.
-* "generalization": the loss of each learned reward on random task variants (the paper's Table 1).
+* "generalization": the loss of each learned reward on random task variants (the paper's table).
+* "conventions": the cliff's errors by other readings of Eq. 27, because the paper prints 0.0 ± 0.0.
+* "seeds": what Bayesian MPLP learns from other seeds, to see where the printed discounts lie.
 * "thresholds": how the discounts that MPMCE learns move with the threshold within which experts are matched. The paper's
   discussion says that features are matched "within some threshold", and does not print it.
 * "toy": values against the discount under the true and the learned rewards, and where Assumption 1 fails.
@@ -16,6 +18,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,8 +27,8 @@ from scipy.optimize import brentq, minimize
 
 import multihorizon as mh
 from multihorizon.checks import Floats
-from multihorizon.domains import Domain, big_small, toy
-from multihorizon.domains.base import losses
+from multihorizon.domains import Domain, big_small, cliff, toy
+from multihorizon.domains.base import Task, losses
 from multihorizon.paper.settings import CHOSEN, PRINTED, StudySettings, study_domains
 from multihorizon.paper.theory import (
     duality_chain,
@@ -36,6 +39,9 @@ from multihorizon.paper.theory import (
     rewards_at,
 )
 from multihorizon.parallel import Progress
+from multihorizon.planning.plan import causal_entropy
+from multihorizon.programs.inner import Inner
+from multihorizon.programs.margins import build_margins
 
 Data = dict[str, Any]
 
@@ -111,17 +117,97 @@ def compute_generalization(settings: StudySettings, done: Data, progress: Progre
         progress(number / 3, name)
         learned = done["learned"][name]
         data[name] = {key: error_of(domain, np.array(found["reward"]), settings) for key, found in learned.items()}
-        for key, means in over_seeds(domain, {key: learned[key]["reward"] for key in PAPER_NAMES}, settings).items():
-            data[name][key]["over seeds"] = means
+        for key, drawn in over_seeds(domain, {key: learned[key]["reward"] for key in PAPER_NAMES}, settings).items():
+            data[name][key]["over seeds"] = drawn
     return data
 
 
-def over_seeds(domain: Domain, rewards: Mapping[str, Any], settings: StudySettings) -> dict[str, list[float]]:
-    """The mean signed error of each reward over `settings.tasks` tasks, for each of `settings.seeds` drawings of the tasks."""
-    stacked, means = np.array([*rewards.values()], dtype=np.float64), []
-    for number in range(settings.seeds):
-        means.append(losses(domain, stacked, domain.tasks(settings.tasks, settings.seed + 1 + number))[0].mean(axis=1))
-    return {name: column.tolist() for name, column in zip(rewards, np.transpose(means), strict=True)}
+def over_seeds(domain: Domain, rewards: Mapping[str, Any], settings: StudySettings) -> dict[str, dict[str, list[float]]]:
+    """Mean and standard deviation of each reward's signed errors, for each of `settings.seeds` drawings of the tasks."""
+    stacked = np.array([*rewards.values()], dtype=np.float64)
+    drawn = [losses(domain, stacked, domain.tasks(settings.tasks, settings.seed + 1 + n))[0] for n in range(settings.seeds)]
+    means, stds = np.mean(drawn, axis=2).T, np.std(drawn, axis=2).T
+    return {name: {"mean": means[i].tolist(), "std": stds[i].tolist()} for i, name in enumerate(rewards)}
+
+
+def compute_conventions(settings: StudySettings, done: Data, progress: Progress) -> Data:
+    """`data[convention][algorithm]`: mean and standard deviation of the cliff's errors, read in several ways."""
+    domain, learned = cliff(), done["learned"]["cliff"]
+    names = ("MPLP", "MPMCE, threshold")
+    rewards = [np.array(learned[name]["reward"]) for name in names]
+    variants = domain.tasks(settings.tasks, settings.seed)
+    same = [Task(domain.mdp, task.discount) for task in variants]
+
+    def worth(task: Task, policy: Any) -> Floats:
+        """The value of each state under the true reward."""
+        return mh.evaluate(task.mdp, policy, domain.reward, task.discount).values
+
+    def policy(task: Task, reward: Floats, soft: bool) -> Any:
+        if not soft:
+            return mh.plan(task.mdp, reward, task.discount).policy
+        return mh.soft_plan(task.mdp, reward, task.discount, CHOSEN.temperature).policy
+
+    def pairs(tasks: list[Task], reward: Floats, soft: bool = False) -> tuple[Floats, Floats, Floats]:
+        """For each task the values `(N,S)` of the optimum and of the learned reward's policy, and the initial distributions."""
+        rows = [(worth(t, policy(t, domain.reward, soft)), worth(t, policy(t, reward, soft)), t.mdp.initial) for t in tasks]
+        best, earned, start = (np.array(column) for column in zip(*rows, strict=True))
+        return best, earned, start
+
+    def ratio(loss: Floats, best: Floats) -> Data:
+        values = np.divide(loss, best, out=np.zeros_like(loss), where=np.abs(loss) > 1e-9)
+        return {"mean": float(values.mean()), "std": float(values.std())}
+
+    data: Data = {}
+    for number, (name, reward) in enumerate(zip(names, rewards, strict=True)):
+        progress(number / 2, name)
+        by_kind = {
+            kind: pairs(*case)
+            for kind, case in {
+                "hard": (variants, reward),
+                "soft": (variants, reward, True),
+                "same": (same, reward),
+            }.items()
+        }
+        at_start = {kind: ((b * s).sum(axis=1), (e * s).sum(axis=1)) for kind, (b, e, s) in by_kind.items()}
+        best, earned = at_start["hard"]
+        positive = best > 0
+        everywhere = by_kind["hard"][0][:, domain.mdp.initial > 0], by_kind["hard"][1][:, domain.mdp.initial > 0]
+        found = {
+            "Eq. 27 as printed": ratio(best - earned, best),
+            "divided by the absolute optimum": ratio(best - earned, np.abs(best)),
+            "tasks with a positive optimum alone": ratio((best - earned)[positive], best[positive]),
+            "all losses divided by all optima": ratio(np.array([(best - earned).sum()]), np.array([best.sum()])),
+            "the ratio of each starting state": ratio(everywhere[0] - everywhere[1], everywhere[0]),
+            "policies with entropy": ratio(at_start["soft"][0] - at_start["soft"][1], at_start["soft"][0]),
+            "the cliff's own transitions": ratio(at_start["same"][0] - at_start["same"][1], at_start["same"][0]),
+        }
+        for convention, row in found.items():
+            data.setdefault(convention, {})[name] = row
+    return data
+
+
+def compute_seeds(settings: StudySettings, done: Data, progress: Progress) -> Data:
+    """`data[domain]`: the discounts and objectives of Bayesian MPLP from other seeds, and the best of the paper's grid around the
+    optimum. MPMCE within a threshold climbs to the same answer from every seed, so it is not here."""
+    data: Data = {}
+    for number, (name, domain) in enumerate(study_domains().items()):
+        problem = mh.Problem(domain.mdp, domain.lp_experts())
+        l1, bound = CHOSEN.l1[name], CHOSEN.reward_bound[name]
+        solver, rows = mh.MPLP(l1, bound, search=_bayesian(settings.lp_evaluations)), []
+        for seed in range(settings.search_seeds):
+            progress((number + seed / settings.search_seeds) / 3, f"MPLP on {name}, seed {seed}")
+            solution = mh.solve(problem, solver, seed=settings.seed + 1 + seed)
+            rows.append({"discounts": solution.discounts, "objective": solution.objective})
+        optimum = done["learned"][name]["MPLP"]["discounts"]
+        data[name] = {"MPLP": rows, "paper's grid": _best_nearby(problem, optimum, l1, bound)}
+    return data
+
+
+def _best_nearby(problem: mh.Problem, optimum: Any, l1: float, bound: float) -> float:
+    """The best objective of MPLP among the points of the paper's grid that surround the optimum."""
+    inner, step = Inner(build_margins(problem.observed_actions()), "worst", l1, bound), PRINTED.grid_step
+    ends = [sorted({np.floor(gamma / step) * step, min(np.ceil(gamma / step) * step, 1.0)}) for gamma in optimum]
+    return max(inner(np.array(point)) for point in itertools.product(*ends))
 
 
 def error_of(domain: Domain, reward: Any, settings: StudySettings) -> dict[str, float]:
@@ -178,14 +264,27 @@ def compute_toy_study(settings: StudySettings, done: Data, progress: Progress) -
 
 
 def _printed_answer(domain: Domain) -> Data:
-    """What the toy's experts do in s0, and what the printed reward and discounts of MPMCE make them do there."""
+    """What the toy's experts do in s0, and what the printed reward and discounts of MPMCE make them do there.
+
+    "rounding" is how far the probabilities can move at most within half of the last printed digits, at the corners of that box.
+    """
     reward, gammas = np.array(PRINTED.toy_rewards["MPMCE"]), PRINTED.discounts["MPMCE"]["toy"]
-    planned = [mh.soft_plan(domain.mdp, reward, gamma, CHOSEN.temperature).policy[0] for gamma in gammas]
-    return {"experts": [policy[0] for policy in domain.mce_experts(CHOSEN.temperature)], "planned": planned}
+
+    def at_start(reward: Floats, gamma: float) -> Floats:
+        return mh.soft_plan(domain.mdp, reward, gamma, CHOSEN.temperature).policy[0]
+
+    planned = [at_start(reward, gamma) for gamma in gammas]
+    corners = [np.array(corner) for corner in itertools.product((-0.05, 0.05), repeat=reward.size)]
+    rounding = [
+        max(np.abs(at_start(reward + corner, gamma + shift) - policy).max() for corner in corners for shift in (-0.005, 0.005))
+        for gamma, policy in zip(gammas, planned, strict=True)
+    ]
+    experts = [policy[0] for policy in domain.mce_experts(CHOSEN.temperature)]
+    return {"experts": experts, "planned": planned, "rounding": rounding}
 
 
 def compute_convergence(settings: StudySettings, done: Data, progress: Progress) -> Data:
-    """`data[domain]`: MPLP (l1 = 0) by three searches on the same problem."""
+    """`data[domain]`: MPLP by three searches on the same problem, with the l1 weight of the tables."""
     searches: dict[str, mh.SequentialLP | mh.Bayesian | mh.Grid] = {
         "SequentialLP": mh.SequentialLP(),
         "Bayesian": _bayesian(settings.lp_evaluations),
@@ -194,10 +293,11 @@ def compute_convergence(settings: StudySettings, done: Data, progress: Progress)
     data: Data = {}
     for number, (name, domain) in enumerate(study_domains().items()):
         problem = mh.Problem(domain.mdp, domain.lp_experts())
-        data[name] = {}
+        policies = zip(domain.mce_experts(CHOSEN.temperature), domain.mce_discounts, strict=True)
+        data[name] = {"true entropy": sum(causal_entropy(domain.mdp, policy, gamma) for policy, gamma in policies)}
         for step, (label, search) in enumerate(searches.items()):
             progress((number + step / 3) / 3, f"{label} on {name}")
-            solver = mh.MPLP(l1=0.0, reward_bound=CHOSEN.reward_bound[name], search=search)
+            solver = mh.MPLP(CHOSEN.l1[name], CHOSEN.reward_bound[name], search=search)
             data[name][label] = describe(mh.solve(problem, solver, seed=settings.seed), domain.lp_discounts)
     return data
 
@@ -254,23 +354,34 @@ def _two_experts(domain: Domain, settings: StudySettings) -> Data:
     problem = _soft_problem(domain, 2)
     found = feasibility_grid(problem, mh.Grid(settings.grid_step, 1), CHOSEN.temperature, FEASIBLE)
     points = np.stack(np.meshgrid(found.axis, found.axis, indexing="ij"), axis=-1).reshape(-1, 2)
-    rewards, losses = rewards_at(problem, points, CHOSEN.temperature), []
-    # In s1, s2 and s3 all actions are alike, so only the action in s0 matters, and the value of "always a" is linear in the
-    # reward: its feature counts.
-    for task in domain.tasks(settings.tasks, settings.seed):
-        visits = [mh.occupancy(task.mdp, np.eye(3)[[a] * 4], task.discount).counts.T.ravel() for a in range(3)]
-        counts = np.stack([task.mdp.stacked.T @ visit for visit in visits])
-        true = counts @ domain.reward
-        losses.append((true.max() - true[(rewards @ counts.T).argmax(axis=1)]) / true.max())
-    errors = np.mean(losses, axis=0).reshape(found.residuals.shape)
+    rewards = rewards_at(problem, points, CHOSEN.temperature)
     off = ~np.eye(found.axis.size, dtype=np.bool_)
-    usable = errors[off & found.feasible]
+
+    def errors_of(seed: int) -> Floats:
+        """The mean error of each pair's reward.
+
+        In s1, s2 and s3 all actions are alike, so only the action in s0 matters, and the value of "always a" is linear in the
+        reward: its feature counts.
+        """
+        losses = np.zeros(len(points))
+        for task in domain.tasks(settings.tasks, seed):
+            visits = [mh.occupancy(task.mdp, np.eye(3)[[a] * 4], task.discount).counts.T.ravel() for a in range(3)]
+            counts = np.stack([task.mdp.stacked.T @ visit for visit in visits])
+            true = counts @ domain.reward
+            losses += (true.max() - true[(rewards @ counts.T).argmax(axis=1)]) / true.max()
+        return (losses / settings.tasks).reshape(found.residuals.shape)
+
+    def share(errors: Floats) -> float:
+        return float((errors[off & found.feasible] > 0.5).mean())
+
+    errors = errors_of(settings.seed)
     return {
         "axis": found.axis,
         "feasible share off the diagonal": float(found.feasible[off].mean()),
         "error": _short(np.where(off, errors, np.nan)),
-        "percentiles": np.percentile(usable, np.arange(0, 101)),
-        "share above 0.5": float((usable > 0.5).mean()),
+        "percentiles": np.percentile(errors[off & found.feasible], np.arange(0, 101)),
+        "share above 0.5": share(errors),
+        "shares over seeds": [share(errors_of(settings.seed + 1 + number)) for number in range(settings.seeds)],
         "true": list(domain.mce_discounts[:2]),
     }
 

@@ -33,9 +33,11 @@ class StudyPart:
 PARTS = (
     StudyPart("learned", "learning discounts and rewards", parts.compute_learned),
     StudyPart("generalization", "generalization error", parts.compute_generalization),
+    StudyPart("conventions", "readings of the cliff's error", parts.compute_conventions),
     StudyPart("thresholds", "thresholds of MPMCE", parts.compute_thresholds),
     StudyPart("toy", "value functions of the toy", parts.compute_toy_study),
     StudyPart("convergence", "convergence of the searches", parts.compute_convergence),
+    StudyPart("seeds", "spread of the searches over seeds", parts.compute_seeds),
     StudyPart("identifiability", "identifiability", parts.compute_identifiability),
     StudyPart("theory", "theorems in numbers", parts.compute_theory_checks),
     StudyPart("choices", "sensitivity to what the paper leaves open", parts.compute_choices),

@@ -20,6 +20,7 @@ class StudySettings:
         quick: whether this is the quick version, with less of everything.
         tasks: random task variants for the generalization error.
         seeds: so many times are the tasks drawn anew, to see where a printed error lies among ours.
+        search_seeds: so many times is Bayesian MPLP run anew, to see where a printed discount lies among ours.
         lp_evaluations, mce_evaluations: of Bayesian optimisation, for MPLP and for MPMCE.
         starts: of the climb of MPMCE within a threshold.
         thresholds: at which MPMCE is run, to see how the learned discounts move.
@@ -34,6 +35,7 @@ class StudySettings:
     jobs: int = -1
     tasks: int = 100
     seeds: int = 60
+    search_seeds: int = 20
     lp_evaluations: int = 100
     mce_evaluations: int = 50
     starts: int = 8
@@ -47,7 +49,7 @@ class StudySettings:
     @classmethod
     def quickly(cls, seed: int = 0, jobs: int = -1) -> StudySettings:
         """The quick version."""
-        return cls(seed, True, jobs, 20, 12, 25, 15, 2, (1e-3, 5e-3), 0.05, 0.25, 15, 15, 3)
+        return cls(seed, True, jobs, 20, 12, 3, 25, 15, 2, (1e-3, 5e-3), 0.05, 0.25, 15, 15, 3)
 
 
 @dataclass(frozen=True)
@@ -74,19 +76,22 @@ class Printed:
     """What the paper prints: the figures that ours stand beside.
 
     Attributes:
-        generalization: generalization error, mean and standard deviation over 100 tasks (Table 1; the naive extension: appendix).
+        generalization: generalization error, mean and standard deviation over 100 tasks (table of the generalization error; the
+            naive extension: appendix).
+        error_digits: with how many decimals each of these is printed.
         discounts: learned discounts (appendix, table of true and learned discount factors; the naive extension: appendix).
         intervals: true discounts of the deterministic experts (same table).
         toy_rewards: rewards of the toy domain in the appendix's graphs, states s0 to s3.
         toy_breakpoints: of the toy's optimal policy (appendix).
         grid_step: of the grid of discounts on which feasibility was tested (Section 6.2).
-        mpmce_converged_after: the same for MPMCE.
-        text_discounts: the true discounts of big-small in the text; the table has 0 for the first.
         two_expert_share: of the two-expert toy grid with a generalization error above 0.5 (Section 6.2 and appendix).
         converged_after: evaluations after which Bayesian optimisation is said to have converged for MPLP (Section 6.3).
+        mpmce_converged_after: the same for MPMCE.
+        text_discounts, table_discounts: the true discounts of big-small in the text and in the table.
     """
 
     generalization: dict[str, ByDomain]
+    error_digits: dict[str, dict[str, int]]
     discounts: dict[str, ByDomain]
     intervals: dict[str, tuple[tuple[float, float], ...]]
     toy_rewards: ByDomain
@@ -105,6 +110,11 @@ PRINTED = Printed(
         "MPLP": {"toy": (0.009, 0.040), "big-small": (0.039, 0.117), "cliff": (0.0, 0.0)},
         "MPMCE": {"toy": (0.21, 0.25), "big-small": (0.040, 0.065), "cliff": (0.0, 0.0)},
         "NaiveLP": {"toy": (0.213, 0.218)},
+    },
+    error_digits={
+        "MPLP": {"toy": 3, "big-small": 3, "cliff": 1},
+        "MPMCE": {"toy": 2, "big-small": 3, "cliff": 1},
+        "NaiveLP": {"toy": 3},
     },
     discounts={
         "MPLP": {"toy": (0.0, 0.35, 1.0), "big-small": (0.38, 0.74, 1.0), "cliff": (0.04, 0.44, 0.84)},
