@@ -265,10 +265,11 @@ class Table:
         columns = self.columns(most, joined=True)
         drawn = RichTable(title=self.caption or None, show_lines=lines)
         for column in columns:
-            # Numbers stay on a line; a name keeps room for ten characters, or for what it has.
-            width = None if column.numbers else min(max(map(cell_len, [column.heading, *column.cells])), 10)
+            # Numbers stay on a line, but for long words among them; a name keeps room for twelve characters, or for what it has.
+            widest = max(map(cell_len, [column.heading, *column.cells]))
+            together, least = column.numbers and widest <= 28, None if column.numbers else min(widest, 12)
             justify: Literal["left", "right"] = "right" if column.numbers else "left"
-            drawn.add_column(column.heading, justify=justify, overflow="fold", no_wrap=column.numbers, min_width=width)
+            drawn.add_column(column.heading, justify=justify, overflow="fold", no_wrap=together, min_width=least)
         for row in zip(*(column.cells for column in columns), strict=True):
             drawn.add_row(*row)
         return drawn

@@ -278,8 +278,11 @@ class TableBlock(Block):
             cells = [_look_ahead(value, cell, horizon) for value, cell in zip(column.values, cells, strict=True)]
         if column.numbers:
             return header, "number", cells
-        texts = [name for cell in cells if isinstance(cell, BestActions) for name, _ in cell.actions]
-        texts += [str(cell.discount if isinstance(cell, Either) else cell) for cell in cells if not isinstance(cell, BestActions)]
+        plain = [cell.discount if isinstance(cell, Either) else cell for cell in cells]
+        if any(isinstance(cell, Bar) for cell in plain):
+            return header, "bar", cells
+        texts = [name for cell in plain if isinstance(cell, BestActions) for name, _ in cell.actions]
+        texts += [str(cell) for cell in plain if not isinstance(cell, BestActions)]
         if cells and all(re.fullmatch(r"[≥<=\s\d.,%−+–-]*(to[\s\d.,−-]*)?", content) for content in texts):
             return header, "number", cells
         return header, "short" if all(len(content) <= 24 for content in texts) else "text", cells

@@ -14,7 +14,7 @@ differ as all do.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,18 +29,16 @@ from multihorizon.report.charts import (
     Beside,
     Block,
     Chart,
-    Either,
     Line,
     Mark,
-    PageTable,
     Panel,
     Section,
     Shares,
-    look_ahead,
-    look_ahead_range,
+    TableBlock,
 )
 from multihorizon.report.population import at_means, logit_axis, number_ticks, without_means
 from multihorizon.solution import PopulationFindings
+from multihorizon.tables import Role, Table
 from multihorizon.words import decimals, percent, shortened
 
 #: Persons who are drawn one by one; of more, a sample, in which single lines can be seen.
@@ -129,6 +127,26 @@ def condition_figures(population: PopulationFindings, horizon: Horizon, place: M
     return [*figures, *(_persons(population, by, horizon, place) for by in columns)]
 
 
+def expected_table(population: PopulationFindings, horizon: Horizon) -> Table:
+    """What is typical under each condition, what to expect of new persons, and how much is known of each."""
+    rows = condition_rows(population)
+    frame = pd.DataFrame(
+        {
+            "persons with": [row.name for row in rows],
+            "how many": [row.persons for row in rows],
+            "decisions": [row.decisions for row in rows],
+            "typical discount": [row.typical for row in rows],
+            horizon.many: [horizon(row.typical) for row in rows],
+            "95 % interval": [tuple(row.typical_interval) for row in rows],
+            "95 % of new persons": [tuple(row.new_person_interval) for row in rows],
+            "mean reliability": [decimals(row.reliability, 2) for row in rows],
+        }
+    )
+    roles: dict[str, Role] = {"decisions": "count", horizon.many: "horizon", "mean reliability": "amount"}
+    roles |= {"typical discount": "discount", "95 % interval": "discount", "95 % of new persons": "discount"}
+    return Table(frame, "Discounts of the same persons under each condition", roles=roles)
+
+
 def conditions_section(population: PopulationFindings, horizon: Horizon, written: str) -> list[Section]:
     """The section on conditions, whose figures open the page; none where the formula has none.
 
@@ -142,24 +160,13 @@ def conditions_section(population: PopulationFindings, horizon: Horizon, written
     blocks: list[str | Block] = []
     if len(population.conditions) > MOST_CONDITIONS:
         blocks.append(f"Drawn above are the first {MOST_CONDITIONS} of {len(population.conditions)} conditions.")
-    typical = Either("typical discount", f"typical horizon, {horizon.many}")
-    headers = ["persons with", "how many", "decisions", typical, "95 % interval", "95 % of new persons", "mean reliability"]
     rows, largest = condition_rows(population), 500
-    shown = [
-        [
-            row.name,
-            f"{row.persons:,}",
-            f"{row.decisions:,.0f}",
-            look_ahead(row.typical, horizon),
-            look_ahead_range(row.typical_interval, horizon),
-            look_ahead_range(row.new_person_interval, horizon),
-            decimals(row.reliability, 2),
-        ]
-        for row in rows[:largest]
-    ]
+    every = expected_table(population, horizon)
+    shown = every.select(*(str(name) for name in every.frame if name != horizon.many)).head(largest)
     rest = f" Shown are the first {largest} of {len(rows):,}." if len(rows) > largest else ""
     at = f", at {where}" if (where := at_means(population)) else ""
-    blocks.append(PageTable(headers, shown, f"What to expect under each condition{at}, and how much is known of a person.{rest}"))
+    caption = f"What to expect under each condition{at}, and how much is known of a person.{rest}"
+    blocks.append(TableBlock(replace(shown, caption=caption), horizon=horizon))
     blocks.append(Beside(_variance(population)))
     blocks.append(_spreads(population))
     blocks.append(
@@ -347,15 +354,16 @@ def _variance(population: PopulationFindings) -> list[Block]:
     return bars
 
 
-def _spreads(population: PopulationFindings) -> PageTable:
+def _spreads(population: PopulationFindings) -> TableBlock:
     """How much persons differ, and how much the effects of conditions differ between them."""
 
     def size(found: Mapping[str, Any]) -> str:
         low, high = found["interval"]
-        return f"{found['estimate']:.2f}{'' if np.isnan(low + high) else f' ({low:.2f} to {high:.2f})'}"
+        ends = "" if np.isnan(low + high) else f" ({decimals(low, 2)} to {decimals(high, 2)})"
+        return f"{decimals(found['estimate'], 2)}{ends}"
 
     found = {"persons, at average conditions": population.spread}
     found |= {f"the effect of {term}": slope for term, slope in (population.slopes or {}).items()}
     rows = [[name, size(spread["discount"]), size(spread["temperature"])] for name, spread in found.items()]
     headers = ["what differs", "logit of the discount", "logarithm of the temperature"]
-    return PageTable(headers, rows, "Standard deviations between persons, with 95 % intervals")
+    return TableBlock(Table.of(headers, rows, "Standard deviations between persons, with 95 % intervals"))
