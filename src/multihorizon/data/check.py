@@ -48,6 +48,7 @@ from multihorizon.data.rules import COLUMNS, CUT_OFF, LABELS, Log, Rule, breache
 from multihorizon.files import FORMULA, spreadsheet_safe
 from multihorizon.mdp import MDP
 from multihorizon.result import Result
+from multihorizon.words import decimals
 
 #: A finding lists at most so many places.
 PLACES = 3
@@ -400,7 +401,7 @@ def _chance(table: Demonstrations, mdp: MDP | None) -> list[Finding]:
     pooled = counts[alone[counts["expert"]]].assign(expert=0)
     together = _p_values(pooled.groupby(["expert", "state", "action"], as_index=False)[["count"]].sum(), choices, 1)[0]
     few = [name for name, lost in zip(table.experts, alone, strict=True) if lost and not together < CHANCE]
-    random = [f"{name} (p = {p:.2f})" for name, p in zip(table.experts, p_values, strict=True) if p >= CHANCE]
+    random = [f"{name} (p = {decimals(p, 2)})" for name, p in zip(table.experts, p_values, strict=True) if p >= CHANCE]
     return [
         Finding(
             "chance",

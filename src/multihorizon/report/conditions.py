@@ -39,7 +39,7 @@ from multihorizon.report.charts import (
 from multihorizon.report.population import at_means, logit_axis, number_ticks, without_means
 from multihorizon.solution import PopulationFindings
 from multihorizon.tables import Role, Table
-from multihorizon.words import decimals, percent, shortened
+from multihorizon.words import decimals, percent, shortened, significant
 
 #: Persons who are drawn one by one; of more, a sample, in which single lines can be seen.
 MOST_DRAWN, SAMPLE = 300, 100
@@ -91,7 +91,7 @@ def by_condition(population: PopulationFindings, column: str) -> ByCondition:
             edges = np.unique(np.quantile(numbers, np.linspace(0, 1, most + 1)[:-1]))
         level = np.searchsorted(edges, numbers, side="right") - 1
         places = np.bincount(level, numbers) / np.bincount(level)
-        levels = [f"{place:.4g}" for place in places]
+        levels = [significant(place, 4) for place in places]
     else:
         names = values.astype(str)
         said, met = [str(name) for pair in pairs for name in pair["levels"]], sorted(names.unique())
@@ -245,7 +245,7 @@ def _distributions(population: PopulationFindings, horizon: Horizon, place: Mapp
         lines.append(Line([(typical, row - 0.2), (typical, row + 0.75)], kind="typical"))
         for i in here.tolist() if few else ():
             who, gamma = str(cells["expert"][i]), float(cells["discount"][i])
-            tip = f"{who}\n{without_means(name, at)}\nshrunken γ {gamma:.3f}, {horizon.text(gamma)}"
+            tip = f"{who}\n{without_means(name, at)}\nshrunken γ {decimals(gamma, 3)}, {horizon.text(gamma)}"
             marks.append(Mark(float(middle[i]), row - 0.1, tip, _whose(who, place), 3.0, colour=colour))
     y = Axis("conditions", (), -0.25, float(len(some)))
     panels = [Panel(logit_axis(horizon, unit, largest, x.tolist()), y, marks, lines, f"in-{unit}") for unit in UNITS]
@@ -287,7 +287,7 @@ def _persons(population: PopulationFindings, by: ByCondition, horizon: Horizon, 
         seen, tip = np.flatnonzero(~np.isnan(logits[i])).tolist(), ""
         if place:
             gammas = population.largest_discount * expit(logits[i])
-            said = [f"{by.column} = {by.levels[some[k]]}: γ {gammas[k]:.3f}, {horizon.text(gammas[k])}" for k in seen]
+            said = [f"{by.column} = {by.levels[some[k]]}: γ {decimals(gammas[k], 3)}, {horizon.text(gammas[k])}" for k in seen]
             tip = "\n".join([by.persons[i], *said[:8], *(["…"] if len(said) > 8 else [])])
         points, whose, colour = [(places[k], float(logits[i, k])) for k in seen], _whose(by.persons[i], place), int(colours[i])
         if len(seen) > 1:
@@ -350,7 +350,7 @@ def _variance(population: PopulationFindings) -> list[Block]:
         caption = f"How much of a {whole} is the person, how much the situation: shares of the variance of the {scale}"
         low, high = shares.get("between_low", np.nan), shares.get("between_high", np.nan)
         sure = "" if np.isnan(low + high) else f" What lies between persons is {percent(low)} to {percent(high)} (95 % interval)."
-        bars.append(Shares(parts, f"{caption}, {shares['total']:.2g} in all.{sure}"))
+        bars.append(Shares(parts, f"{caption}, {significant(shares['total'], 2)} in all.{sure}"))
     return bars
 
 
