@@ -226,7 +226,8 @@ def _show(analysis: Analysis) -> None:
         out.print(_table(analysis))
     if analysis.lookahead is not None:
         # The columns that fit on a terminal; the report has all.
-        out.print(families_table(analysis.lookahead).select("family", "aic", "bic", "held_out", "verdict").rich())
+        families = replace(families_table(analysis.lookahead), caption="In what shape they look ahead")
+        out.print(families.select("family", "aic", "bic", "held_out", "verdict").rich())
         if analysis.withheld:  # else the answer on top has said it
             out.print(analysis.lookahead.sentences(), soft_wrap=True)
     if analysis.recovery is not None:
