@@ -2,7 +2,8 @@
 
 A `Table` is a frame, and each of its columns has a role that decides how its numbers are written:
 
-- `discount`, `chance`: three decimals; `count`: none; `share`: per cent; `p`: three decimals, never 0 and never 1;
+- `discount`, `chance`, `score` (a log-likelihood per decision): three decimals;
+- `count`: no decimals; `share`: per cent; `p`: three decimals, never 0 and never 1;
 - `horizon`: one decimal, as everywhere;
 - `number`: as many decimals as give a number in the middle of the column four digits, but from two to four;
 - `amount`: as many as give it three digits, from none to four;
@@ -38,7 +39,7 @@ from multihorizon.words import UNKNOWN, decimals, horizon_text, interval_text, p
 SHOWN = 20
 
 #: What a column holds.
-Role = Literal["label", "number", "amount", "discount", "chance", "p", "share", "horizon", "count"]
+Role = Literal["label", "number", "amount", "discount", "chance", "score", "p", "share", "horizon", "count"]
 ROLES: tuple[Role, ...] = get_args(Role)
 
 _IN_LATEX = {
@@ -132,6 +133,7 @@ def _in_column(column: Sequence[Any], digits: int, least: int) -> Callable[[floa
 _WRITERS: dict[Role, Callable[[float], str]] = {
     "discount": lambda value: decimals(value, 3),
     "chance": lambda value: decimals(value, 3),
+    "score": lambda value: decimals(value, 3),
     "count": lambda value: decimals(value, 0),
     "share": percent,
     "p": lambda value: p_text(value, ""),
@@ -263,12 +265,13 @@ class Table:
     def rich(self, most: int | None = None, lines: bool = False) -> RichTable:
         """The table for a terminal, folded where it is too wide; with lines between rows of long texts."""
         columns = self.columns(most, joined=True)
-        drawn = RichTable(title=self.caption or None, show_lines=lines)
+        drawn = RichTable(title=self.caption or None, show_lines=lines, min_width=cell_len(self.caption))
         for column in columns:
-            # Numbers stay on a line; a name keeps room for ten characters, or for what it has.
-            width = None if column.numbers else min(max(map(cell_len, [column.heading, *column.cells])), 10)
+            # Numbers stay on a line, but for long words among them; a name keeps room for twelve characters, or for what it has.
+            widest = max(map(cell_len, [column.heading, *column.cells]))
+            together, least = column.numbers and widest <= 28, None if column.numbers else min(widest, 12)
             justify: Literal["left", "right"] = "right" if column.numbers else "left"
-            drawn.add_column(column.heading, justify=justify, overflow="fold", no_wrap=column.numbers, min_width=width)
+            drawn.add_column(column.heading, justify=justify, overflow="fold", no_wrap=together, min_width=least)
         for row in zip(*(column.cells for column in columns), strict=True):
             drawn.add_row(*row)
         return drawn

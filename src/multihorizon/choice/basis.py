@@ -50,6 +50,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 
 from multihorizon.checks import Bools, Floats, Ints, Sparse, as_count
 from multihorizon.data.steps import Steps
+from multihorizon.words import significant
 
 
 class Splines(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -157,14 +158,14 @@ def _axis(values: Floats, size: int) -> _Axis:
         return _Axis(np.arange(values.shape[1] - 1) + 0.5, ("",) * values.shape[1], smooth=False)
     distinct = np.unique(values)
     if distinct.size <= size:  # a value in between counts as the nearest of them
-        return _Axis((distinct[1:] + distinct[:-1]) / 2, tuple(f"{value:.6g}" for value in distinct), smooth=False)
+        return _Axis((distinct[1:] + distinct[:-1]) / 2, tuple(significant(value, 6) for value in distinct), smooth=False)
     low, high = np.quantile(values, [0.002, 0.998])  # single states far out do not move the ends
     if low == high:
         low, high = distinct[0], distinct[-1]
     shares = np.quantile(np.clip(values, low, high), np.linspace(0, 1, size - 2))
     inner = (np.linspace(low, high, size - 2) + shares) / 2
     knots = np.concatenate([[inner[0]] * 3, inner, [inner[-1]] * 3])
-    return _Axis(knots, tuple(f"{knots[i + 1 : i + 4].mean():.4g}" for i in range(size)), smooth=True)
+    return _Axis(knots, tuple(significant(knots[i + 1 : i + 4].mean(), 4) for i in range(size)), smooth=True)
 
 
 @dataclass(frozen=True, eq=False)

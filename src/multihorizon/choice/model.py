@@ -49,6 +49,7 @@ from multihorizon.mdp import MDP
 from multihorizon.names import numbers_of
 from multihorizon.numerics.newton import Dense, Metric, resting
 from multihorizon.problem import AnyProblem, Expert, Problem
+from multihorizon.words import significant
 
 Temperature = float | Literal["shared", "pooled", "per_expert"] | Mapping[str, float]
 #: Above this many rewards, or parameters in all, nothing of size p×p is formed: an information matrix costs the cube of them.
@@ -543,7 +544,9 @@ def with_known_reward(problem: Problem, known: Any) -> tuple[Problem, Floats | N
     numbers = as_floats(list(known.values()) if isinstance(known, Mapping) else known, "known_reward")
     if np.abs(numbers).max(initial=0.0) > LARGEST_UNIT:
         largest = np.abs(numbers).max()
-        raise ValueError(f"known_reward must have numbers of at most {LARGEST_UNIT:g}, received {largest:.3g}: use another unit")
+        raise ValueError(
+            f"known_reward must have numbers of at most {LARGEST_UNIT:g}, received {significant(largest)}: use another unit"
+        )
     if problem.tabular and isinstance(known, Mapping):
         return problem, _by_state(problem.parameter_names, known)
     if problem.tabular and numbers.shape == (problem.n_parameters,):

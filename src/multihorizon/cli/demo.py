@@ -25,6 +25,7 @@ from multihorizon.questions.whole import Analysis
 from multihorizon.report.files import write_fit
 from multihorizon.report.plots import best_walk, plot_walks, save
 from multihorizon.tables import Role, Table
+from multihorizon.words import decimals
 
 WALKERS = ("Ann", "Ben", "Cleo")
 #: Walks that each walker makes, from places all over the meadow.
@@ -55,7 +56,7 @@ def _open(domain: Domain, walks: list[list[int]]) -> None:
     out.print("They start at the same place, @. This is where each of them goes:\n")
     maps = RichTable(box=None, padding=(0, 2), show_header=False)
     maps.add_row(*WALKERS, style="bold")
-    maps.add_row(*(f"looks {Horizon()(discount):.0f} steps ahead" for discount in domain.lp_discounts))
+    maps.add_row(*(f"looks {decimals(Horizon()(discount), 0)} steps ahead" for discount in domain.lp_discounts))
     maps.add_row(*(_map(domain, walk) for walk in walks))
     out.print(maps)
 
@@ -79,7 +80,9 @@ def _recover(directory: Path, domain: Domain, walks: list[list[int]], progress: 
     analysis = analyse([table], [domain.mdp], progress=part_of(progress, 0.1, 0.9))
     assert isinstance(analysis, Analysis)
     progress(0.9, "drawing")
-    titles = [f"{name} looks {Horizon()(g):.0f} steps ahead" for name, g in zip(WALKERS, domain.lp_discounts, strict=True)]
+    titles = [
+        f"{name} looks {decimals(Horizon()(g), 0)} steps ahead" for name, g in zip(WALKERS, domain.lp_discounts, strict=True)
+    ]
 
     def write(draft: Path) -> None:
         table.to_csv(draft / "decisions.csv")
@@ -121,7 +124,7 @@ def _wishes(domain: Domain, analysis: Analysis) -> str:
     arrivals = sum(expert.feature_matrix.T @ require_counts(expert).T.ravel() for expert in experts)
     average = float(arrivals @ domain.reward / np.sum(arrivals))
     found = {value: float(analysis.contrasts.values[domain.reward == value].mean()) for value in GROUND}
-    wishes = [f"{name} {found[value]:.2f} (true {value - average:.2f})" for value, (name, _) in GROUND.items()]
+    wishes = [f"{name} {decimals(found[value], 2)} (true {decimals(value - average, 2)})" for value, (name, _) in GROUND.items()]
     return f"What they want, as points above those of their average step: {', '.join(wishes)}.\n"
 
 

@@ -10,8 +10,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import typer
-from rich.table import Table
+from rich.table import Table as RichTable
 
 from multihorizon.analysis import analyse
 from multihorizon.cli.console import (
@@ -34,19 +35,20 @@ from multihorizon.data.side_tables import read_features, read_groups, read_known
 from multihorizon.data.steps import Steps
 from multihorizon.horizon import Horizon
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
-from multihorizon.population.evidence import PopulationEvidence, PopulationFindings
+from multihorizon.population.evidence import PopulationEvidence
 from multihorizon.population.solver import Population, absent_words
 from multihorizon.questions.differences import population_words
 from multihorizon.questions.horizons import half_life_text, person_cells, sizes
 from multihorizon.questions.people import People
 from multihorizon.questions.study import Recovery
 from multihorizon.questions.whole import Analysis
-from multihorizon.report.conditions import condition_rows
+from multihorizon.report.conditions import expected_table
 from multihorizon.report.files import FILES, write_fit
 from multihorizon.report.population import at_means, compared_with, contrast_rows, effect_rows
 from multihorizon.report.question_pages import families_table
 from multihorizon.solution import Solution, Status
-from multihorizon.words import decimals, percent
+from multihorizon.tables import Role, Table
+from multihorizon.words import decimals
 
 #: The terminal lists the experts one by one up to this many; `people.csv` lists all.
 LISTED_EXPERTS = 60
@@ -219,7 +221,8 @@ def _show(analysis: Analysis) -> None:
         out.print(_groups(people))
     if analysis.lookahead is not None:
         # The columns that fit on a terminal; the report has all.
-        out.print(families_table(analysis.lookahead).select("family", "aic", "bic", "held_out", "verdict").rich())
+        families = replace(families_table(analysis.lookahead), caption="In what shape they look ahead")
+        out.print(families.select("family", "aic", "bic", "held_out", "verdict").rich())
         if analysis.withheld:  # else the answer on top has said it
             out.print(analysis.lookahead.sentences(), soft_wrap=True)
     if analysis.recovery is not None:
@@ -236,16 +239,15 @@ def _show(analysis: Analysis) -> None:
     show_remarks(analysis.remarks)
 
 
-def _groups(people: People) -> Table:
+def _groups(people: People) -> RichTable:
     """One row per group: what is typical, what to expect of new persons, and how much is known of each."""
-    table = Table(title="Discounts to expect, and how much is known of each person")
-    table.add_column("persons like", overflow="fold", min_width=12)
-    for header in ("how many", "typical", "95 % of new persons", "reliability"):
-        table.add_column(header, justify="right")
+    headers = "persons like", "how many", "typical", "95 % of new persons", "reliability"
+    rows = []
     for group in people.groups:
-        new = "{:.3f} to {:.3f}".format(*group.new_person_interval)
-        table.add_row(group.name, f"{group.persons:,}", f"{group.typical:.3f}", new, decimals(group.reliability, 2) or "–")
-    return table
+        new = tuple(group.new_person_interval)
+        rows.append((group.name, group.persons, group.typical, new, decimals(group.reliability, 2)))
+    roles: dict[str, Role] = {"typical": "discount", "95 % of new persons": "discount", "reliability": "amount"}
+    return Table.of(headers, rows, "Discounts to expect, and how much is known of each person", roles=roles).rich()
 
 
 def _show_population(found: Solution, horizon: Horizon) -> None:
@@ -258,63 +260,50 @@ def _show_population(found: Solution, horizon: Horizon) -> None:
     if population.types is not None:
         out.print(_types(population.types, horizon))
         return
-    table = Table(title="Effects on the logit of the discount", caption=compared_with(population) or None)
-    table.add_column("term", overflow="fold")
-    for header in ("estimate", "95 % interval or test", "p"):
-        table.add_column(header, justify="right")
-    for row in effect_rows(population, "discount"):
-        table.add_row(*(cell or "–" for cell in row))
+    headers = "term", "estimate", "95 % interval or test", "p"
+    roles: dict[str, Role] = {"estimate": "number", "95 % interval or test": "number", "p": "p"}
+    rows = effect_rows(population, "discount")
+    table = Table.of(headers, rows, "Effects on the logit of the discount", roles=roles).rich()
+    table.caption = compared_with(population) or None
     out.print(table)
-    rows = contrast_rows(population, horizon)
-    if rows and len(rows) <= LISTED_EXPERTS:
-        table = Table(title=f"In discounts and {horizon.many}; pairs with Holm's correction")
-        for header in ("persons with", "typical discounts", f"in {horizon.many}", "p"):
-            table.add_column(header, justify="left" if header == "persons with" else "right", overflow="fold")
-        for who, discounts, reach, _, p in rows:
-            table.add_row(who, discounts, reach, p)
-        out.print(table)
+    contrasts = contrast_rows(population, horizon)
+    if contrasts and len(contrasts) <= LISTED_EXPERTS:
+        headers = "persons with", "typical discounts", f"in {horizon.many}", "p"
+        pairs = [(who, discounts, reach, p) for who, discounts, reach, _, p in contrasts]
+        caption = f"In discounts and {horizon.many}; pairs with Holm's correction"
+        roles = {"typical discounts": "discount", f"in {horizon.many}": "horizon", "p": "p"}
+        out.print(Table.of(headers, pairs, caption, roles=roles).rich())
     if population.cells is not None and len(population.predictions) <= LISTED_EXPERTS:
-        out.print(_conditions(population, horizon))
+        at = f", at {where}" if (where := at_means(population)) else ""
+        shown = replace(expected_table(population, horizon), headings={"mean reliability": "reliability"})
+        shown = shown.select(
+            "persons with", "how many", "typical discount", horizon.many, "95 % of new persons", "mean reliability"
+        )
+        out.print(replace(shown, caption=f"{shown.caption}{at}").rich())
     out.print(" ".join(population_words(found, horizon)), soft_wrap=True)
 
 
-def _types(types: dict[str, Any], horizon: Horizon) -> Table:
+def _types(types: dict[str, Any], horizon: Horizon) -> RichTable:
     """One row per type, from the shortest horizon to the longest."""
-    table = Table(title="Types")
-    for header in ("type", "share", "discount", "95 % interval", horizon.many, "likeliest for"):
-        table.add_column(header, justify="right")
-    for k, (share, discount, (low, high)) in enumerate(zip(types["shares"], types["discounts"], types["intervals"], strict=True)):
-        known = percent(share), f"{discount:.3f}", f"{low:.3f} to {high:.3f}", horizon.number(discount)
-        if not types["identified"][k]:
-            known = percent(share), "–", "not identified", "–"
-        table.add_row(str(k + 1), *known, f"{types['likeliest'][k]:,}")
-    return table
+    rows = []
+    for k, (share, discount, ends) in enumerate(zip(types["shares"], types["discounts"], types["intervals"], strict=True)):
+        given = (discount, tuple(ends), horizon(discount)) if types["identified"][k] else (np.nan, "not identified", np.nan)
+        rows.append((k + 1, share, *given, types["likeliest"][k]))
+    headers = "type", "share", "discount", "95 % interval", horizon.many, "likeliest for"
+    roles: dict[str, Role] = {"share": "share", "discount": "discount", "95 % interval": "discount", horizon.many: "horizon"}
+    return Table.of(headers, rows, "Types", roles=roles).rich()
 
 
-def _conditions(population: PopulationFindings, horizon: Horizon) -> Table:
-    """One row per condition: what is typical, what to expect of new persons, and how much is known of each."""
-    at = f", at {where}" if (where := at_means(population)) else ""
-    table = Table(title=f"Discounts of the same persons under each condition{at}")
-    table.add_column("condition", overflow="fold", min_width=12)
-    for header in ("persons", "typical", horizon.many, "95 % of new persons", "reliability"):
-        table.add_column(header, justify="right")
-    for row in condition_rows(population):
-        new = "{:.3f} to {:.3f}".format(*row.new_person_interval)
-        cells = f"{row.persons:,}", f"{row.typical:.3f}", horizon.number(row.typical), new, f"{row.reliability:.2f}"
-        table.add_row(row.name, *cells)
-    return table
-
-
-def _table(analysis: Analysis) -> Table:
+def _table(analysis: Analysis) -> RichTable:
     """One row per expert, from the shortest horizon to the longest."""
-    ahead = analysis.horizon
-    table = Table(title=f"Planning horizons: discounts γ, and {ahead.many} {ahead.formula} ({analysis.solution.status})")
-    table.add_column("expert", overflow="fold", min_width=12)
-    headers = "discount", "95 % interval", ahead.many, *(["half-life"] if ahead.timed else []), "temperature", "R²"
-    for header in headers:
-        table.add_column(header, justify="right", min_width=14 if "%" in header else len(header))
+    ahead, rows = analysis.horizon, []
     for k in analysis.order:
         *cells, temperature = person_cells(analysis, k)
         cells += [half_life_text(analysis, k)] if ahead.timed else []
-        table.add_row(analysis.solution.experts[k], *cells, temperature, decimals(analysis.explained[k], 2) or "–")
-    return table
+        rows.append((analysis.solution.experts[k], *cells, temperature, decimals(analysis.explained[k], 2)))
+    numbers = "discount", "95 % interval", ahead.many, *(["half-life"] if ahead.timed else []), "temperature", "R²"
+    roles: dict[str, Role] = {}
+    for name in numbers:
+        roles[name] = "amount"
+    caption = f"Planning horizons: discounts γ, and {ahead.many} {ahead.formula} ({analysis.solution.status})"
+    return Table.of(("expert", *numbers), rows, caption, roles=roles).rich()

@@ -23,6 +23,7 @@ from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.questions.identified import identify_fitted
 from multihorizon.report.question_pages import identify_page, these_decisions
 from multihorizon.solution import Solution, Status
+from multihorizon.words import decimals
 
 FILES = ("identify.json", "identify.html")
 
@@ -69,7 +70,9 @@ def _show(solution: Solution, exact: Identification | None) -> None:
         for name, discount, ends in zip(solution.experts, solution.discounts, solution.confidence_intervals(), strict=True):
             told = np.isfinite(ends).all()
             out.print(
-                f"  {name}: " + (f"{discount:.3f} ({ends[0]:.3f} to {ends[1]:.3f})" if told else "not identified"), soft_wrap=True
+                f"  {name}: "
+                + (f"{decimals(discount, 3)} ({decimals(ends[0], 3)} to {decimals(ends[1], 3)})" if told else "not identified"),
+                soft_wrap=True,
             )
     elif exact is None:
         out.print("Whether exact policies would identify the discounts cannot be said for this problem.", soft_wrap=True)

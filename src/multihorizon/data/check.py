@@ -38,6 +38,7 @@ from multihorizon.files import FORMULA, spreadsheet_safe
 from multihorizon.mdp import MDP
 from multihorizon.names import closest, look_alikes
 from multihorizon.result import Result
+from multihorizon.words import decimals
 
 #: A finding lists at most so many places.
 PLACES = 3
@@ -390,7 +391,7 @@ def _chance(table: Demonstrations, mdp: MDP | None) -> list[Finding]:
     pooled = counts[alone[counts["expert"]]].assign(expert=0)
     together = _p_values(pooled.groupby(["expert", "state", "action"], as_index=False)[["count"]].sum(), choices, 1)[0]
     few = [name for name, lost in zip(table.experts, alone, strict=True) if lost and not together < CHANCE]
-    random = [f"{name} (p = {p:.2f})" for name, p in zip(table.experts, p_values, strict=True) if p >= CHANCE]
+    random = [f"{name} (p = {decimals(p, 2)})" for name, p in zip(table.experts, p_values, strict=True) if p >= CHANCE]
     return [
         Finding(
             "chance",

@@ -66,7 +66,7 @@ from multihorizon.data.times import TIME_UNITS
 from multihorizon.horizon import Horizon
 from multihorizon.mdp import MDP, Durations
 from multihorizon.names import positions
-from multihorizon.words import count
+from multihorizon.words import count, significant
 
 #: Moves contradict given transitions where their chance is smaller than this, over all tests of a table. It is small because a
 #: contradiction stops the work.
@@ -302,7 +302,8 @@ def describe_durations(demonstrations: Demonstrations, mdp: MDP) -> list[str]:
     lasted = times.over - times.begun
     known = lasted[np.isfinite(lasted)]
     text = (
-        f"Moves took {known.min():.3g} to {known.max():.3g} {ahead.many}, {known.mean():.3g} on average. Discounts are per "
+        f"Moves took {significant(known.min())} to {significant(known.max())} {ahead.many}, "
+        f"{significant(known.mean())} on average. Discounts are per "
         f"{ahead.one}, and horizons are in {ahead.many}. What a state pays on arrival counts in full where a move takes one "
         f"{ahead.one}. How long moves take is estimated from the table too, and intervals allow for its error."
     )
@@ -310,7 +311,8 @@ def describe_durations(demonstrations: Demonstrations, mdp: MDP) -> list[str]:
         text += f" Time is counted in {ahead.many}, the unit nearest to a typical move, whatever unit was asked for."
     elif not 0.1 <= (typical := float(np.median(known))) <= 10:
         text += (
-            f" A move typically takes {typical:.3g} {ahead.many}, and discounts per {ahead.one} then say little: count time in a "
+            f" A move typically takes {significant(typical)} {ahead.many}, and discounts per {ahead.one} then say "
+            f"little: count time in a "
             "unit about as long as a short move."
         )
     if known.size < lasted.size:

@@ -37,6 +37,7 @@ from multihorizon.files import existing_file
 from multihorizon.frames import Frame, as_frame
 from multihorizon.mdp import MDP, Durations
 from multihorizon.names import closest, positions
+from multihorizon.words import significant
 
 
 def read_features(path: str | Path, mdp: MDP) -> tuple[Sparse, tuple[str, ...]]:
@@ -68,7 +69,7 @@ def _read(path: str | Path, what: str, mdp: MDP, most: float = np.inf) -> tuple[
         if size and not SMALLEST_UNIT <= size <= LARGEST_UNIT:
             raise ValueError(
                 f"{table.name}: the largest number of column {name} must be between {SMALLEST_UNIT:g} and {LARGEST_UNIT:g}, "
-                f"received {size:.3g}: use another unit"
+                f"received {significant(size)}: use another unit"
             )
     by_action = "action" in table.frame.columns
     seen_only = mdp.sample_sizes is not None  # an estimate knows only what was seen: other rows are left out
@@ -246,6 +247,7 @@ def _probabilities(table: Table, rows: Ints, cells: Ints) -> Floats:
         row = int(np.argmax(off))
         state, action = (table.frame[column].iloc[row] for column in ("state", "action"))
         raise ValueError(
-            f"{table.at(row)}: the probabilities of all moves from {state} by {action} must sum to 1, received {sums[row]:.6g}"
+            f"{table.at(row)}: the probabilities of all moves from {state} by {action} must sum to 1, received "
+            f"{significant(sums[row], 6)}"
         )
     return chances

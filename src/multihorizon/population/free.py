@@ -454,7 +454,7 @@ def distribution_words(distribution: Mapping[str, dict[str, Any]], horizon: Hori
                 f"{many} a discount of {decimals(hidden['discount'], 2)} or more. How much further they look ahead "
                 f"this task cannot show: "
                 "from there on no choice changes by more than "
-                f"{100 * hidden['difference']:.0f} percentage points."
+                f"{decimals(100 * hidden['difference'], 0)} percentage points."
             )
         if not found["converged"]:
             words.append(

@@ -766,12 +766,12 @@ class Inference:
             )
         for kind, share in self.moved_by_priors["spread"].items():
             if abs(share) > 0.25:
-                size = f"{100 * abs(share):.0f} % {'larger' if share > 0 else 'smaller'}"
+                size = f"{decimals(100 * abs(share), 0)} % {'larger' if share > 0 else 'smaller'}"
                 words.append(f"The spread of {kind}s between persons is hardly determined: a weak prior makes it about {size}.")
         for term, share in self.moved_by_priors["slopes"].items():
             if abs(share) > 0.25:
                 size = (
-                    f"{100 * abs(share):.0f} % {'larger' if share > 0 else 'smaller'}"
+                    f"{decimals(100 * abs(share), 0)} % {'larger' if share > 0 else 'smaller'}"
                     if share < 1
                     else "more than twice as large"
                 )

@@ -60,7 +60,7 @@ from multihorizon.questions.study import LENGTH, MOST_TIMES, Schedule, in_tasks
 from multihorizon.result import COLOURS, Result, literal, package_version
 from multihorizon.solution import Solution, Status
 from multihorizon.tables import Role, Table
-from multihorizon.words import LEVEL, VAGUE_WIDTH, count, percent, shortened
+from multihorizon.words import LEVEL, VAGUE_WIDTH, count, decimals, percent, shortened, significant
 
 #: More candidates than this are too many to share a budget among.
 MOST_CANDIDATES = 2000
@@ -173,9 +173,9 @@ def design(
     if width is None:  # what is larger than the whole study cannot be in it
         fits = cost <= size * (1 + 1e-9)
         if not fits.any():
-            cheapest = f"costs {cost.min():.3g}" if unit == "budget" else f"takes {cost.min():.3g} {unit}"
+            cheapest = f"costs {significant(cost.min())}" if unit == "budget" else f"takes {significant(cost.min())} {unit}"
             raise ValueError(
-                f"the smallest candidate {cheapest}, and each person may be asked for {size:.3g}: "
+                f"the smallest candidate {cheapest}, and each person may be asked for {significant(size)}: "
                 f"ask for more, or offer {'cheaper' if unit == 'budget' else 'shorter'} candidates"
             )
         if not fits.all():
@@ -593,7 +593,8 @@ def _smallest_budget(
     here, nothing = drawn[0], np.zeros(cost.size)
     if _widest(here, nothing, level) <= width:
         raise ValueError(
-            f"no interval is expected to be wider than {width:g} now (the widest is {_widest(here, nothing, level):.3g}): "
+            f"no interval is expected to be wider than {width:g} now (the widest is "
+            f"{significant(_widest(here, nothing, level))}): "
             "no further episodes are needed"
         )
     limit = min(float((most * cost).sum()), float(MOST_TIMES))
@@ -603,20 +604,20 @@ def _smallest_budget(
         high = min(high, limit)
         found = _share_out(drawn, cost, most, high, "widest", silent, None if found is None else found.weights)
         tried += 1
-        progress(min(0.5, tried / 20), f"{high:.0f} further episodes")
+        progress(min(0.5, tried / 20), f"{decimals(high, 0)} further episodes")
         if _widest(here, high * found.weights / cost, level) <= width:
             break
         if high >= limit:
             raise ValueError(
                 f"the candidates cannot bring the widest interval below {width:g} with {limit:,.10g} further episodes of each "
-                f"person: {_widest(here, high * found.weights / cost, level):.3g} is the least"
+                f"person: {significant(_widest(here, high * found.weights / cost, level))} is the least"
             )
         low, high = high, 4 * high
     best = found
     while high > 1.003 * low and high - low > 0.5 * float(cost.min()):
         middle = float(np.sqrt(max(low, 0.05 * high) * high))
         found = _share_out(drawn, cost, most, middle, "widest", silent, best.weights)
-        progress(0.5 + 0.5 * low / high, f"{middle:.0f} further episodes")
+        progress(0.5 + 0.5 * low / high, f"{decimals(middle, 0)} further episodes")
         if _widest(here, middle * found.weights / cost, level) <= width:
             high, best = middle, found
         else:
@@ -724,7 +725,8 @@ class Design(Result):
         if np.isfinite(self.width):
             words.append(
                 f"{count(episodes, 'further episode')} of each person, {about}, from {used} of {offered}, "
-                f"bring the widest interval to {self.widths.max():.3g}; it is about {self.before.max():.3g} now."
+                f"bring the widest interval to {significant(self.widths.max())}; it is about "
+                f"{significant(self.before.max())} now."
             )
         else:
             words.append(f"Give each of {people} {count(episodes, 'episode')}, {about}, from {used} of {offered}.")
@@ -734,7 +736,8 @@ class Design(Result):
                 of = "the mean logit of the discount" if mean else f"the effect of {self.targets[0]} on the logit of the discount"
             kind = "largest expected" if len(errors) > 1 else "expected"
             words.append(
-                f"The {kind} standard error, of {of}, is {errors[worst]:.3g}, against {self.uniform_standard_errors[worst]:.3g} "
+                f"The {kind} standard error, of {of}, is {significant(errors[worst])}, against "
+                f"{significant(self.uniform_standard_errors[worst])} "
                 "if all candidates are used equally often."
             )
             if np.any(errors > 1.005 * self.uniform_standard_errors):
@@ -742,11 +745,14 @@ class Design(Result):
             more = "persons" if self.scale == "logit" else "episodes"
             if self.hardly_matters:
                 words.append(
-                    f"The design hardly matters: for the same information, the uniform study needs {self.saving:.2f} times as "
+                    f"The design hardly matters: for the same information, the uniform study needs "
+                    f"{decimals(self.saving, 2)} times as "
                     f"many {more}. Choose episodes for other reasons, such as variety."
                 )
             elif self.saving >= 1.05:
-                words.append(f"For the same information, the uniform study needs {self.saving:.2f} times as many {more}.")
+                words.append(
+                    f"For the same information, the uniform study needs {decimals(self.saving, 2)} times as many {more}."
+                )
             elif self.saving < 0.95:
                 words.append(
                     "Whole episodes cannot come near the best shares in so small a study: fractions of all candidates, which "
@@ -767,15 +773,16 @@ class Design(Result):
             more = self.spread_standard_errors.max() / errors.max() - 1
             words.append(
                 "A spread-out study, half of which is uniform (column spread_times), has a largest expected standard error of "
-                f"{self.spread_standard_errors.max():.3g}, {100 * abs(more):.2g} % {'more' if more >= 0 else 'less'}: prefer it "
+                f"{significant(self.spread_standard_errors.max())}, {significant(100 * abs(more), 2)} % "
+                f"{'more' if more >= 0 else 'less'}: prefer it "
                 "where that is little."
             )
         draws = f"on average over {self.draws} draws of what the pilot leaves open" if self.draws > 1 else "if the pilot is right"
         goal = "variances as small" if np.isfinite(self.width) else "the same information"
-        least = f"{100 - 100 * self.gap:.2f} %"
+        least = f"{decimals(100 - 100 * self.gap, 2)} %"
         words.append(f"Any other way to share out the episodes needs at least {least} as many for {goal}, {draws}.")
         if self.rounding_loss > 5e-4 and not np.isfinite(self.width):
-            words.append(f"Rounding to whole numbers loses {100 * self.rounding_loss:.2g} % of the information.")
+            words.append(f"Rounding to whole numbers loses {significant(100 * self.rounding_loss, 2)} % of the information.")
         if self.status != Status.OPTIMAL:
             words.append("The search ended early: the gap is what could be proved.")
         return "\n".join([*words, *self.remarks])

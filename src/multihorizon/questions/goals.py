@@ -82,7 +82,7 @@ from multihorizon.questions.state_reward import state_reward_test
 from multihorizon.result import Result
 from multihorizon.solution import Solution, Status
 from multihorizon.tables import Table, without_empty
-from multihorizon.words import p_text
+from multihorizon.words import decimals, p_text
 
 #: With fewer simulations the test of one reward can never reject.
 LEAST_SIMULATIONS = 19
@@ -763,7 +763,7 @@ class Scores:
         pair = min(first, second), max(first, second)
         if pair not in self.left_out or any(first in group and second in group for group in self._fits):
             return ""
-        return f"never fitted together: by an estimate {self.left_out[pair]:.0f} below the best"
+        return f"never fitted together: by an estimate {decimals(self.left_out[pair], 0)} below the best"
 
     def apart(self, first: Group, second: Group, shared: Floats) -> bool:
         """Whether it is sure that the goals of two groups differ; `shared` are the probabilities between their members."""

@@ -41,6 +41,7 @@ from multihorizon.problem import Problem, require_counts, require_finite
 from multihorizon.questions.bootstrap import tables_of
 from multihorizon.questions.model_checks import deal, of_part
 from multihorizon.result import Result
+from multihorizon.words import decimals
 
 
 @dataclass(frozen=True)
@@ -220,7 +221,7 @@ def compare_from(
     for number, family in enumerate(wanted):
         contained = [fit.point for fit in fits] if isinstance(family, FreeWeights) else []
         fits.append(fit_lookahead(base, family, contained))
-        progress(0.5 * (number + 1) / len(wanted), f"{family.name}: log-likelihood {fits[-1].point.value:.2f}")
+        progress(0.5 * (number + 1) / len(wanted), f"{family.name}: log-likelihood {decimals(fits[-1].point.value, 2)}")
     held_out = np.full(len(fits), np.nan)
     tables = [] if demonstrations is None else tables_of(likelihood.problem, demonstrations)
     if tables and all(min(table.episode_counts) > 1 for table in tables):

@@ -45,7 +45,7 @@ from multihorizon.questions.overall_fit import Choices, OverallTest, overall_tes
 from multihorizon.result import COLOURS, Result
 from multihorizon.solution import Solution
 from multihorizon.tables import Table
-from multihorizon.words import count, in_words, p_text, percent
+from multihorizon.words import count, decimals, in_words, p_text, percent, significant
 
 MODELS = ("this model", "one shared discount", "discount 0", "own frequencies")
 #: Shares of fewer decisions say too little to be compared with the model.
@@ -81,12 +81,12 @@ class ModelChecks(Result):
     def sentences(self) -> str:
         """How well each model predicts, how many of the worst states are odd, and whether choices of an episode go together."""
         total = self.decisions.sum()
-        means = ", ".join(f"{name} {values @ self.decisions / total:.4f}" for name, values in self.held_out.items())
+        means = ", ".join(f"{name} {decimals(values @ self.decisions / total, 4)}" for name, values in self.held_out.items())
         odd = sum(case["p_value"] < ODD for case in self.worst)
         states = f"{'at least ' * (odd == WORST)}{odd}" if odd else "no"
-        lines = [f"Mean log-likelihood of {total:,.0f} held-out decisions, nearer to zero is better: {means}."]
+        lines = [f"Mean log-likelihood of {decimals(total, 0)} held-out decisions, nearer to zero is better: {means}."]
         lines.append(f"Choices differ from the model by more than chance in {states} case{'s' * (odd != 1)}.")
-        within = f"was not tested: {self.within.reason}" if self.within.reason else f"has p = {self.within.p_value:.3g}"
+        within = f"was not tested: {self.within.reason}" if self.within.reason else f"has p = {significant(self.within.p_value)}"
         lines.append(f"That choices of one episode do not go together {within}.")
         return "\n".join([*lines, overall_words(self.overall)])
 

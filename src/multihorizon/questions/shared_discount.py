@@ -52,6 +52,7 @@ from multihorizon.numerics.newton import Ascent
 from multihorizon.parallel import Progress, in_parallel, silent
 from multihorizon.result import Result
 from multihorizon.solution import Solution
+from multihorizon.words import decimals, significant
 
 if TYPE_CHECKING:
     from multihorizon.choice.sieve import SievePoint
@@ -81,7 +82,10 @@ class SharedDiscountTest(Result):
             why = f": {self.reason}" if self.reason else ""
             return f"Whether {names} have one discount was not tested{why}."
         found = "The decisions contradict one discount" if self.adjusted < 0.05 else "Nothing speaks against one discount"
-        return f"{found} for {names}: χ² = {self.statistic:.2f} with {self.degrees} degrees of freedom, p = {self.adjusted:.2g}."
+        return (
+            f"{found} for {names}: χ² = {decimals(self.statistic, 2)} with {self.degrees} degrees of freedom, p "
+            f"= {significant(self.adjusted, 2)}."
+        )
 
     def to_frame(self) -> pd.DataFrame:
         """One row: the experts, their common discount, and the figures of the test."""

@@ -55,7 +55,7 @@ from multihorizon.parallel import Progress, in_parallel, part_of, silent
 from multihorizon.problem import Problem
 from multihorizon.result import Result
 from multihorizon.solution import Solution, Status
-from multihorizon.words import p_text
+from multihorizon.words import p_text, significant
 
 #: With more rewards than this, deviations from them are estimated only where they are asked for by number.
 MOST_DEVIATIONS = 100
@@ -92,7 +92,7 @@ class SharedGoalTest(Result):
         if not self.simulations:
             return f"p {p_text(self.p_value)}"
         least = self.p_value * (self.simulations + 1) < 1.5
-        return f"p {'≤' if least else '='} {self.p_value:.2g}"
+        return f"p {'≤' if least else '='} {significant(self.p_value, 2)}"
 
     def sentences(self) -> str:
         """The finding in a sentence."""
@@ -207,7 +207,8 @@ def bound_words(deviations: Deviations) -> str:
     if share >= 100:
         return "But their standard deviation from it may be as large as its range, or larger: the decisions say little of goals."
     return (
-        f"Their standard deviation from it is at most {share:.2g} % of its range, which moves {moved:.2g} of a hundred choices "
+        f"Their standard deviation from it is at most {significant(share, 2)} % of its range, which moves "
+        f"{significant(moved, 2)} of a hundred choices "
         "(upper ends of 95 % intervals)."
     )
 

@@ -38,7 +38,7 @@ from markupsafe import Markup
 from multihorizon.files import visible
 from multihorizon.horizon import Horizon
 from multihorizon.tables import Column, Table
-from multihorizon.words import UNKNOWN, significant
+from multihorizon.words import UNKNOWN, decimals, significant
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -278,8 +278,11 @@ class TableBlock(Block):
             cells = [_look_ahead(value, cell, horizon) for value, cell in zip(column.values, cells, strict=True)]
         if column.numbers:
             return header, "number", cells
-        texts = [name for cell in cells if isinstance(cell, BestActions) for name, _ in cell.actions]
-        texts += [str(cell.discount if isinstance(cell, Either) else cell) for cell in cells if not isinstance(cell, BestActions)]
+        plain = [cell.discount if isinstance(cell, Either) else cell for cell in cells]
+        if any(isinstance(cell, Bar) for cell in plain):
+            return header, "bar", cells
+        texts = [name for cell in plain if isinstance(cell, BestActions) for name, _ in cell.actions]
+        texts += [str(cell) for cell in plain if not isinstance(cell, BestActions)]
         if cells and all(re.fullmatch(r"[≥<=\s\d.,%−+–-]*(to[\s\d.,−-]*)?", content) for content in texts):
             return header, "number", cells
         return header, "short" if all(len(content) <= 24 for content in texts) else "text", cells
@@ -302,7 +305,7 @@ def cell_text(value: Any) -> str | Block:
     if value is None or (isinstance(value, float) and value != value):
         return "–"
     if isinstance(value, float):
-        return f"{value:.0f}" if value == round(value) and abs(value) >= 1000 else f"{value:.4g}"
+        return decimals(value, 0) if value == round(value) and abs(value) >= 1000 else significant(value, 4)
     return value if isinstance(value, Block) else str(value)
 
 
@@ -499,12 +502,12 @@ class Ruler:
 
 def _round(reach: float) -> str:
     """A round number of steps or of units of time."""
-    return f"{reach:,.0f}" if reach >= 1 else f"{reach:g}"
+    return decimals(reach, 0) if reach >= 1 else f"{reach:g}"
 
 
 def look_ahead(discount: float, horizon: Horizon) -> Either | None:
     """A discount, and its horizon; None where it is not known."""
-    return None if isnan(discount) else Either(f"{discount:.3f}", horizon.number(discount), discount)
+    return None if isnan(discount) else Either(decimals(discount, 3), horizon.number(discount), discount)
 
 
 def look_ahead_range(ends: Iterable[float], horizon: Horizon) -> Either | None:
@@ -512,4 +515,4 @@ def look_ahead_range(ends: Iterable[float], horizon: Horizon) -> Either | None:
     low, high = ends
     if isnan(low + high):
         return None
-    return Either(f"{low:.3f} to {high:.3f}", horizon.interval(low, high), low)
+    return Either(f"{decimals(low, 3)} to {decimals(high, 3)}", horizon.interval(low, high), low)

@@ -14,7 +14,7 @@ differ as all do.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -30,18 +30,16 @@ from multihorizon.report.charts import (
     Beside,
     Block,
     Chart,
-    Either,
     Line,
     Mark,
-    PageTable,
     Panel,
     Section,
     Shares,
-    look_ahead,
-    look_ahead_range,
+    TableBlock,
 )
 from multihorizon.report.population import at_means, logit_axis, number_ticks, without_means
-from multihorizon.words import decimals, percent, shortened
+from multihorizon.tables import Role, Table
+from multihorizon.words import decimals, percent, shortened, significant
 
 #: Persons who are drawn one by one; of more, a sample, in which single lines can be seen.
 MOST_DRAWN, SAMPLE = 300, 100
@@ -93,7 +91,7 @@ def by_condition(population: PopulationFindings, column: str) -> ByCondition:
             edges = np.unique(np.quantile(numbers, np.linspace(0, 1, most + 1)[:-1]))
         level = np.searchsorted(edges, numbers, side="right") - 1
         places = np.bincount(level, numbers) / np.bincount(level)
-        levels = [f"{place:.4g}" for place in places]
+        levels = [significant(place, 4) for place in places]
     else:
         names = values.astype(str)
         said, met = [str(name) for pair in pairs for name in pair["levels"]], sorted(names.unique())
@@ -129,6 +127,26 @@ def condition_figures(population: PopulationFindings, horizon: Horizon, place: M
     return [*figures, *(_persons(population, by, horizon, place) for by in columns)]
 
 
+def expected_table(population: PopulationFindings, horizon: Horizon) -> Table:
+    """What is typical under each condition, what to expect of new persons, and how much is known of each."""
+    rows = condition_rows(population)
+    frame = pd.DataFrame(
+        {
+            "persons with": [row.name for row in rows],
+            "how many": [row.persons for row in rows],
+            "decisions": [row.decisions for row in rows],
+            "typical discount": [row.typical for row in rows],
+            horizon.many: [horizon(row.typical) for row in rows],
+            "95 % interval": [tuple(row.typical_interval) for row in rows],
+            "95 % of new persons": [tuple(row.new_person_interval) for row in rows],
+            "mean reliability": [decimals(row.reliability, 2) for row in rows],
+        }
+    )
+    roles: dict[str, Role] = {"decisions": "count", horizon.many: "horizon", "mean reliability": "amount"}
+    roles |= {"typical discount": "discount", "95 % interval": "discount", "95 % of new persons": "discount"}
+    return Table(frame, "Discounts of the same persons under each condition", roles=roles)
+
+
 def conditions_section(population: PopulationFindings, horizon: Horizon, written: str) -> list[Section]:
     """The section on conditions, whose figures open the page; none where the formula has none.
 
@@ -142,24 +160,13 @@ def conditions_section(population: PopulationFindings, horizon: Horizon, written
     blocks: list[str | Block] = []
     if len(population.conditions) > MOST_CONDITIONS:
         blocks.append(f"Drawn above are the first {MOST_CONDITIONS} of {len(population.conditions)} conditions.")
-    typical = Either("typical discount", f"typical horizon, {horizon.many}")
-    headers = ["persons with", "how many", "decisions", typical, "95 % interval", "95 % of new persons", "mean reliability"]
     rows, largest = condition_rows(population), 500
-    shown = [
-        [
-            row.name,
-            f"{row.persons:,}",
-            f"{row.decisions:,.0f}",
-            look_ahead(row.typical, horizon),
-            look_ahead_range(row.typical_interval, horizon),
-            look_ahead_range(row.new_person_interval, horizon),
-            decimals(row.reliability, 2),
-        ]
-        for row in rows[:largest]
-    ]
+    every = expected_table(population, horizon)
+    shown = every.select(*(str(name) for name in every.frame if name != horizon.many)).head(largest)
     rest = f" Shown are the first {largest} of {len(rows):,}." if len(rows) > largest else ""
     at = f", at {where}" if (where := at_means(population)) else ""
-    blocks.append(PageTable(headers, shown, f"What to expect under each condition{at}, and how much is known of a person.{rest}"))
+    caption = f"What to expect under each condition{at}, and how much is known of a person.{rest}"
+    blocks.append(TableBlock(replace(shown, caption=caption), horizon=horizon))
     blocks.append(Beside(_variance(population)))
     blocks.append(_spreads(population))
     blocks.append(
@@ -238,7 +245,7 @@ def _distributions(population: PopulationFindings, horizon: Horizon, place: Mapp
         lines.append(Line([(typical, row - 0.2), (typical, row + 0.75)], kind="typical"))
         for i in here.tolist() if few else ():
             who, gamma = str(cells["expert"][i]), float(cells["discount"][i])
-            tip = f"{who}\n{without_means(name, at)}\nshrunken γ {gamma:.3f}, {horizon.text(gamma)}"
+            tip = f"{who}\n{without_means(name, at)}\nshrunken γ {decimals(gamma, 3)}, {horizon.text(gamma)}"
             marks.append(Mark(float(middle[i]), row - 0.1, tip, _whose(who, place), 3.0, colour=colour))
     y = Axis("conditions", (), -0.25, float(len(some)))
     panels = [Panel(logit_axis(horizon, unit, largest, x.tolist()), y, marks, lines, f"in-{unit}") for unit in UNITS]
@@ -280,7 +287,7 @@ def _persons(population: PopulationFindings, by: ByCondition, horizon: Horizon, 
         seen, tip = np.flatnonzero(~np.isnan(logits[i])).tolist(), ""
         if place:
             gammas = population.largest_discount * expit(logits[i])
-            said = [f"{by.column} = {by.levels[some[k]]}: γ {gammas[k]:.3f}, {horizon.text(gammas[k])}" for k in seen]
+            said = [f"{by.column} = {by.levels[some[k]]}: γ {decimals(gammas[k], 3)}, {horizon.text(gammas[k])}" for k in seen]
             tip = "\n".join([by.persons[i], *said[:8], *(["…"] if len(said) > 8 else [])])
         points, whose, colour = [(places[k], float(logits[i, k])) for k in seen], _whose(by.persons[i], place), int(colours[i])
         if len(seen) > 1:
@@ -343,19 +350,20 @@ def _variance(population: PopulationFindings) -> list[Block]:
         caption = f"How much of a {whole} is the person, how much the situation: shares of the variance of the {scale}"
         low, high = shares.get("between_low", np.nan), shares.get("between_high", np.nan)
         sure = "" if np.isnan(low + high) else f" What lies between persons is {percent(low)} to {percent(high)} (95 % interval)."
-        bars.append(Shares(parts, f"{caption}, {shares['total']:.2g} in all.{sure}"))
+        bars.append(Shares(parts, f"{caption}, {significant(shares['total'], 2)} in all.{sure}"))
     return bars
 
 
-def _spreads(population: PopulationFindings) -> PageTable:
+def _spreads(population: PopulationFindings) -> TableBlock:
     """How much persons differ, and how much the effects of conditions differ between them."""
 
     def size(found: Mapping[str, Any]) -> str:
         low, high = found["interval"]
-        return f"{found['estimate']:.2f}{'' if np.isnan(low + high) else f' ({low:.2f} to {high:.2f})'}"
+        ends = "" if np.isnan(low + high) else f" ({decimals(low, 2)} to {decimals(high, 2)})"
+        return f"{decimals(found['estimate'], 2)}{ends}"
 
     found = {"persons, at average conditions": population.spread}
     found |= {f"the effect of {term}": slope for term, slope in (population.slopes or {}).items()}
     rows = [[name, size(spread["discount"]), size(spread["temperature"])] for name, spread in found.items()]
     headers = ["what differs", "logit of the discount", "logarithm of the temperature"]
-    return PageTable(headers, rows, "Standard deviations between persons, with 95 % intervals")
+    return TableBlock(Table.of(headers, rows, "Standard deviations between persons, with 95 % intervals"))

@@ -18,7 +18,7 @@ from multihorizon.checks import Bools, Floats, Ints
 from multihorizon.mdp import MDP
 from multihorizon.report.charts import Block
 from multihorizon.report.plots import ARROWS, READABLE_CELLS
-from multihorizon.words import shortened
+from multihorizon.words import decimals, shortened
 
 #: The most cells of a map that are drawn one by one.
 MOST_CELLS = 900
@@ -68,7 +68,7 @@ def grid_map(
     shares = above / ((scale[1] if scale else float(np.nanmax(np.abs(above), initial=0.0))) or 1.0)
     numbers = [""] * mdp.n_states
     if arrows is None and mdp.n_states <= READABLE_CELLS:
-        numbers = ["?" if np.isnan(value) else f"{value + 0.0:.2f}" for value in values]
+        numbers = [decimals(value, 2, "?") for value in values]
     opacities, ends, paths = DARKEST * np.sqrt(np.abs(shares)), mdp.terminal.tolist(), []
     for state, action, shown in arrows or ():
         row, column = divmod(state, width)

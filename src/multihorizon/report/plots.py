@@ -23,6 +23,7 @@ from multihorizon.population.evidence import PopulationEvidence
 from multihorizon.report.conditions import by_condition
 from multihorizon.result import COLOURS, literal
 from multihorizon.solution import Solution
+from multihorizon.words import decimals, significant
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -126,7 +127,7 @@ def plot_values_by_discount(
     intervals = discount_intervals(mdp, reward)
     if policies is None:
         policies = [one_hot(i.optimal_actions.argmax(axis=1), mdp.n_actions) for i in intervals]
-        labels = labels or [f"optimal on [{i.low:.3f}, {i.high:.3f}]" for i in intervals]
+        labels = labels or [f"optimal on [{decimals(i.low, 3)}, {decimals(i.high, 3)}]" for i in intervals]
     names = labels or [f"policy {i}" for i in range(len(policies))]
     endless = any(mdp.never_ends(as_floats(policy, "policy")).any() for policy in policies)
     grid = np.linspace(0, 0.99 if endless else 1, 201)
@@ -135,7 +136,9 @@ def plot_values_by_discount(
         ax.plot(grid, values, color=COLOURS[number % len(COLOURS)], label=literal(names[number]), lw=2)
     for interval in intervals[:-1]:
         ax.axvline(interval.high, color="0.6", lw=0.8, zorder=0)
-        ax.text(interval.high, 1.0, f"{interval.high:.3f}", transform=ax.get_xaxis_transform(), ha="right", va="top", rotation=90)
+        ax.text(
+            interval.high, 1.0, decimals(interval.high, 3), transform=ax.get_xaxis_transform(), ha="right", va="top", rotation=90
+        )
     for number, mark in enumerate(marks):
         ax.axvline(mark, color=COLOURS[number % len(COLOURS)], ls="--", lw=1.5)
     ax.set(title=title, xlabel="discount γ", ylabel="value from the initial state")
@@ -218,7 +221,9 @@ def plot_intervals(mdp: MDP, reward: Any, intervals: Sequence[DiscountInterval])
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     plot_reward(mdp, reward, axes[0], "The reward the experts share")
     for ax, interval in zip(axes[1:], intervals, strict=False):
-        plot_policy(mdp, interval.optimal_actions, ax, f"Optimal for γ from {interval.low:.4f} to {interval.high:.4f}")
+        plot_policy(
+            mdp, interval.optimal_actions, ax, f"Optimal for γ from {decimals(interval.low, 4)} to {decimals(interval.high, 4)}"
+        )
     for ax in axes[len(intervals) + 1 :]:
         ax.set_visible(False)
     return figure
@@ -261,7 +266,15 @@ def _table(mdp: MDP, weights: Floats, ax: Axes) -> Axes:
     ax.set_yticks(range(shown.size), [literal(mdp.state_names[i]) for i in shown])
     if weights[shown].size <= READABLE_CELLS:
         for (row, column), value in np.ndenumerate(weights[shown]):
-            ax.text(column, row, f"{value:.2g}", ha="center", va="center", color="white" if value > 0.6 else "black", fontsize=9)
+            ax.text(
+                column,
+                row,
+                significant(value, 2),
+                ha="center",
+                va="center",
+                color="white" if value > 0.6 else "black",
+                fontsize=9,
+            )
     return ax
 
 

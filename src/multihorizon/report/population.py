@@ -32,12 +32,14 @@ from multihorizon.report.charts import (
     PageTable,
     Panel,
     Section,
+    TableBlock,
     Unit,
     look_ahead,
     look_ahead_range,
 )
 from multihorizon.solution import Solution, Status
-from multihorizon.words import decimals, in_words, p_text, percent, shortened
+from multihorizon.tables import Role, Table
+from multihorizon.words import decimals, in_words, p_text, percent, shortened, significant
 
 
 def contrast_rows(population: PopulationFindings, horizon: Horizon) -> list[tuple[str, str, str, str, str]]:
@@ -124,7 +126,7 @@ def effect_blocks(population: PopulationFindings, horizon: Horizon) -> list[str 
             first = np.argsort([pair["adjusted"] for pair in population.contrasts["discount"]], kind="stable")[:most]
             caption += f"; shown are the {most:,} with the smallest p-values of {len(rows):,}"
             rows = [rows[k] for k in sorted(first)]
-        blocks.append(PageTable(headers, rows, caption))
+        blocks.append(TableBlock(Table.of(headers, rows, caption)))
     whom = f", {words}" if (words := compared_with(population)) else ""
     for kind, caption in (
         ("discount", f"Effects on the logit of the discount{whom}: positive numbers stand for longer horizons"),
@@ -135,7 +137,7 @@ def effect_blocks(population: PopulationFindings, horizon: Horizon) -> list[str 
         bars: list[Bar | None] = [Bar(e["interval"][0], e["estimate"], e["interval"][1], (min(ends), max(ends))) for e in effects]
         bars += [None] * len(population.factors[kind])
         drawn = [[*row, bar] for row, bar in zip(effect_rows(population, kind), bars, strict=True)]
-        blocks.append(PageTable(["term", "estimate", "95 % interval or test", "p", ""], drawn, caption))
+        blocks.append(TableBlock(Table.of(["term", "estimate", "95 % interval or test", "p", ""], drawn, caption)))
     same = " Conditions are compared within the same persons, so what makes persons differ from each other does not blur it."
     blocks.append(
         "The logit of a discount γ is log(γ/(1−γ)). Persons differ around the mean of their group, so a difference between "
@@ -157,24 +159,24 @@ def distribution_section(population: PopulationFindings, horizon: Horizon) -> li
     for name, found in population.distribution.items():
         blocks.append(Beside([_free_figure(population, name, horizon), _free_map(population, name, horizon)]))
         for kind in found["types"]:
-            cells = [name, percent(kind["share"]), look_ahead(kind["discount"], horizon), f"{kind['temperature']:.3g}"]
-            rows.append([*cells, f"{'at most ' if kind['at_most'] else ''}{kind['spread']:.2f}"])
-    typical = Either("typical discount", f"typical horizon, {horizon.many}")
-    headers = ["persons", "share", typical, "typical temperature", "spread of the logit"]
-    blocks.append(PageTable(headers, rows, "Clear types"))
+            spread = f"{'at most ' if kind['at_most'] else ''}{decimals(kind['spread'], 2)}"
+            rows.append((name, kind["share"], kind["discount"], kind["temperature"], spread))
+    headers = ["persons", "share", "typical discount", "typical temperature", "spread of the logit"]
+    roles: dict[str, Role] = {"share": "share", "typical discount": "discount", "typical temperature": "amount"}
+    blocks.append(TableBlock(Table.of(headers, rows, "Clear types", roles=roles), horizon=horizon))
     figures = [
         [
             name,
             len(found["weights"]),
-            f"{found['log_likelihood']:.2f}",
-            f"{found['normal_log_likelihood']:.2f}",
-            f"{found['gap']:.2g}",
-            f"{found['refinement']['gain']:.2g}",
+            found["log_likelihood"],
+            found["normal_log_likelihood"],
+            significant(found["gap"], 2),
+            significant(found["refinement"]["gain"], 2),
         ]
         for name, found in population.distribution.items()
     ]
     of_fits = ["persons", "points", "log-likelihood", "of the normal population", "gap", "last refinement"]
-    blocks.append(PageTable(of_fits, figures, "How likely the free distribution is"))
+    blocks.append(TableBlock(Table.of(of_fits, figures, "How likely the free distribution is")))
     asked = min(found["types_decided"]["persons"] for found in population.distribution.values())
     blocks.append(
         "No weights on these points and on the other nodes of the grid are more likely by more than the gap, and points at half "
@@ -195,16 +197,17 @@ def types_section(population: PopulationFindings, horizon: Horizon) -> list[Sect
     rows = [
         [
             k + 1,
-            f"{percent(types['shares'][k])} ± {100 * 1.96 * types['share_errors'][k]:.0f}",
-            look_ahead(types["discounts"][k] if types["identified"][k] else np.nan, horizon),
-            look_ahead_range(types["intervals"][k], horizon),
-            f"{types['temperatures'][k]:.3g}",
-            f"{types['likeliest'][k]:,}",
+            f"{percent(types['shares'][k])} ± {decimals(100 * 1.96 * types['share_errors'][k], 0)}",
+            types["discounts"][k] if types["identified"][k] else np.nan,
+            tuple(types["intervals"][k]),
+            types["temperatures"][k],
+            types["likeliest"][k],
         ]
         for k in numbers
     ]
-    discount = Either("discount", f"horizon, {horizon.many}")
-    headers = ["type", "share, 95 % interval", discount, "95 % interval", "temperature", "likeliest for"]
+    headers = ["type", "share, 95 % interval", "discount", "95 % interval", "temperature", "likeliest for"]
+    roles: dict[str, Role] = {"discount": "discount", "95 % interval": "discount", "temperature": "amount"}
+    of_types = Table.of(headers, rows, "Types, from the shortest horizon to the longest", roles=roles)
     edges, lines = np.linspace(0, 1, 21), []
     shares = [np.histogram(posterior[:, k], edges)[0] / len(posterior) for k in numbers]
     top = max(float(share.max()) for share in shares)
@@ -221,21 +224,20 @@ def types_section(population: PopulationFindings, horizon: Horizon) -> list[Sect
     tests = [
         [
             test["types"],
-            f"{test['log_likelihood']:.2f}",
-            decimals(_number(test["statistic"]), 2),
-            decimals(_number(test["largest"]), 2),
+            test["log_likelihood"],
+            _number(test["statistic"]),
+            _number(test["largest"]),
             test["simulations"],
-            p_text(_number(test["p"]), ""),
+            _number(test["p"]),
         ]
         for test in types["tests"]
     ]
-    caption = "Types, from the shortest horizon to the longest"
     known = any(types["identified"])
-    blocks: list[str | Block] = [types_words(types), *([PageTable(headers, rows, caption), figure] if known else [])]
+    blocks: list[str | Block] = [types_words(types), *([TableBlock(of_types, horizon=horizon), figure] if known else [])]
     caption = "Is one more type needed? p by simulated studies"
     if any(test["p"] is not None for test in types["tests"]):
         headers = ["types", "log-likelihood", "gain of one more, twice", "at most by chance", "simulated studies", "p"]
-        blocks.append(PageTable(headers, tests, caption))
+        blocks.append(TableBlock(Table.of(headers, tests, caption)))
     return [Section("Types", blocks)]
 
 

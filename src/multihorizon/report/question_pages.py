@@ -247,7 +247,7 @@ def compare_page(found: CarryingOver, options: dict[str, Any], remarks: Sequence
 def carried_table(found: CarryingOver) -> Table:
     """How well each condition predicts another."""
     headings = {"common_discount": "the one discount", "gain": "own − one discount", "gain_low": "95 % interval"}
-    roles: dict[str, Role] = {"common_discount": "discount", "own": "amount", "one_discount": "amount", "chance": "amount"}
+    roles: dict[str, Role] = {"common_discount": "discount", "own": "score", "one_discount": "score", "chance": "score"}
     drawn = "gain", "gain_low", "gain_high"
     caption = "Log-likelihood of a decision; nearer to zero is better"
     table = Table(found.to_frame(), caption, drawn, bars=False, roles=roles, headings=headings)
