@@ -76,9 +76,9 @@ def left_to_gain(point: ChoicePoint, fixed: Bools) -> float:
 
 def at_maximum(point: ChoicePoint, residual: float) -> bool:
     """Return whether the projected gradient per decision is small or, where the likelihood is so steep that rounding keeps the
-    gradient from that, whether a step by Newton's method promises no more than a hundredth of the gain at which climbs stop.
+    gradient from that, whether a step by Newton's method promises no more than the gain at which climbs stop.
     """
-    return residual <= CONVERGED_GRADIENT or left_to_gain(point, np.zeros(point.x.size, dtype=np.bool_)) <= 1e-9
+    return residual <= CONVERGED_GRADIENT or left_to_gain(point, np.zeros(point.x.size, dtype=np.bool_)) <= 1e-7
 
 
 def polished(end: Ascent[P], max_steps: int = 20, gain: float = 1e-13) -> Ascent[P]:

@@ -161,7 +161,7 @@ def compute_conventions(settings: StudySettings, done: Data, progress: Progress)
     for number, (name, reward) in enumerate(zip(names, rewards, strict=True)):
         progress(number / 2, name)
         by_kind = {
-            kind: pairs(*case)
+            kind: pairs(*case)  # type: ignore[arg-type]
             for kind, case in {
                 "hard": (variants, reward),
                 "soft": (variants, reward, True),
@@ -271,12 +271,17 @@ def _printed_answer(domain: Domain) -> Data:
     reward, gammas = np.array(PRINTED.toy_rewards["MPMCE"]), PRINTED.discounts["MPMCE"]["toy"]
 
     def at_start(reward: Floats, gamma: float) -> Floats:
-        return mh.soft_plan(domain.mdp, reward, gamma, CHOSEN.temperature).policy[0]
+        policy: Floats = mh.soft_plan(domain.mdp, reward, gamma, CHOSEN.temperature).policy[0]
+        return policy
 
     planned = [at_start(reward, gamma) for gamma in gammas]
     corners = [np.array(corner) for corner in itertools.product((-0.05, 0.05), repeat=reward.size)]
     rounding = [
-        max(np.abs(at_start(reward + corner, gamma + shift) - policy).max() for corner in corners for shift in (-0.005, 0.005))
+        max(
+            float(np.abs(at_start(reward + corner, gamma + shift) - policy).max())
+            for corner in corners
+            for shift in (-0.005, 0.005)
+        )
         for gamma, policy in zip(gammas, planned, strict=True)
     ]
     experts = [policy[0] for policy in domain.mce_experts(CHOSEN.temperature)]
