@@ -340,7 +340,7 @@ def test_the_report_is_plain_json(two):
 
 def test_bad_input_gets_a_sentence():
     table = decided([0, 0], 100)
-    with pytest.raises(ValueError, match="simulations"):
+    with pytest.raises(ValueError, match="draws must be"):
         mh.goals(table, draws=5)
     with pytest.raises(ValueError, match="temperature must be"):
         mh.goals(table, temperature="each")

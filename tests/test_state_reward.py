@@ -123,6 +123,19 @@ def test_goals_gives_no_groups_and_no_discounts_where_the_reward_depends_on_the_
     assert "Discounts" not in (tmp_path / "out" / "goals.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_different_goals_are_not_put_down_to_actions_by_a_reward_of_as_many_parameters(seed) -> None:
+    """One reward for each state and action can mimic two goals of few people: it must predict better than their own rewards."""
+    mdp = mh.domains.random_mdp(6, 3, seed=seed)
+    first, second = 2 * np.random.default_rng(seed).normal(size=(2, 6))
+    policies = [mh.soft_plan(mdp, r, g).policy for r, g in ((first, 0.2), (second, 0.5), (first, 0.9))]
+    table = mh.Demonstrations.simulate(mdp, policies, 20, max_steps=100, names=["ann", "ben", "cem"], seed=seed)
+    found = mh.analyse([table], [mdp], quick=True)
+    assert not found.state_reward.clear
+    assert found.goals_differ
+    assert mh.goals(mh.Problem(mdp, table), draws=19).groups == (("ann", "cem"), ("ben",))
+
+
 @pytest.mark.slow
 def test_goals_says_what_it_assumes_of_the_reward() -> None:
     mdp, points = pond(PAYS)

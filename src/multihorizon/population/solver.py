@@ -115,8 +115,8 @@ class Population:
             operators, and functions such as C, center, scale, log, poly and bs; nothing else in it is run. Columns are those of
             `persons`, or conditions of the problem's episodes. "~ noise + (noise | expert)" says that persons differ in how
             noise changes them; "(1 | expert)", that they differ alike under all conditions, is meant where nothing is said.
-        persons: a data frame of pandas, polars, pyarrow or DuckDB with the column `expert` and one row per expert; needed for its
-            columns only.
+        persons: a data frame of pandas, polars, pyarrow or DuckDB, or columns by name, with the column `expert` and one row per
+            expert; needed for its columns only.
         known_reward: the known part of the reward, as in `MaximumLikelihood`.
         ridge: weight of a penalty on the reward, as in `MaximumLikelihood`.
         nodes: nodes of the quadrature for logit γ; log λ has about half as many. By default there are 15, and 25 or 41 where

@@ -6,8 +6,9 @@ experts with different goals look as if actions had costs, to a model with one r
 reward. Where a wider reward predicts clearly better there, it is fitted, and where one reward of states is rejected, so is one
 reward tested once more beside it:
 
-* one wider reward for all is not rejected: it explains what looked like different goals, and the wider reward predicts better;
-* it is rejected, too: goals differ in either case, and the tests are made anew beside each expert's deviations.
+* one wider reward for all is not rejected, and predicts clearly better than a reward of states for each expert alone: it explains
+  what looked like different goals. Log-likelihoods are compared less the number of parameters that the decisions determine (Akaike);
+* otherwise goals may differ in either case, and the tests are made anew beside each expert's deviations.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from multihorizon.choice.tabular import Point
 from multihorizon.driver import solve
 from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood, resume
-from multihorizon.likelihood.state_reward import StateRewardTest, tested_at
+from multihorizon.likelihood.state_reward import CLEAR, StateRewardTest, tested_at
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.questions.shared_goal import SharedGoalTest, one_reward, shared_goal_test
 from multihorizon.solution import Solution, Status
@@ -67,8 +68,8 @@ def state_reward_test(
     wider = next(rival for rival in rivals if rival.name == found.wider)
     other = _fitted(point, solution, wider, seed, part_of(progress, 0.1, 0.7))
     if goals is not None and goals.rejected and other.status != Status.NOT_CONVERGED:
-        again = shared_goal_test(other, seed=seed, jobs=jobs, progress=part_of(progress, 0.7, 1.0))
-        if again.rejected:
+        again = shared_goal_test(other, seed=seed, jobs=jobs, progress=part_of(progress, 0.7, 0.9))
+        if again.rejected or _expected(resume(other)) < _alone(point, solution, seed) - np.log(CLEAR):
             return _tested(point, rivals)
     if other.status == Status.NOT_CONVERGED:
         return found
@@ -86,6 +87,22 @@ def with_one_reward(point: Point) -> Point:
 
 def _tested(point: Point, rivals: list[WiderReward]) -> StateRewardTest:
     return StateRewardTest.of([(rival, tested_at(point, rival)) for rival in rivals])
+
+
+def _expected(point: Point) -> float:
+    """Return the log-likelihood less the number of parameters that the decisions determine."""
+    free = np.ix_(~point.likelihood.fixed, ~point.likelihood.fixed)
+    shares = np.linalg.pinv(point.curvature()[free], hermitian=True) @ point.information[free]
+    return point.value - float(np.trace(shares))
+
+
+def _alone(point: Point, solution: Solution, seed: int) -> float:
+    """Return the same of a reward of states for each expert alone."""
+    options = {name: solution.options[name] for name in ("temperature", "ridge", "starts")}
+    if not isinstance(options["temperature"], float | int):
+        options["temperature"] = "per_expert"
+    problems = [point.problem.with_experts([expert]) for expert in point.problem.experts]
+    return sum(_expected(resume(solve(problem, MaximumLikelihood(**options), seed=seed))) for problem in problems)
 
 
 def _fitted(point: Point, solution: Solution, wider: WiderReward, seed: int, progress: Progress) -> Solution:
