@@ -11,8 +11,9 @@ import multihorizon as mh
 from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.numerics.newton import resting
-from multihorizon.questions import goals as goals_module
-from multihorizon.questions.goals import Goals, Scores, _sharing, parabolas, weigh_partitions
+from multihorizon.questions import partitions
+from multihorizon.questions.goals import Goals
+from multihorizon.questions.partitions import Scores, parabolas, sharing_probabilities, weigh_partitions
 from multihorizon.questions.shared_goal import _climbed_gains, _common_step, _drawn, _fit_with_one_reward, shared_goal_test
 
 MDP = mh.domains.random_mdp(6, 3, seed=0)
@@ -166,13 +167,13 @@ def test_goals_that_differ_in_two_states_do_not_draw_experts_to_the_better_known
 
 
 @pytest.mark.slow
-def test_probabilities_of_partitions_and_of_sharing():
+def test_probabilities_of_partitions_and_ofsharing_probabilities():
     problem = decided([0, 1, 0], 40)
     weights, unexplored = weigh_partitions(Scores(problem, 1.0))
     assert len(weights) == 5  # all partitions of three experts
     assert unexplored == 0
     assert sum(weights.values()) == pytest.approx(1)
-    shared = _sharing(weights, 3)
+    shared = sharing_probabilities(weights, 3)
     np.testing.assert_allclose(shared, shared.T)
     found = mh.goals(problem, draws=19)
     place = [found.experts.index(name) for name in problem.names]
@@ -212,7 +213,7 @@ def test_many_experts_of_whom_nothing_is_known_are_not_sure_of_anything():
             return -0.01 * (sum(len(group) - 1 for group in new) - sum(len(group) - 1 for group in old))
 
     weights, unexplored = weigh_partitions(Indifferent())
-    shared = _sharing(weights, 30)
+    shared = sharing_probabilities(weights, 30)
     assert (np.diag(shared) < 0.95).all()
     assert shared.min() > 0
     assert unexplored > 100
@@ -250,8 +251,8 @@ def test_what_estimates_leave_out_changes_no_verdict(monkeypatch):
     rewards, discounts = np.random.default_rng(0).normal(size=(2, 20)), np.linspace(0.2, 0.9, 8)
     acted = [mh.soft_plan(mdp, rewards[k % 2], gamma).policy for k, gamma in enumerate(discounts)]
     problem = mh.Problem(mdp, mh.Demonstrations.simulate(mdp, acted, 20, max_steps=30))
-    fits, fit = [], goals_module.best_fit
-    monkeypatch.setattr(goals_module, "best_fit", lambda model, least: fits.append(model.n_experts) or fit(model, least))
+    fits, fit = [], partitions.best_fit
+    monkeypatch.setattr(partitions, "best_fit", lambda model, least: fits.append(model.n_experts) or fit(model, least))
     found = mh.goals(problem, draws=19)
     some = sum(experts > 1 for experts in fits)
     monkeypatch.setattr(Scores, "hopeless", np.inf)

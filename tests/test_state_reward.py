@@ -125,7 +125,7 @@ def test_goals_gives_no_groups_and_no_discounts_where_the_reward_depends_on_the_
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_different_goals_are_not_put_down_to_actions_by_a_reward_of_as_many_parameters(seed) -> None:
-    """One reward for each state and action can mimic two goals of few people: it must predict better than their own rewards."""
+    """One reward for each state and action mimics two goals: costs of actions must predict better, too."""
     mdp = mh.domains.random_mdp(6, 3, seed=seed)
     first, second = 2 * np.random.default_rng(seed).normal(size=(2, 6))
     policies = [mh.soft_plan(mdp, r, g).policy for r, g in ((first, 0.2), (second, 0.5), (first, 0.9))]
@@ -134,6 +134,24 @@ def test_different_goals_are_not_put_down_to_actions_by_a_reward_of_as_many_para
     assert not found.state_reward.clear
     assert found.goals_differ
     assert mh.goals(mh.Problem(mdp, table), draws=19).groups == (("ann", "cem"), ("ben",))
+
+
+def test_one_reward_by_action_explains_any_two_experts() -> None:
+    """So a reward for each state and action cannot decide whether two experts share a goal (`questions.state_reward`)."""
+    mdp = mh.domains.random_mdp(5, 3, seed=3)
+    rng = np.random.default_rng(3)
+    plans = [
+        (reward, gamma, mh.soft_plan(mdp, reward, gamma))
+        for reward, gamma in zip(rng.normal(size=(2, 5)), (0.4, 0.8), strict=True)
+    ]
+    u, other = [reward + gamma * plan.values for reward, gamma, plan in plans], (0.2, 0.7)
+    d = (u[0] - u[1] - other[0] * plans[0][2].values + other[1] * plans[1][2].values) / (other[0] - other[1])
+    for gamma, (_, _, plan) in zip(other, plans, strict=True):
+        values = plan.values + d
+        paid = values[:, None] + np.log(plan.policy) - gamma * (mdp.stacked @ values).reshape(3, 5).T
+        np.testing.assert_allclose(mh.soft_plan(mdp, paid, gamma).policy, plan.policy, atol=1e-12)
+        shared = paid if gamma == other[0] else shared
+        np.testing.assert_allclose(paid, shared, atol=1e-12)
 
 
 @pytest.mark.slow

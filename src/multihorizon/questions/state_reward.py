@@ -3,12 +3,19 @@ goals seem to differ.
 
 Experts who share a reward of actions look as if they had different goals, to a model that knows rewards of states alone. And
 experts with different goals look as if actions had costs, to a model with one reward. So the tests are made at the fit with one
-reward. Where a wider reward predicts clearly better there, it is fitted, and where one reward of states is rejected, so is one
-reward tested once more beside it:
+reward. Where a wider reward predicts clearly better there, and one reward of states is not rejected, it is fitted.
 
-* one wider reward for all is not rejected, and predicts clearly better than a reward of states for each expert alone: it explains
-  what looked like different goals. Log-likelihoods are compared less the number of parameters that the decisions determine (Akaike);
-* otherwise goals may differ in either case, and the tests are made anew beside each expert's deviations.
+Where one reward of states is rejected, a reward for each state and action says little: one such reward explains any two experts
+exactly. For if `u_k = r_k + γ_k V_k`, then with any two discounts γ'_1 ≠ γ'_2 and
+
+    (γ'_1 − γ'_2) d = u_1 − u_2 − γ'_1 V_1 + γ'_2 V_2,      V'_k = V_k + d,      R = V'_k + λ log π_k − γ'_k T V'_k
+
+is the same for both. So one cost for each action must predict clearly better, too. If it does, the wider reward is fitted, and
+one reward is tested once more beside it:
+
+* one wider reward for all is not rejected: it explains what looked like different goals;
+* it is rejected, too, or costs of actions do not predict clearly better: goals differ, and the tests are made anew beside each
+  expert's deviations.
 """
 
 from __future__ import annotations
@@ -25,7 +32,7 @@ from multihorizon.choice.tabular import Point
 from multihorizon.driver import solve
 from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood, resume
-from multihorizon.likelihood.state_reward import CLEAR, StateRewardTest, tested_at
+from multihorizon.likelihood.state_reward import StateRewardTest, tested_at
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.questions.shared_goal import SharedGoalTest, one_reward, shared_goal_test
 from multihorizon.solution import Solution, Status
@@ -63,14 +70,20 @@ def state_reward_test(
     progress(0.1, "rewards of actions")
     if not found.clear:
         return found
+    differ = goals is not None and goals.rejected
+    if differ:
+        costs = _tested(with_one_reward(point), rivals[:1])
+        beside_goals = _tested(point, rivals) if isinstance(point, NearPoint) else costs
+        if not costs.clear:
+            return beside_goals
     if any(batch.mdp.durations is not None for batch in model.batches):
         return found
     wider = next(rival for rival in rivals if rival.name == found.wider)
     other = _fitted(point, solution, wider, seed, part_of(progress, 0.1, 0.7))
-    if goals is not None and goals.rejected and other.status != Status.NOT_CONVERGED:
-        again = shared_goal_test(other, seed=seed, jobs=jobs, progress=part_of(progress, 0.7, 0.9))
-        if again.rejected or _expected(resume(other)) < _alone(point, solution, seed) - np.log(CLEAR):
-            return _tested(point, rivals)
+    if differ and other.status != Status.NOT_CONVERGED:
+        again = shared_goal_test(other, seed=seed, jobs=jobs, progress=part_of(progress, 0.7, 1.0))
+        if again.rejected:
+            return beside_goals
     if other.status == Status.NOT_CONVERGED:
         return found
     return replace(found, gain=other.objective - with_one_reward(point).value)
@@ -87,22 +100,6 @@ def with_one_reward(point: Point) -> Point:
 
 def _tested(point: Point, rivals: list[WiderReward]) -> StateRewardTest:
     return StateRewardTest.of([(rival, tested_at(point, rival)) for rival in rivals])
-
-
-def _expected(point: Point) -> float:
-    """Return the log-likelihood less the number of parameters that the decisions determine."""
-    free = np.ix_(~point.likelihood.fixed, ~point.likelihood.fixed)
-    shares = np.linalg.pinv(point.curvature()[free], hermitian=True) @ point.information[free]
-    return point.value - float(np.trace(shares))
-
-
-def _alone(point: Point, solution: Solution, seed: int) -> float:
-    """Return the same of a reward of states for each expert alone."""
-    options = {name: solution.options[name] for name in ("temperature", "ridge", "starts")}
-    if not isinstance(options["temperature"], float | int):
-        options["temperature"] = "per_expert"
-    problems = [point.problem.with_experts([expert]) for expert in point.problem.experts]
-    return sum(_expected(resume(solve(problem, MaximumLikelihood(**options), seed=seed))) for problem in problems)
 
 
 def _fitted(point: Point, solution: Solution, wider: WiderReward, seed: int, progress: Progress) -> Solution:
