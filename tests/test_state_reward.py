@@ -139,19 +139,15 @@ def test_different_goals_are_not_put_down_to_actions_by_a_reward_of_as_many_para
 def test_one_reward_by_action_explains_any_two_experts() -> None:
     """So a reward for each state and action cannot decide whether two experts share a goal (`questions.state_reward`)."""
     mdp = mh.domains.random_mdp(5, 3, seed=3)
-    rng = np.random.default_rng(3)
-    plans = [
-        (reward, gamma, mh.soft_plan(mdp, reward, gamma))
-        for reward, gamma in zip(rng.normal(size=(2, 5)), (0.4, 0.8), strict=True)
-    ]
-    u, other = [reward + gamma * plan.values for reward, gamma, plan in plans], (0.2, 0.7)
-    d = (u[0] - u[1] - other[0] * plans[0][2].values + other[1] * plans[1][2].values) / (other[0] - other[1])
-    for gamma, (_, _, plan) in zip(other, plans, strict=True):
+    first, second = np.random.default_rng(3).normal(size=(2, 5))
+    one, two = mh.soft_plan(mdp, first, 0.4), mh.soft_plan(mdp, second, 0.8)
+    d = (first + 0.4 * one.values - second - 0.8 * two.values - 0.2 * one.values + 0.7 * two.values) / (0.2 - 0.7)
+    rewards = []
+    for plan, gamma in ((one, 0.2), (two, 0.7)):
         values = plan.values + d
-        paid = values[:, None] + np.log(plan.policy) - gamma * (mdp.stacked @ values).reshape(3, 5).T
-        np.testing.assert_allclose(mh.soft_plan(mdp, paid, gamma).policy, plan.policy, atol=1e-12)
-        shared = paid if gamma == other[0] else shared
-        np.testing.assert_allclose(paid, shared, atol=1e-12)
+        rewards.append(values[:, None] + np.log(plan.policy) - gamma * (mdp.stacked @ values).reshape(3, 5).T)
+        np.testing.assert_allclose(mh.soft_plan(mdp, rewards[-1], gamma).policy, plan.policy, atol=1e-12)
+    np.testing.assert_allclose(*rewards, atol=1e-12)
 
 
 @pytest.mark.slow
