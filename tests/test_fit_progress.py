@@ -32,7 +32,7 @@ def test_ctrl_c_keeps_what_is_done(after, grid_folder, tmp_path, monkeypatch):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
-    stage = {"model checks": "likelihood.intervals.profile_intervals", "intervals": "analysis.shared_discount_test"}[after]
+    stage = {"model checks": "likelihood.intervals.profile_intervals", "intervals": "questions.horizons.shared_discount_test"}[after]
     monkeypatch.setattr(f"multihorizon.{stage}", interrupted)
     result = fit(grid_folder / "demos.csv", "--transitions", grid_folder / "mdp.npz", "--out", tmp_path)
     assert result.exit_code == 130
@@ -58,7 +58,7 @@ def test_pairs_are_corrected_for_their_number_only_when_all_are_there(grid_folde
         yield next(each_pair(solution))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("multihorizon.analysis.each_pair", broken_off)
+    monkeypatch.setattr("multihorizon.questions.horizons.each_pair", broken_off)
     part = fit(grid_folder / "demos.csv", "--transitions", grid_folder / "mdp.npz", "--out", tmp_path / "part")
     assert part.exit_code == 130
     done, begun = (json.loads((tmp_path / name / "result.json").read_text())["pairwise_tests"] for name in ("whole", "part"))
@@ -73,7 +73,7 @@ def test_results_are_written_as_they_come(grid_folder, tmp_path, monkeypatch):
     (tmp_path / "report.html").write_text("of an older fit")
     monkeypatch.setattr("multihorizon.cli.fit.time", SimpleNamespace(monotonic=itertools.count(step=10).__next__))
     monkeypatch.setattr(
-        "multihorizon.analysis.shared_discount_test",
+        "multihorizon.questions.horizons.shared_discount_test",
         lambda solution: seen.append(sorted(p.name for p in tmp_path.iterdir())),
     )
     assert fit(grid_folder / "demos.csv", "--transitions", grid_folder / "mdp.npz", "--out", tmp_path).exit_code == 0

@@ -402,9 +402,9 @@ def _thorough(asked: Asked) -> bool:
 #: The analyses of a fit, in their order. An analysis is added here.
 STEPS = (
     Step(compare_persons, 8, lambda asked: asked.population is not None),
+    Step(_weigh_penalty, 1, lambda asked: bool(asked.likelihood.ridge)),
     Step(rewards.check_state_reward, 2),
     Step(_compare_lookahead, 5, lambda asked: bool(asked.lookahead)),
-    Step(_weigh_penalty, 1, lambda asked: bool(asked.likelihood.ridge)),
     Step(find_identification, 1),
     Step(check_fit, 15, _thorough),
     Step(find_goals, 3, _thorough, rests_on_fit=True),

@@ -79,14 +79,16 @@ def check_state_reward(fitted: F, asked: Asked, progress: Progress) -> Iterator[
     compared = None if fitted.population is None else PopulationEvidence.of(fitted.population).population
     of_persons = None if compared is None or compared.state_reward is None else StateRewardTest.read(compared.state_reward)
     test = of_persons
-    if compared is None or not compared.conditions:
+    if fitted.penalty is not None and fitted.withheld:
+        test = StateRewardTest.untested("the penalty on large rewards sets the answer")
+    elif compared is None or not compared.conditions:
         goals = None if fitted.goals is None else fitted.goals.test
         of_fit = state_reward_test(fitted.solution, goals, seed=asked.seed, jobs=asked.jobs, progress=progress)
         test = of_fit if of_persons is None or not of_persons.clear else of_persons
     fitted = replace(fitted, state_reward=test)
     if test is not None and test.clear:
         checked = None if fitted.goals is None else replace(fitted.goals, withheld=test.why)
-        fitted = replace(fitted, withheld=test.why, goals=checked, population=None)
+        fitted = replace(fitted, withheld=fitted.withheld or test.why, goals=checked, population=None)
     yield fitted
 
 

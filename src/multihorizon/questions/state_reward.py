@@ -14,8 +14,8 @@ is the same for both. So one cost for each action must predict clearly better, t
 one reward is tested once more beside it:
 
 * one wider reward for all is not rejected: it explains what looked like different goals;
-* it is rejected, too, or costs of actions do not predict clearly better: goals differ, and the tests are made anew beside each
-  expert's deviations.
+* it is rejected, too, or costs of actions do not predict clearly better: goals differ, and these costs are tested anew beside
+  each expert's deviations.
 """
 
 from __future__ import annotations
@@ -72,10 +72,9 @@ def state_reward_test(
         return found
     differ = goals is not None and goals.rejected
     if differ:
-        costs = _tested(with_one_reward(point), rivals[:1])
-        beside_goals = _tested(point, rivals) if isinstance(point, NearPoint) else costs
-        if not costs.clear:
-            return beside_goals
+        costs = rivals[:1]
+        if not _tested(with_one_reward(point), costs).clear:
+            return _tested(point, costs)
     if any(batch.mdp.durations is not None for batch in model.batches):
         return found
     wider = next(rival for rival in rivals if rival.name == found.wider)
@@ -83,7 +82,7 @@ def state_reward_test(
     if differ and other.status != Status.NOT_CONVERGED:
         again = shared_goal_test(other, seed=seed, jobs=jobs, progress=part_of(progress, 0.7, 1.0))
         if again.rejected:
-            return beside_goals
+            return _tested(point, costs)
     if other.status == Status.NOT_CONVERGED:
         return found
     return replace(found, gain=other.objective - with_one_reward(point).value)
