@@ -32,7 +32,8 @@ def test_ctrl_c_keeps_what_is_done(after, grid_folder, tmp_path, monkeypatch):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
 
-    stage = {"model checks": "likelihood.intervals.profile_intervals", "intervals": "questions.horizons.shared_discount_test"}[after]
+    stages = {"model checks": "likelihood.intervals.profile_intervals", "intervals": "questions.horizons.shared_discount_test"}
+    stage = stages[after]
     monkeypatch.setattr(f"multihorizon.{stage}", interrupted)
     result = fit(grid_folder / "demos.csv", "--transitions", grid_folder / "mdp.npz", "--out", tmp_path)
     assert result.exit_code == 130
