@@ -23,8 +23,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
+from itertools import pairwise
 from numbers import Integral
 from pickle import PickleBuffer, loads
 from threading import RLock
@@ -57,6 +59,32 @@ def part_of(progress: Progress, low: float, high: float) -> Progress:
         progress(low + (high - low) * furthest, message)
 
     return report
+
+
+@dataclass(frozen=True)
+class Run:
+    """How work is carried out: what travels through every analysis together.
+
+    Public functions take `seed`, `jobs` and `progress` apart and make a run of them; all that they call takes the run.
+
+    Attributes:
+        seed: fixes all randomness.
+        jobs: processes that share the work; the digits do not depend on it.
+        progress: called with the share of the work that is done and where it stands.
+    """
+
+    seed: int = 0
+    jobs: int = 1
+    progress: Progress = silent
+
+    def part(self, low: float, high: float) -> Run:
+        """Return the run of a part of the work: its shares from 0 to 1 are shares of the whole from `low` to `high`."""
+        return replace(self, progress=part_of(self.progress, low, high))
+
+    def parts(self, *weights: float) -> list[Run]:
+        """Return the runs of all parts of the work, one after the other, whose shares of it are in proportion to `weights`."""
+        ends = np.cumsum([0.0, *weights]) / sum(weights)
+        return [self.part(low, high) for low, high in pairwise(ends.tolist())]
 
 
 class TimeLeft:
