@@ -16,7 +16,7 @@ from scipy.special import logit
 from multihorizon.checks import Floats, Ints, Sparse
 from multihorizon.choice.surfaces import Tables
 from multihorizon.choice.tabular import Plans
-from multihorizon.numerics.batched import Local
+from multihorizon.numerics.newton import Local
 from multihorizon.planning.linear import SingularError
 
 

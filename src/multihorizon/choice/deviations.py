@@ -43,7 +43,7 @@ import numpy as np
 from multihorizon.checks import TINY, Floats, Ints
 from multihorizon.choice.model import ChoicePoint
 from multihorizon.choice.tabular import Likelihood, Persons, Plans, Point, persons_by_task
-from multihorizon.numerics.batched import Local, maximize_many
+from multihorizon.numerics.newton import Local, maximize_many
 
 
 class NearlyShared(Likelihood):

@@ -30,7 +30,7 @@ import numpy as np
 
 from multihorizon.checks import Floats, Ints, Sparse
 from multihorizon.choice.surfaces import Surface, Tables
-from multihorizon.numerics.batched import Local, maximize_many
+from multihorizon.numerics.newton import Local, maximize_many
 
 
 @dataclass(frozen=True, eq=False)

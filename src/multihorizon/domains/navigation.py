@@ -24,7 +24,7 @@ from scipy.special import log_softmax, logsumexp
 
 from multihorizon.checks import Floats, Ints, Seed, as_count, as_discount, as_floats, as_names, as_positive, as_seed
 from multihorizon.data.steps import Steps
-from multihorizon.numerics.quadrature import normal_nodes
+from multihorizon.numerics.distributions import normal_nodes
 
 ACTIONS = ("right", "up", "left", "down")
 MOVES = ((1, 0), (0, 1), (-1, 0), (0, -1))

@@ -43,7 +43,7 @@ dual: minus the gradient of the discounted likelihood.
 At ε = 0 only discounts that explain every expert pass. As ε grows, the entropy, which rises with the discounts, pulls them up.
 The set that passes can have several parts, so the climb begins at several points. From each it goes to the least squared mismatch
 nearby (SciPy's `least_squares`), and from there, with ε opened step by step, it climbs by linear programs in a trust region
-(`numerics/slp.py`) with the exact derivatives above. The answer is mostly a corner, where as many constraints are tight as there
+(`numerics/lp.py`) with the exact derivatives above. The answer is mostly a corner, where as many constraints are tight as there
 are discounts; there such steps converge as fast as Newton's. SciPy's SLSQP took 500 evaluations where these take 20. Every point
 tried is recorded, and the best that passes is the answer. What a further step of NEARBY in each discount still promises there is
 the evidence that it is one (`entropy_within_reach`).
@@ -76,8 +76,8 @@ from multihorizon.entropy.dual import (
 )
 from multihorizon.entropy.mce import about_errors, entropy_evidence
 from multihorizon.estimate import StandardErrors
-from multihorizon.numerics import slp
-from multihorizon.numerics.chance import halton
+from multihorizon.numerics.distributions import halton
+from multihorizon.numerics.lp import Step, maximise
 from multihorizon.parallel import Progress, silent
 from multihorizon.planning.linear import Resolvent
 from multihorizon.problem import Problem
@@ -266,7 +266,7 @@ class Climb:
         def next_radius(radius: float, length: float, ratio: float) -> float:
             return min(2 * radius, 0.1) if ratio > 0.75 else radius if ratio > 0.25 else radius / 3
 
-        return slp.maximise(hill, here, 0.1, 1e-7, self.max_steps, next_radius)[0]
+        return maximise(hill, here, 0.1, 1e-7, self.max_steps, next_radius)[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,11 +282,11 @@ class _Entropy:
     def least_gain(self, here: Matching) -> float:
         return 1e-8
 
-    def step(self, here: Matching, radius: float) -> slp.Step | None:
+    def step(self, here: Matching, radius: float) -> Step | None:
         step, promised = _linear_step(here, here.mismatch, self.threshold, radius)
-        return slp.Step(here.discounts + step, float(np.abs(step).max()), promised, radius)
+        return Step(here.discounts + step, float(np.abs(step).max()), promised, radius)
 
-    def move(self, here: Matching, step: slp.Step) -> tuple[Matching, float]:
+    def move(self, here: Matching, step: Step) -> tuple[Matching, float]:
         """Try a step; one whose linear constraints were far off is corrected once, by the mismatch found at its end."""
         there, rise = self._tried(here, step.target)
         if there is not None and rise < 0.5 * step.gain:

@@ -71,7 +71,7 @@ from multihorizon.exact.equations import (
 )
 from multihorizon.exact.least_squares import Coefficients, DenseColumns, columns_of
 from multihorizon.exact.nearly import WithinDistance, discounts_within
-from multihorizon.numerics.chance import chi2_ppf, halton
+from multihorizon.numerics.distributions import chi2_ppf, halton
 from multihorizon.planning.plan import SoftPlan, soft_plan
 from multihorizon.problem import Problem, require_finite
 from multihorizon.result import Result

@@ -36,7 +36,7 @@ from multihorizon.choice.deviations import NearlyShared, NearPoint
 from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.intervals import precision
-from multihorizon.numerics.chance import chi2_ppf, chi2_sf
+from multihorizon.numerics.distributions import chi2_ppf, chi2_sf
 from multihorizon.numerics.newton import Ascent, resting
 from multihorizon.parallel import Progress, silent
 from multihorizon.words import significant

@@ -37,7 +37,7 @@ from multihorizon.estimate import (
 )
 from multihorizon.likelihood.evidence import LikelihoodEvidence
 from multihorizon.likelihood.intervals import Precision, ProfileIntervals, ProfilesApart, precision, precision_apart
-from multihorizon.numerics.chance import chi2_ppf
+from multihorizon.numerics.distributions import chi2_ppf
 from multihorizon.words import in_words
 
 

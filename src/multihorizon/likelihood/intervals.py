@@ -17,7 +17,7 @@ identified. Standard errors of the rewards are not computed.
 
 *Profile intervals.* `L_k(g) = max {L : γ_k = g}`; the interval at level 1−α is `{g ∈ [0,1] : 2 (L̂ − L_k(g)) ≤ χ²₁(1−α)}`. It
 reaches a bound where the decisions do not contradict the bound, follows the likelihood's skew, and needs no scale for γ. Its ends
-are found by `numerics.profile`. Each evaluation climbs from the end of the last one, moved along the tangent where that is
+are found by `numerics.newton`. Each evaluation climbs from the end of the last one, moved along the tangent where that is
 likelier. A climb that does not finish is tried again with a new curvature, and then in two halves. Where it still does not
 finish, what it promises counts as reached, which makes the interval wider rather than narrower. Discounts at which no reward has
 a finite likelihood are outside. Where a profile is likelier than the answer, the interval belongs to that maximum.
@@ -57,10 +57,8 @@ from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.estimate import Intervals
 from multihorizon.likelihood.ascent import climb, left_to_gain
 from multihorizon.likelihood.clusters import clusters_that_count, middle
-from multihorizon.numerics.batched import Local, of_some, profile_ends
-from multihorizon.numerics.chance import chi2_ppf, t_ppf
-from multihorizon.numerics.newton import Dense, Metric
-from multihorizon.numerics.profile import profile_end
+from multihorizon.numerics.distributions import chi2_ppf, t_ppf
+from multihorizon.numerics.newton import Dense, Local, Metric, of_some, profile_end, profile_ends
 from multihorizon.numerics.spectrum import Spectrum, positive_part, spectrum
 from multihorizon.parallel import in_parallel
 from multihorizon.problem import Problem

@@ -18,7 +18,7 @@ import numpy as np
 from multihorizon.checks import TINY, Floats, first_few
 from multihorizon.choice.model import ChoicePoint
 from multihorizon.likelihood.ascent import P, climb
-from multihorizon.numerics.chance import chi2_ppf
+from multihorizon.numerics.distributions import chi2_ppf
 from multihorizon.numerics.newton import Ascent
 from multihorizon.parallel import Progress, silent
 from multihorizon.words import decimals

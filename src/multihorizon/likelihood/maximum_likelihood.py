@@ -113,7 +113,7 @@ from multihorizon.likelihood.persons import ANOTHER, COLDEST, FLAT, RANDOM, Pers
 from multihorizon.lookahead import FAMILIES, Exponential, Lookahead
 from multihorizon.mdp import MDP
 from multihorizon.memory import free_bytes, require_memory
-from multihorizon.numerics.chance import chi2_sf, halton
+from multihorizon.numerics.distributions import chi2_sf, halton
 from multihorizon.numerics.newton import Ascent, Dense, Metric, resting
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Problem

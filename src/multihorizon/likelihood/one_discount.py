@@ -18,7 +18,7 @@ from multihorizon.choice.model import ChoiceModel
 from multihorizon.choice.tabular import Point
 from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.intervals import precision
-from multihorizon.numerics.chance import chi2_sf
+from multihorizon.numerics.distributions import chi2_sf
 from multihorizon.numerics.newton import Ascent
 
 #: The model at given discounts and temperatures with a reward that fits the frequencies.

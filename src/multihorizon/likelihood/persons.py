@@ -36,7 +36,7 @@ from multihorizon.likelihood.ascent import CONVERGED_GRADIENT
 from multihorizon.likelihood.estimates import ApartEstimate
 from multihorizon.likelihood.evidence import FamilyParameters, LikelihoodEvidence, numbers_or_none
 from multihorizon.likelihood.intervals import OtherPlaces, precision_apart
-from multihorizon.numerics.batched import Ends, Local, maximize_many, of_some, resting
+from multihorizon.numerics.newton import Ends, Local, at_bounds, maximize_many, of_some
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Problem
 from multihorizon.solution import Solution, Status
@@ -180,7 +180,7 @@ class PersonsFit:
         A parameter that is known to less than 1 is measured in its standard errors: near a discount of 0 or 1 it may be known to
         a millionth.
         """
-        free = ~resting(self.here, self.places, model.lower, model.upper) & ~model.fixed
+        free = ~at_bounds(self.places, self.here.gradient, model.lower, model.upper) & ~model.fixed
         sizes = np.sqrt(np.maximum(np.diagonal(self.here.curvature, axis1=1, axis2=2), 1.0))
         found: Floats = np.where(free, np.abs(self.here.gradient) / sizes, 0.0).max(axis=1)
         return found

@@ -74,7 +74,7 @@ from multihorizon.likelihood.intervals import Precision, precision
 from multihorizon.likelihood.maxima import WITHIN, about_rivals, candidates, elsewhere
 from multihorizon.likelihood.maximum_likelihood import estimate_spread
 from multihorizon.names import numbers_of
-from multihorizon.numerics.chance import chi2_sf, halton
+from multihorizon.numerics.distributions import chi2_sf, halton
 from multihorizon.numerics.newton import Ascent
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import SampledProblem

@@ -21,7 +21,7 @@ from multihorizon.choice.deviations import NearPoint
 from multihorizon.choice.tabular import Point, decide
 from multihorizon.finding import Finding
 from multihorizon.numerics.newton import resting
-from multihorizon.numerics.score_test import ScoreTest, score_test
+from multihorizon.numerics.spectrum import ScoreTest, score_test
 from multihorizon.result import Result
 from multihorizon.words import LEVEL, decimals, p_text
 

@@ -16,7 +16,7 @@ from multihorizon.checks import ENDLESS_DISCOUNT, Floats, Ints, as_count, as_pos
 from multihorizon.driver import EvaluationLog, Search, check_search
 from multihorizon.entropy.dual import Dual, DualPoint, DualSolution, count_errors, discount_gradient, expert_order, minimise_dual
 from multihorizon.entropy.mce import about_errors, entropy_evidence
-from multihorizon.numerics.chance import halton
+from multihorizon.numerics.distributions import halton
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Problem
 from multihorizon.solution import Solution, Status, Trace

@@ -25,7 +25,7 @@ from multihorizon.checks import Floats
 from multihorizon.choice.own_rewards import states_visited
 from multihorizon.evidence import Deviations
 from multihorizon.likelihood.deviations import LEAST, MOST, crossing, highest
-from multihorizon.numerics.chance import chi2_ppf, chi2_sf
+from multihorizon.numerics.distributions import chi2_ppf, chi2_sf
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.population.marginal import Maximum, climb, finish, node_shares
 from multihorizon.words import significant

@@ -104,8 +104,8 @@ from multihorizon.checks import Bools, Floats, Ints, Sparse
 from multihorizon.choice.own_rewards import OwnRewards, own_rewards, states_visited
 from multihorizon.choice.surfaces import Surface, Tables
 from multihorizon.choice.tabular import redrawn
-from multihorizon.numerics.batched import Local, maximize_many
-from multihorizon.numerics.quadrature import normal_nodes, scattered_nodes
+from multihorizon.numerics.distributions import normal_nodes, scattered_nodes
+from multihorizon.numerics.newton import Local, maximize_many
 from multihorizon.numerics.spectrum import Spectrum, positive_part, spectrum
 from multihorizon.parallel import Progress, in_parallel, part_of, silent
 from multihorizon.problem import Problem

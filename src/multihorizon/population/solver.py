@@ -67,8 +67,8 @@ from multihorizon.frames import Frame, as_frame
 from multihorizon.likelihood.intervals import holm, precision
 from multihorizon.likelihood.maximum_likelihood import fit
 from multihorizon.likelihood.state_reward import StateRewardTest
-from multihorizon.numerics.chance import t_ppf, t_sf
-from multihorizon.numerics.profile import profile_end
+from multihorizon.numerics.distributions import t_ppf, t_sf
+from multihorizon.numerics.newton import profile_end
 from multihorizon.parallel import Progress, as_jobs, part_of, silent
 from multihorizon.population.covariates import Covariates, Missing, left_out_words, read_covariates, read_formula
 from multihorizon.population.deviations import nearly_shared

@@ -22,8 +22,7 @@ from multihorizon.choice.action_rewards import WiderReward, beyond, wider_reward
 from multihorizon.choice.surfaces import Tables
 from multihorizon.choice.tabular import persons_by_task, redrawn
 from multihorizon.likelihood.state_reward import DRAWS, StateRewardTest
-from multihorizon.numerics.score_test import ScoreTest, score_test
-from multihorizon.numerics.spectrum import positive_part
+from multihorizon.numerics.spectrum import ScoreTest, positive_part, score_test
 from multihorizon.population.marginal import Marginal, Maximum, PsiLayout
 from multihorizon.problem import Problem
 from multihorizon.words import LEVEL

@@ -5,7 +5,7 @@
 
     x_k = γ̄_k V_k + V̄_k ν_k,        |ν_k| ≤ Δ,        0 ≤ γ̄_k + ν_k ≤ 1,
 
-one linear program in (θ, x, ν) whose optimum predicts g*(Γ̄ + ν); `numerics/slp.py` has the trust region around it. Most long
+one linear program in (θ, x, ν) whose optimum predicts g*(Γ̄ + ν); `numerics/lp.py` has the trust region around it. Most long
 steps lead nowhere, and that is cheap to see: g* over all rows is at most its optimum over some of them. The rows with a dual
 price in the step's program and those that distinguish experts, a few in a hundred, give nearly the same optimum. A step that they
 rule out is not evaluated. An ascent that has all rows in Ω keeps them: it does not ask for Ω at Γ where some of them cannot be
@@ -44,8 +44,7 @@ from scipy.stats import qmc
 
 from multihorizon.checks import Floats, Ints, as_count, as_discount, as_positive
 from multihorizon.driver import EvaluationLog, Objective, SearchResult
-from multihorizon.numerics import slp
-from multihorizon.numerics.lp import INFINITY, MOST_SIMPLEX_ROWS, LPStatus
+from multihorizon.numerics.lp import INFINITY, MOST_SIMPLEX_ROWS, LPStatus, Step, maximise
 from multihorizon.parallel import Progress, silent
 from multihorizon.programs.inner import POSITIVE_MARGIN, Bases, Inner, Optimum, program
 from multihorizon.words import significant
@@ -100,9 +99,9 @@ class Optimiser:
         first_radius = 0.5
         if not point.objective > 0:
             start = Relative(point, *relative_margin(inner, point.discounts, log))
-            point = slp.maximise(_Restoring(inner, log), start, first_radius, self.tolerance, self.max_steps)[0].point
+            point = maximise(_Restoring(inner, log), start, first_radius, self.tolerance, self.max_steps)[0].point
         function = _Objective(inner, log, self.tolerance, self.keep_order, rival, earlier)
-        maximum = LocalMaximum(*slp.maximise(function, point, first_radius, self.tolerance, self.max_steps))
+        maximum = LocalMaximum(*maximise(function, point, first_radius, self.tolerance, self.max_steps))
         return function.met(maximum.point) or maximum
 
 
@@ -132,7 +131,7 @@ class _Objective:
         """Return a share of the objective; or the gain that would not reach the rival in four steps."""
         return max(self.tolerance * abs(point.objective), (self.rival - point.objective) / 4)
 
-    def step(self, point: Optimum, radius: float) -> slp.Step | None:
+    def step(self, point: Optimum, radius: float) -> Step | None:
         """Return the best step of the linearised program, with the strict rows that have a dual price in it."""
         inner, layout = self.inner, self.inner.layout
         lp = program(
@@ -153,9 +152,9 @@ class _Objective:
         target = np.clip(point.discounts + result.values[layout.columns.steps], 0.0, inner.margins.limits)
         length = float(np.abs(target - point.discounts).max())
         priced = np.flatnonzero(np.abs(result.duals[layout.rows.strict]) > 1e-9)
-        return slp.Step(target, length, result.objective - point.objective, priced)
+        return Step(target, length, result.objective - point.objective, priced)
 
-    def move(self, point: Optimum, step: slp.Step) -> tuple[Optimum, float]:
+    def move(self, point: Optimum, step: Step) -> tuple[Optimum, float]:
         """Return the optimum at the end of a step, unless a small program shows that it is no higher.
 
         A short step is not checked by a small program: from a basis this near the whole costs no more.
@@ -166,7 +165,7 @@ class _Objective:
         return there, np.nan if there.failed else there.objective - point.objective
 
 
-def ruled_out(inner: Inner, point: Optimum, step: slp.Step) -> bool:
+def ruled_out(inner: Inner, point: Optimum, step: Step) -> bool:
     """Say whether a small program shows that a step leads no higher.
 
     The rows that distinguish experts and those with a dual price in the step's program bound g* from above, and nearly decide it.
@@ -211,7 +210,7 @@ class _Restoring:
         """Return the size of rounding: the reward is larger than 1 by orders of magnitude."""
         return 1e-7 * max(1.0, abs(here.worst))
 
-    def step(self, here: Relative, radius: float) -> slp.Step | None:
+    def step(self, here: Relative, radius: float) -> Step | None:
         inner, gamma = self.inner, here.point.discounts
         bounds = _step_bounds(inner, gamma, radius)
         lp = program(inner.worst, gamma, inner.every, l1=0.0, bound=MEAN_BOUND, values=here.values, steps=bounds, mean=True)
@@ -220,9 +219,9 @@ class _Restoring:
             self.log.failures += result.status == LPStatus.FAILED
             return None
         target = np.clip(gamma + result.values[inner.worst.columns.steps], 0.0, inner.margins.limits)
-        return slp.Step(target, float(np.abs(target - gamma).max()), result.objective - here.worst)
+        return Step(target, float(np.abs(target - gamma).max()), result.objective - here.worst)
 
-    def move(self, here: Relative, step: slp.Step) -> tuple[Relative, float]:
+    def move(self, here: Relative, step: Step) -> tuple[Relative, float]:
         worst, values = relative_margin(self.inner, step.target, self.log)
         higher = worst > here.worst
         return Relative(self.log.evaluate(self.inner, step.target) if higher else here.point, worst, values), worst - here.worst

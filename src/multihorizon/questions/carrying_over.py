@@ -56,7 +56,7 @@ from multihorizon.finding import Finding
 from multihorizon.likelihood.maximum_likelihood import never_earned
 from multihorizon.likelihood.state_reward import StateRewardTest
 from multihorizon.mdp import MDP
-from multihorizon.numerics.chance import t_ppf
+from multihorizon.numerics.distributions import t_ppf
 from multihorizon.parallel import Progress, in_parallel, silent
 from multihorizon.population.covariates import least_persons
 from multihorizon.population.marginal import Maximum, likely_places, spectrum_of, with_one_discount

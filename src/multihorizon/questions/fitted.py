@@ -30,7 +30,7 @@ from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.likelihood.persons import COLDEST, RANDOM, SEPARATED, UNFINISHED
 from multihorizon.likelihood.state_reward import StateRewardTest
 from multihorizon.lookahead import Lookahead
-from multihorizon.numerics.chance import chi2_ppf
+from multihorizon.numerics.distributions import chi2_ppf
 from multihorizon.population.solver import Population
 from multihorizon.problem import Problem, SampledProblem
 from multihorizon.questions.goal_comparison import GoalCheck

@@ -12,7 +12,7 @@ from multihorizon.finding import Finding
 from multihorizon.horizon import Horizon
 from multihorizon.likelihood.evidence import LikelihoodEvidence
 from multihorizon.likelihood.intervals import ProfileIntervals, ProfilesApart
-from multihorizon.numerics.chance import chi2_ppf, t_ppf
+from multihorizon.numerics.distributions import chi2_ppf, t_ppf
 from multihorizon.parallel import Progress, part_of
 from multihorizon.questions.cautions import notes_of, warnings_of
 from multihorizon.questions.differences import typical_unknown

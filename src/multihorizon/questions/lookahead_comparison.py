@@ -35,7 +35,7 @@ from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.likelihood.look_ahead import LookaheadFit, fit_lookahead, lookahead_counts, lookahead_evidence, search
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.lookahead import FAMILIES, Exponential, FreeWeights, Lookahead, QuasiHyperbolic
-from multihorizon.numerics.chance import chi2_sf
+from multihorizon.numerics.distributions import chi2_sf
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Problem, require_counts, require_finite
 from multihorizon.questions.bootstrap import tables_of

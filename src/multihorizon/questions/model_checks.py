@@ -37,7 +37,7 @@ from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.clusters import WithinEpisodes, within_episodes
 from multihorizon.likelihood.maximum_likelihood import resume, smoothed_policy
 from multihorizon.mdp import MDP
-from multihorizon.numerics.chance import chi2_sf
+from multihorizon.numerics.distributions import chi2_sf
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Problem, cells_of_episodes, require_counts
 from multihorizon.questions.bootstrap import tables_of

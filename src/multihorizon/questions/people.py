@@ -27,7 +27,7 @@ from scipy.special import expit, ndtri
 from multihorizon.checks import Floats, Ints
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.likelihood.state_reward import StateRewardTest
-from multihorizon.numerics.chance import chi2_ppf
+from multihorizon.numerics.distributions import chi2_ppf
 from multihorizon.population.evidence import CELL_NUMBERS, PopulationEvidence, PopulationFindings
 from multihorizon.population.solver import absent_words
 from multihorizon.population.types import open_words

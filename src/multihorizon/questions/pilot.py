@@ -32,7 +32,7 @@ from multihorizon.likelihood.estimates import paired_normal, principal_root
 from multihorizon.likelihood.evidence import LikelihoodEvidence
 from multihorizon.likelihood.maximum_likelihood import joint
 from multihorizon.mdp import MDP
-from multihorizon.numerics.quadrature import normal_nodes
+from multihorizon.numerics.distributions import normal_nodes
 from multihorizon.numerics.spectrum import spectrum
 from multihorizon.population.covariates import Covariates, least_persons
 from multihorizon.population.evidence import PopulationEvidence

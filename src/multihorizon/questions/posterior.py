@@ -74,7 +74,7 @@ from multihorizon.likelihood.evidence import LikelihoodEvidence
 from multihorizon.likelihood.look_ahead import fit_lookahead
 from multihorizon.likelihood.maximum_likelihood import WEAK_PRIOR, MaximumLikelihood, resume
 from multihorizon.lookahead import Depth, Exponential
-from multihorizon.numerics.batched import Local, maximize_many
+from multihorizon.numerics.newton import Local, maximize_many
 from multihorizon.parallel import Progress, in_parallel, part_of, silent
 from multihorizon.population.covariates import Covariates
 from multihorizon.population.marginal import Marginal, Maximum

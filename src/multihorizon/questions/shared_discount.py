@@ -47,7 +47,7 @@ from multihorizon.likelihood.evidence import LikelihoodEvidence
 from multihorizon.likelihood.intervals import Precision, holm
 from multihorizon.likelihood.maximum_likelihood import choice_probability_start, log_likelihood_given, resume
 from multihorizon.likelihood.one_discount import HOPELESS, contrasts_of, degrees_of, merged_groups, with_one_discount
-from multihorizon.numerics.chance import chi2_sf
+from multihorizon.numerics.distributions import chi2_sf
 from multihorizon.numerics.newton import Ascent
 from multihorizon.parallel import Progress, in_parallel, silent
 from multihorizon.result import Result

@@ -49,8 +49,7 @@ from multihorizon.choice.surfaces import REACH, Tables
 from multihorizon.choice.tabular import Episodic
 from multihorizon.frames import Frame, as_frame, is_frame
 from multihorizon.horizon import Horizon
-from multihorizon.numerics.chance import t_ppf
-from multihorizon.numerics.quadrature import normal_nodes
+from multihorizon.numerics.distributions import normal_nodes, t_ppf
 from multihorizon.population.covariates import Covariates
 from multihorizon.population.evidence import PopulationEvidence, PopulationFindings
 from multihorizon.population.solver import covariance_at, remembered

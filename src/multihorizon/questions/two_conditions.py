@@ -39,7 +39,7 @@ from scipy.optimize import minimize
 from scipy.special import chdtrc, chdtri, stdtr
 
 from multihorizon.checks import Floats
-from multihorizon.numerics.chance import t_ppf
+from multihorizon.numerics.distributions import t_ppf
 from multihorizon.words import LEVEL
 
 #: The places of both logit discounts and log temperatures of the first condition, and of the second, in v.

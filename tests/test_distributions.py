@@ -11,7 +11,7 @@ import pytest
 from scipy import stats
 
 import multihorizon as mh
-from multihorizon.numerics.chance import chi2_ppf, chi2_sf, halton, t_ppf, t_sf
+from multihorizon.numerics.distributions import chi2_ppf, chi2_sf, halton, t_ppf, t_sf
 
 
 def test_tails_and_quantiles_are_those_of_scipy() -> None:
