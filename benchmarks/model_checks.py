@@ -33,8 +33,7 @@ import pandas as pd
 
 import multihorizon as mh
 from multihorizon.likelihood.maximum_likelihood import resume
-from multihorizon.questions.model_checks import compared_choices, extent, fit_answer, misfits
-from multihorizon.questions.overall_fit import Choices, overall_test
+from multihorizon.questions.model_checks import Choices, compared_choices, extent, fit_answer, misfits, overall_test
 
 DISCOUNTS, TEMPERATURE = np.array([0.4, 0.75, 0.93]), 0.5
 EPISODES = {"savings": 38, "treatment": 120, "inventory": 50, "machine": 50, "queue": 50, "chain": 60, "keys": 40}

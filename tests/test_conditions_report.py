@@ -16,11 +16,10 @@ from multihorizon.analysis import Analysis, of_people
 from multihorizon.cli import app
 from multihorizon.cli.fit import _show_population
 from multihorizon.horizon import Horizon
-from multihorizon.report.conditions import SAMPLE, by_condition, condition_figures, condition_rows, conditions_section
 from multihorizon.report.files import write_fit
 from multihorizon.report.fit_page import fit_page
+from multihorizon.report.people import SAMPLE, by_condition, compared_with, condition_figures, condition_rows, conditions_section
 from multihorizon.report.plots import plot_conditions
-from multihorizon.report.population import compared_with
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from multihorizon.parallel import silent
 from multihorizon.questions.design import _information, _mean_local
 from multihorizon.questions.pilot import read_pilot
 from multihorizon.questions.study import Candidate, Schedule, in_tasks
-from multihorizon.report.question_pages import DESIGNED, design_page
+from multihorizon.report.pages import DESIGNED, design_page
 
 DISCOUNTS = (0.3, 0.5, 0.8)
 FIT = mh.MaximumLikelihood(1.0, starts=1)

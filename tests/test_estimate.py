@@ -15,7 +15,7 @@ from multihorizon.estimate import Exact, ExpertValues, NormalEstimate, NoUncerta
 from multihorizon.evidence import Evidence
 from multihorizon.parallel import silent
 from multihorizon.questions.posterior import sampled_estimate
-from multihorizon.report.whatif_page import write_whatif
+from multihorizon.report.pages import write_whatif
 
 CLIFF, DISCOUNTS = mh.domains.cliff(), np.array([0.3, 0.5, 0.7])
 

@@ -11,10 +11,10 @@ from browser import Tab
 
 import multihorizon as mh
 from multihorizon.analysis import Analysis
-from multihorizon.questions.identified import identify_fitted
+from multihorizon.questions.horizons import identify_fitted
 from multihorizon.report.charts import Page, Section, TableBlock
 from multihorizon.report.fit_page import fit_page
-from multihorizon.report.question_pages import goals_page, identify_page, recover_page
+from multihorizon.report.pages import goals_page, identify_page, recover_page
 from multihorizon.tables import Table
 
 pytestmark = pytest.mark.slow  # needs a browser

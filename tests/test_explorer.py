@@ -26,8 +26,7 @@ from multihorizon.report.charts import (
     script,
     templates,
 )
-from multihorizon.report.explorer import Person, Stretches, best_actions, explorer
-from multihorizon.report.maps import DARKEST, graph_map, grid_map
+from multihorizon.report.maps import DARKEST, Person, Stretches, best_actions, explorer, graph_map, grid_map
 from multihorizon.tables import Table
 
 CLIFF, TOY = mh.domains.cliff(), mh.domains.toy()

@@ -23,8 +23,8 @@ from multihorizon.population.free import (
     joined,
     share_interval,
 )
+from multihorizon.report.people import distribution_section
 from multihorizon.report.plots import plot_distribution
-from multihorizon.report.population import distribution_section
 
 #: In each of these states one action earns now, and the other earns later.
 NOW, LATER = np.linspace(0.2, 2.6, 12), np.full(12, 3.0)

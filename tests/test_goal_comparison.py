@@ -17,8 +17,7 @@ from multihorizon.evidence import Deviations
 from multihorizon.likelihood.evidence import LikelihoodEvidence
 from multihorizon.questions.goal_comparison import GoalComparison, deviation_words
 from multihorizon.questions.shared_goal import SharedGoalTest
-from multihorizon.report.fit_page import fit_page
-from multihorizon.report.writing import writing_section
+from multihorizon.report.fit_page import fit_page, writing_section
 
 CLIFF = mh.domains.cliff()
 PAYS = np.unique(CLIFF.reward)

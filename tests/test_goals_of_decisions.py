@@ -11,9 +11,8 @@ import multihorizon as mh
 from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.numerics.newton import resting
-from multihorizon.questions import partitions
-from multihorizon.questions.goals import Goals
-from multihorizon.questions.partitions import Scores, parabolas, sharing_probabilities, weigh_partitions
+from multihorizon.questions import goals as partitions
+from multihorizon.questions.goals import Goals, Scores, parabolas, sharing_probabilities, weigh_partitions
 from multihorizon.questions.shared_goal import _climbed_gains, _common_step, _drawn, _fit_with_one_reward, shared_goal_test
 
 MDP = mh.domains.random_mdp(6, 3, seed=0)

@@ -12,7 +12,7 @@ from fitting import RUN, fit
 
 import multihorizon as mh
 from multihorizon.cli import app
-from multihorizon.report.question_pages import identify_page
+from multihorizon.report.pages import identify_page
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,8 @@ import multihorizon as mh
 from multihorizon.cli import app
 from multihorizon.horizon import Horizon
 from multihorizon.questions.differences import difference_words, named_group, population_words, round_unit
+from multihorizon.questions.fit import not_to_be_used
 from multihorizon.questions.population_choices import predicted_by_group
-from multihorizon.questions.rewards import not_to_be_used
 from multihorizon.report.files import result_of, write_fit
 from multihorizon.report.fit_page import fit_page
 

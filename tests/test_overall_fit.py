@@ -10,7 +10,7 @@ import pytest
 
 import multihorizon as mh
 from multihorizon.likelihood.maximum_likelihood import resume
-from multihorizon.questions.overall_fit import Choices, OverallTest, overall_test, overall_words
+from multihorizon.questions.model_checks import Choices, OverallTest, overall_test, overall_words
 from multihorizon.report.files import result_of
 from multihorizon.words import percent
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import multihorizon as mh
 from multihorizon.cli import app
 from multihorizon.questions.study import Outcome, Recovery, policies_of, read_design
-from multihorizon.report.question_pages import FILES
+from multihorizon.report.pages import FILES
 
 KNOWN = mh.MaximumLikelihood(1.0, known_reward=mh.domains.cliff().reward, starts=1)
 

@@ -16,10 +16,9 @@ from multihorizon.horizon import Horizon
 from multihorizon.likelihood.intervals import reward_contrasts
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.questions import fitted, whole
-from multihorizon.questions.fit import predicts_worse
+from multihorizon.questions.fit import not_to_be_used, predicts_worse
 from multihorizon.questions.horizons import discount_text, interval_text, steps_text
 from multihorizon.questions.model_checks import FEWEST_DECISIONS, Extent
-from multihorizon.questions.rewards import not_to_be_used
 from multihorizon.report.charts import Badge, Bar, Listing, Page, Section, TableBlock, figure
 from multihorizon.report.files import result_of, write_fit
 from multihorizon.report.fit_page import fit_page

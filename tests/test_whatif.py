@@ -16,9 +16,8 @@ from tiny import PAYS, three_steps, tiny_solutions
 import multihorizon as mh
 from multihorizon.estimate import interval_ends
 from multihorizon.questions.whatif.change import read_change
-from multihorizon.questions.whatif.outcomes import Outcomes
-from multihorizon.questions.whatif.predict import Prediction
-from multihorizon.report.whatif_page import changes_in_words, write_whatif
+from multihorizon.questions.whatif.predict import Outcomes, Prediction
+from multihorizon.report.pages import changes_in_words, write_whatif
 
 
 def drawn_task(seed: int) -> tuple[mh.MDP, np.ndarray, np.ndarray, np.random.Generator]:

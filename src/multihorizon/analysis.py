@@ -43,19 +43,14 @@ from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.population.solver import Population
 from multihorizon.preparation import as_mdps, as_tables, build_problem
 from multihorizon.problem import Problem, SampledProblem
-from multihorizon.questions import rewards
-from multihorizon.questions.fit import check_fit
-from multihorizon.questions.fitted import Asked, Kind
+from multihorizon.questions.fit import check_fit, check_state_reward, checked_goals, find_goals, find_groups, not_to_be_used
+from multihorizon.questions.fitted import Asked, Kind, Penalty
 from multihorizon.questions.goal_comparison import GoalCheck
 from multihorizon.questions.groups import compare_persons
-from multihorizon.questions.horizons import check_discounts, find_intervals
-from multihorizon.questions.identified import find_identification
+from multihorizon.questions.horizons import check_discounts, find_identification, find_intervals
 from multihorizon.questions.lookahead_comparison import check_comparable, compare_from
-from multihorizon.questions.one_goal import checked_goals, find_goals, find_groups
-from multihorizon.questions.penalty import Penalty
 from multihorizon.questions.people import People, is_crowd
-from multihorizon.questions.shared_goal import SharedGoalTest, fit_and_test
-from multihorizon.questions.state_reward import with_one_reward
+from multihorizon.questions.shared_goal import SharedGoalTest, fit_and_test, with_one_reward
 from multihorizon.questions.whole import Analysis
 from multihorizon.solution import Solution
 from multihorizon.words import LEVEL
@@ -234,7 +229,7 @@ def _fit_to_lists(asked: Asked, problem: Problem, progress: Progress) -> Analysi
         largest_discount=ENDLESS_DISCOUNT if never_ends else 1.0,
         estimated_rewards=estimated,
         determined_rewards=max(0, min(estimated - evidence.unidentified_directions, int(people["shown"].sum()))),
-        withheld=rewards.not_to_be_used(solution, contrasts),
+        withheld=not_to_be_used(solution, contrasts),
         policies=policies,
         contrasts=contrasts,
         remarks=[*asked.remarks, *refused],
@@ -292,7 +287,7 @@ def _fit_to_vectors(asked: Asked, progress: Progress) -> Analysis:
         estimated_rewards=evidence.functions,
         determined_rewards=max(0, evidence.functions - evidence.unidentified_directions),
         contrasts=Contrasts(unknown, unknown),
-        withheld=rewards.not_to_be_used(solution),
+        withheld=not_to_be_used(solution),
         goals=GoalCheck(no_test) if size > 1 else None,
         functions=made,
         quick=asked.quick,
@@ -403,7 +398,7 @@ def _thorough(asked: Asked) -> bool:
 STEPS = (
     Step(compare_persons, 8, lambda asked: asked.population is not None),
     Step(_weigh_penalty, 1, lambda asked: bool(asked.likelihood.ridge)),
-    Step(rewards.check_state_reward, 2),
+    Step(check_state_reward, 2),
     Step(_compare_lookahead, 5, lambda asked: bool(asked.lookahead)),
     Step(find_identification, 1),
     Step(check_fit, 15, _thorough),

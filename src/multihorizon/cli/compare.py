@@ -6,7 +6,7 @@ from multihorizon.cli.console import checked, out, progress_bar, read_decisions,
 from multihorizon.cli.options import CompareOptions
 from multihorizon.data.side_tables import read_known_reward
 from multihorizon.questions.carrying_over import CarryingOver, carry_over
-from multihorizon.report.question_pages import COMPARED, carried_table, write_comparison
+from multihorizon.report.pages import COMPARED, carried_table, write_comparison
 
 
 def compare(options: CompareOptions) -> None:

@@ -13,7 +13,7 @@ from multihorizon.cli.options import DesignOptions
 from multihorizon.questions.design import Design
 from multihorizon.questions.design import design as designed
 from multihorizon.report.files import read_fit
-from multihorizon.report.question_pages import DESIGNED, write_design
+from multihorizon.report.pages import DESIGNED, write_design
 
 #: How many candidates the terminal shows; `design.csv` has all.
 SHOWN = 15

@@ -42,10 +42,9 @@ from multihorizon.questions.horizons import half_life_text, person_cells, sizes
 from multihorizon.questions.people import People
 from multihorizon.questions.study import Recovery
 from multihorizon.questions.whole import Analysis
-from multihorizon.report.conditions import expected_table
 from multihorizon.report.files import FILES, write_fit
-from multihorizon.report.population import at_means, compared_with, contrast_rows, effect_rows
-from multihorizon.report.question_pages import families_table
+from multihorizon.report.pages import families_table
+from multihorizon.report.people import at_means, compared_with, conditions_table, contrast_rows, effect_rows
 from multihorizon.solution import Solution, Status
 from multihorizon.tables import Role, Table
 from multihorizon.words import decimals
@@ -275,7 +274,7 @@ def _show_population(found: Solution, horizon: Horizon) -> None:
         out.print(Table.of(headers, pairs, caption, roles=roles).rich())
     if population.cells is not None and len(population.predictions) <= LISTED_EXPERTS:
         at = f", at {where}" if (where := at_means(population)) else ""
-        shown = replace(expected_table(population, horizon), headings={"mean reliability": "reliability"})
+        shown = replace(conditions_table(population, horizon), headings={"mean reliability": "reliability"})
         shown = shown.select(
             "persons with", "how many", "typical discount", horizon.many, "95 % of new persons", "mean reliability"
         )

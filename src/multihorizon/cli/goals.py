@@ -15,7 +15,7 @@ from multihorizon.cli.console import (
 )
 from multihorizon.cli.options import GoalsOptions
 from multihorizon.questions.goals import goals_of_decisions
-from multihorizon.report.question_pages import goals_page
+from multihorizon.report.pages import goals_page
 
 FILES = ("goals.json", "goals.html")
 

@@ -20,8 +20,8 @@ from multihorizon.driver import solve
 from multihorizon.exact.identify import Identification
 from multihorizon.likelihood.evidence import LikelihoodEvidence
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
-from multihorizon.questions.identified import identify_fitted
-from multihorizon.report.question_pages import identify_page, these_decisions
+from multihorizon.questions.horizons import identify_fitted
+from multihorizon.report.pages import identify_page, these_decisions
 from multihorizon.solution import Solution, Status
 from multihorizon.words import decimals
 

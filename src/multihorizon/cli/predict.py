@@ -15,13 +15,12 @@ from multihorizon.data.side_tables import (
     read_transitions,
 )
 from multihorizon.exact.identify import Identification
-from multihorizon.questions.identified import identify_fitted
+from multihorizon.questions.horizons import identify_fitted
 from multihorizon.questions.whatif.nudge import Nudge, nudge, state_and_action
-from multihorizon.questions.whatif.outcomes import NOT_BOUNDED
-from multihorizon.questions.whatif.predict import Prediction
+from multihorizon.questions.whatif.predict import NOT_BOUNDED, Prediction
 from multihorizon.questions.whatif.predict import predict as predicted
 from multihorizon.report.files import read_fit
-from multihorizon.report.whatif_page import (
+from multihorizon.report.pages import (
     FEW,
     NUDGE,
     WHATIF,

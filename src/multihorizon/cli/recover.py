@@ -26,7 +26,7 @@ from multihorizon.population.solver import Population
 from multihorizon.problem import Problem
 from multihorizon.questions.study import Recovery, Schedule, simulate_study
 from multihorizon.report.files import read_fit
-from multihorizon.report.question_pages import FILES, sizes_table, write_recovery
+from multihorizon.report.pages import FILES, sizes_table, write_recovery
 from multihorizon.solution import Solution
 
 

@@ -6,6 +6,6 @@ answer?), `posterior` (what is likely, given the decisions and what was believed
 `lookahead_comparison` (in what shape do they look ahead?), `carrying_over` (does a horizon belong to the person or to the
 situation?), and `study` (what can this design show?). A question that a kind of solution cannot answer says so in a sentence.
 
-Others ask it of a whole fit, as `analysis.analyse` makes it (`fitted`): `horizons`, `identified`, `fit`, `one_goal`, `rewards`
-and `groups` each add results to the fit, and answer in words with a `Finding`; `cautions` warns, and `whole` puts all together.
+Others ask it of a whole fit, as `analysis.analyse` makes it (`fitted`): `horizons`, `fit` and `groups` add results to it, and
+answer in words with a `Finding`, and `whole` puts all together.
 """

@@ -1,4 +1,5 @@
-"""Does the model fit? The answer in words, from checks on held-out decisions, single states and all choices together.
+"""May a fit be believed? Whether the model fits, the experts share a goal, their reward depends on states alone, and what a
+reader must know before any number.
 
 *Worse than a baseline.* Where two halves of the decisions predict each other, p needless parameters lose about p units of
 log-likelihood in total, give or take `√(2p)`. A model that loses more than `p + 3√(2p)` against a simpler one predicts
@@ -12,19 +13,39 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from multihorizon.checks import Floats
+from multihorizon.choice.model import DENSE_REWARDS
 from multihorizon.finding import Finding, Kind
 from multihorizon.likelihood.clusters import WithinEpisodes
-from multihorizon.likelihood.evidence import SieveEvidence, unpredicted
+from multihorizon.likelihood.evidence import LikelihoodEvidence, SieveEvidence, unpredicted
+from multihorizon.likelihood.intervals import Contrasts
+from multihorizon.likelihood.state_reward import StateRewardTest
 from multihorizon.parallel import Progress
-from multihorizon.questions.fitted import Asked, F, Fitted, nobody_better_than_chance
-from multihorizon.questions.model_checks import MODELS, WORST, Extent, ModelChecks, check_model, extent, extent_words, fit_answer
-from multihorizon.questions.overall_fit import overall_words
+from multihorizon.population.evidence import PopulationEvidence
+from multihorizon.population.types import open_words
+from multihorizon.questions.fitted import Asked, F, Fitted, held_rewards, named, nobody_better_than_chance, penalty_words
+from multihorizon.questions.goal_comparison import GoalCheck, GoalComparison, compare_goals, policies_apart
+from multihorizon.questions.goals import group_experts
+from multihorizon.questions.model_checks import (
+    MODELS,
+    WORST,
+    Extent,
+    ModelChecks,
+    check_model,
+    compared_choices,
+    extent,
+    extent_words,
+    fit_answer,
+    misfits,
+    overall_words,
+)
 from multihorizon.questions.people import People
-from multihorizon.questions.population_choices import check_population
-from multihorizon.solution import Status
-from multihorizon.words import LEVEL, count, in_words, percent
+from multihorizon.questions.population_choices import ALONE, check_population
+from multihorizon.questions.shared_goal import SharedGoalTest, state_reward_test
+from multihorizon.solution import Solution, Status
+from multihorizon.words import FORM_ALONE, LEVEL, count, in_words, p_text, percent
 
 QUESTION = "Does the model fit?"
 #: What a reader must know where the model does not fit.
@@ -246,3 +267,212 @@ def check_fit(fitted: F, asked: Asked, progress: Progress) -> Iterator[F]:
         return
     fitted = replace(fitted, checks=checks)
     yield replace(fitted, withheld=fitted.withheld or _worse(fitted, _reported(fitted, checks)))
+
+
+NO_CHOICE = "Choices that are no likelier than by chance say nothing of goals."
+
+
+def checked_goals(fitted: Fitted, test: SharedGoalTest) -> GoalCheck:
+    """Return the test of one reward; where it rejects, how widely the model fits if each expert has a reward of their own."""
+    solution = fitted.solution
+    deviations = LikelihoodEvidence.of(solution).deviations
+    apart = None
+    if test.rejected:
+        apart = extent(misfits(compared_choices(solution.require_problem(), policies_apart(solution))))
+    nothing = GoalComparison(solution.experts, test, deviations, np.zeros(0, dtype=np.int64), {})
+    at_random = NO_CHOICE if nobody_better_than_chance(fitted) else ""
+    return GoalCheck(test, apart=apart, comparison=nothing, withheld=at_random)
+
+
+def find_goals(fitted: F, asked: Asked, progress: Progress) -> Iterator[F]:
+    """Add one goal, nearly one and several on held-out episodes."""
+    goals = fitted.goals
+    if goals is None or fitted.checks is None:
+        return
+    if goals.test.rejected or (goals.comparison is not None and goals.comparison.deviations is not None):
+        several = _few(fitted, asked)
+        comparison = compare_goals(fitted.solution, several=several, test=goals.test, seed=asked.seed, progress=progress)
+        yield replace(fitted, goals=replace(goals, comparison=comparison))
+
+
+def find_groups(fitted: F, asked: Asked, progress: Progress) -> Iterator[F]:
+    """Add who shares a goal with whom, where goals differ."""
+    goals = fitted.goals
+    if goals is not None and goals.rejected and _few(fitted, asked):
+        temperature = asked.likelihood.temperature
+        together = group_experts(fitted.solution, goals.test, temperature, seed=asked.seed, progress=progress)
+        yield replace(fitted, goals=replace(goals, groups=together))
+
+
+def _few(fitted: Fitted, asked: Asked) -> bool:
+    """Return whether groups of goals are looked for: with more experts or rewards, that takes long."""
+    few = fitted.problem.n_experts <= 12 and fitted.problem.n_parameters <= 60
+    return few and not any(fitted.known) and asked.likelihood.known_reward is None
+
+
+def shared_goal(fitted: Fitted, answers: Mapping[str, Finding]) -> Finding | None:
+    """Say whether they share a goal; nothing where there was nothing to test."""
+    goals = fitted.goals
+    return None if goals is None else replace(goals.verdict, content={"goals": goals.to_dict()})
+
+
+def reward_frame(fitted: Fitted) -> pd.DataFrame:
+    """Return one row per parameter of the reward, by name, with its standard error.
+
+    Where experts were fitted, also its difference (from the average logged step; of features from zero). NaN where the decisions
+    do not determine them or they are withheld.
+    """
+    frame = fitted.solution.reward_frame().set_index("parameter").assign(standard_error=np.nan)
+    hidden = np.nan if fitted.withheld else 1.0
+    if fitted.people is not None:
+        return frame.assign(standard_error=np.array(fitted.people.evidence.reward_standard_errors, dtype=np.float64)) * hidden
+    if fitted.likelihood is not None:
+        errors = np.array(fitted.likelihood.reward_standard_errors, dtype=np.float64)
+        determined = np.isfinite(errors) | (errors.size > DENSE_REWARDS)  # of so many, errors are not computed
+        determined &= fitted.solution.status != Status.NOT_IDENTIFIED
+        frame = frame.assign(reward=frame["reward"].where(determined), standard_error=np.where(determined, errors, np.nan))
+    frame["difference"], frame["difference_standard_error"] = fitted.contrasts.values, fitted.contrasts.standard_errors
+    return frame * hidden
+
+
+def reward_content(fitted: Fitted) -> dict[str, Any]:
+    """Return the reward, its standard errors and its differences, by name."""
+    frame = reward_frame(fitted)
+    one_by_one = fitted.functions is None and not fitted.reward_given
+    errors = frame["standard_error"].to_dict() if one_by_one else None
+    part = {"reward": frame["reward"].to_dict(), "reward_standard_errors": errors}
+    if fitted.people is not None:
+        return part
+    names = {"difference": "estimate", "difference_standard_error": "standard_error"}
+    differences = frame[[*names]].rename(columns=names).to_dict("index") if one_by_one else None
+    coordinates = None if fitted.sieve is None else fitted.sieve.coordinates
+    return {**part, "reward_contrasts": differences, "coordinates": coordinates}
+
+
+def not_to_be_used(solution: Solution, contrasts: Contrasts | None = None) -> str:
+    """Return why a fit is no finding; empty where it is one. `contrasts` are rewards of states or features, which may run
+    away."""
+    if solution.status == Status.NOT_CONVERGED:
+        return "The fit did not finish, so these numbers are only where the search stood when it was stopped."
+    if contrasts is None:
+        return ""
+    # A difference of 100 temperatures makes the odds of a choice e^100: if its error is as large, no decision holds it back.
+    most = 100.0 * (1.0 if solution.temperature is None else float(np.max(solution.temperature)))
+    problem = solution.require_problem()
+    sizes = problem.reward_sizes  # the largest value of each feature, whose reward it is that matters
+    values, errors = sizes * np.abs(contrasts.values), sizes * contrasts.standard_errors
+    if ((values > most) & (errors > most)).any():
+        size = float(np.nanmax(values))
+        return f"A reward runs away: it reaches {size:,.0f}, and no decision in the table holds it back."
+    return ""
+
+
+def check_state_reward(fitted: F, asked: Asked, progress: Progress) -> Iterator[F]:
+    """Add the test that the reward depends on the state reached alone, and take away what does not hold without that.
+
+    Where the same persons decided under conditions, only the population knows of these, so its test counts.
+    """
+    compared = None if fitted.population is None else PopulationEvidence.of(fitted.population).population
+    of_persons = None if compared is None or compared.state_reward is None else StateRewardTest.read(compared.state_reward)
+    test = of_persons
+    if fitted.penalty is not None and fitted.withheld:
+        test = StateRewardTest.untested("the penalty on large rewards sets the answer")
+    elif compared is None or not compared.conditions:
+        goals = None if fitted.goals is None else fitted.goals.test
+        of_fit = state_reward_test(fitted.solution, goals, seed=asked.seed, jobs=asked.jobs, progress=progress)
+        test = of_fit if of_persons is None or not of_persons.clear else of_persons
+    fitted = replace(fitted, state_reward=test)
+    if test is not None and test.clear:
+        checked = None if fitted.goals is None else replace(fitted.goals, withheld=test.why)
+        fitted = replace(fitted, withheld=fitted.withheld or test.why, goals=checked, population=None)
+    yield fitted
+
+
+def depends_on_states(fitted: Fitted, answers: Mapping[str, Finding]) -> Finding | None:
+    """Say whether the reward depends on the state reached alone; nothing where that is not assumed."""
+    test = fitted.state_reward
+    return None if test is None else replace(test.verdict, content={"state_reward": test.to_dict()})
+
+
+def warnings_of(fitted: Fitted, answers: Mapping[str, Finding]) -> Iterator[str]:
+    """Yield that no number may be used, or that an assumption is rejected; an empty text where there is nothing to say."""
+    if fitted.withheld:
+        yield _unusable(fitted)
+    elif answers["fit"].answer == "No" and not fitted.goals_differ:
+        yield NO_FIT
+    if fitted.people is not None:
+        return
+    if fitted.goals is not None and fitted.goals_differ:
+        yield f"The experts do not share one goal. {fitted.goals.verdict.reasons}"
+    if not fitted.finished:
+        yield "Stopped before the end: intervals, tests and model checks that are missing were not computed."
+    if _one_temperature(fitted) and fitted.unequal_temperatures:
+        yield (
+            f"One temperature for all experts is rejected (p {p_text(fitted.evidence.equal_temperatures_p or 0.0)}): some of "
+            "them choose more at random than others, and a shared temperature turns that into a difference of horizons. Let each "
+            "expert have a temperature."
+        )
+    yield _lost_temperatures(fitted)
+    if fitted.sieve is not None and fitted.sieve.basis_too_poor:
+        yield "The basis is too poor: richer functions predict choices better, and the discounts may be far off."
+
+
+def notes_of(fitted: Fitted) -> Iterator[str]:
+    """Yield what leaves the numbers as they are, such as penalties; an empty text where there is nothing to say."""
+    if fitted.people is not None:
+        yield from _notes_of_people(fitted, fitted.people)
+        return
+    if fitted.goals is not None and fitted.goals.test.reason:
+        yield f"Whether the experts share one reward was not tested: {fitted.goals.test.reason}."
+    if fitted.functions is None and fitted.problem.by_form_alone and fitted.given[0] and not fitted.known[0]:
+        yield "" if fitted.reward_given else FORM_ALONE
+    if fitted.checks is not None and ALONE in fitted.checks.held_out:
+        alone = predicts_worse(fitted.checks, fitted.chance, fitted.estimated_rewards, ALONE)
+        yield alone and f"{alone} So do not use the discounts of single experts that were fitted alone, but the shrunken ones."
+    yield "" if fitted.penalty is None else penalty_words(fitted.solution, fitted.penalty)
+    yield "" if fitted.likelihood is None else held_rewards(fitted.likelihood.ridge_reason)
+
+
+def _unusable(fitted: Fitted) -> str:
+    """Say that no number may be used, and what usually helps."""
+    text = f"Do not use these numbers. {fitted.withheld}"
+    of_reward = fitted.state_reward is not None and fitted.withheld == fitted.state_reward.why
+    if of_reward or fitted.people is not None:
+        return text
+    fewer = "fewer reward parameters (features)" if fitted.functions is None else "fewer basis functions"
+    each = ", or a temperature for each expert," if _one_temperature(fitted) and len(fitted.given) > 1 else ","
+    return f"{text} Intervals and tests are withheld. More decisions, or {fewer}{each} usually help."
+
+
+def _one_temperature(fitted: Fitted) -> bool:
+    """Return whether all experts have the same temperature."""
+    return bool(np.ptp(np.asarray(fitted.solution.temperature)) == 0)
+
+
+def _notes_of_people(fitted: Fitted, people: People) -> Iterator[str]:
+    """Yield which types have no discount, and what holds the rewards."""
+    types = people.population.types
+    if types is not None and not all(types["identified"]) and not fitted.withheld:
+        yield open_words(types)
+    ridge = 0.0 if people.reward_given else people.solution.options.get("ridge")
+    if ridge:
+        yield f"A penalty on large rewards (ridge {ridge:g}) was asked for. What it moves is not known."
+    yield held_rewards(people.evidence.ridge_reason)
+
+
+def _lost_temperatures(fitted: Fitted) -> str:
+    """Return what must be said where a known reward does not show how random the choices are."""
+    regular = [fitted.solution.experts[k] for k in fitted.order if fitted.ranged[k]]
+    lost = [fitted.solution.experts[k] for k in fitted.without_temperature]
+    text = []
+    if regular:
+        text.append(
+            f"{named(fitted, regular)} chose so regularly that no temperature is too low for them: their discounts are known to "
+            "ranges at most, and not to numbers."
+        )
+    if lost:
+        text.append(
+            f"The temperature of {named(fitted, lost)} cannot be estimated, and neither can the discount: they chose without "
+            "regard to the known reward, or it says nothing about their choices."
+        )
+    return " ".join(text)

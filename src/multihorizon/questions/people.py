@@ -33,7 +33,7 @@ from multihorizon.population.solver import absent_words
 from multihorizon.population.types import open_words
 from multihorizon.problem import Problem
 from multihorizon.questions.differences import artefact
-from multihorizon.questions.overall_fit import OverallTest, overall_test
+from multihorizon.questions.model_checks import OverallTest, overall_test
 from multihorizon.questions.population_choices import all_choices
 from multihorizon.solution import Solution, Status
 from multihorizon.words import LEVEL

@@ -40,7 +40,9 @@ from multihorizon.questions.bootstrap import tables_of
 from multihorizon.questions.model_checks import (
     FEWEST_DECISIONS,
     MODELS,
+    MOST_ROWS,
     WORST,
+    Choices,
     Compared,
     ComparedChoices,
     ModelChecks,
@@ -48,8 +50,8 @@ from multihorizon.questions.model_checks import (
     check_model,
     fold_of_episodes,
     misfits,
+    overall_test,
 )
-from multihorizon.questions.overall_fit import MOST_ROWS, Choices, overall_test
 from multihorizon.solution import Solution, Status
 
 #: The name of the model in which each person is fitted alone, beside a population.

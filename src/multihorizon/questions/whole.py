@@ -17,13 +17,12 @@ import pandas as pd
 from multihorizon.data.dynamics import untaken_actions
 from multihorizon.evidence import DecisionEvidence
 from multihorizon.finding import Finding
-from multihorizon.questions import fit, groups, horizons, rewards
-from multihorizon.questions.cautions import notes_of, warnings_of
+from multihorizon.questions import fit, groups, horizons
 from multihorizon.questions.differences import difference_words, population_words
+from multihorizon.questions.fit import notes_of, shared_goal, warnings_of
 from multihorizon.questions.fitted import Fitted
 from multihorizon.questions.goal_comparison import deviation_words
-from multihorizon.questions.identified import identifiability
-from multihorizon.questions.one_goal import shared_goal
+from multihorizon.questions.horizons import identifiability
 from multihorizon.questions.people import People
 from multihorizon.result import Result, draw_rows, package_version
 from multihorizon.tables import Table, without_empty
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 QUESTIONS: dict[str, Callable[[Fitted, Mapping[str, Finding]], Finding | None]] = {
     "fit": fit.model_fit,
     "goals": shared_goal,
-    "state reward": rewards.depends_on_states,
+    "state reward": fit.depends_on_states,
     "identified": identifiability,
     "horizons": horizons.look_ahead,
     "differences": groups.differences,
@@ -244,7 +243,7 @@ class Analysis(Fitted, Result):
         features
         from zero), each with its standard error. NaN where the decisions do not determine them or they are withheld.
         """
-        return rewards.reward_frame(self)
+        return fit.reward_frame(self)
 
     def _flags(self, k: int) -> list[str]:
         limit, width = self.limits[k], float(np.diff(self.intervals[k])[0])
@@ -261,7 +260,7 @@ class Analysis(Fitted, Result):
 
     def _content(self) -> dict[str, Any]:
         """Return what `result.json` holds: the parts of every analysis; what a kind of state does not have is null."""
-        content = self._about() | rewards.content(self) | groups.content(self)
+        content = self._about() | fit.reward_content(self) | groups.content(self)
         if self.people is None:
             content |= dict.fromkeys(("goals", "state_reward")) | self._of_single_experts()
         for finding in self.findings.values():

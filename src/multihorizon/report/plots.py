@@ -20,7 +20,7 @@ from multihorizon.mdp import MDP
 from multihorizon.planning.breakpoints import DiscountInterval, discount_intervals
 from multihorizon.planning.plan import evaluate, one_hot, plan
 from multihorizon.population.evidence import PopulationEvidence
-from multihorizon.report.conditions import by_condition
+from multihorizon.report.people import by_condition
 from multihorizon.result import COLOURS, literal
 from multihorizon.solution import Solution
 from multihorizon.words import decimals, significant

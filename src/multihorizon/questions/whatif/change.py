@@ -1,8 +1,22 @@
-"""What changes: bonuses, bans, other transitions, first states and discounts are read into one value, with every refusal."""
+"""What changes, what is known of the experts before, and their plans before and after.
+
+Bonuses, bans, other transitions, first states and discounts are read into one value, with every refusal. What is known comes from
+a solution and its estimate, or from policies and what they identify.
+
+*A bonus and a ban need no reward.* An expert with discount γ and temperature λ follows π. Since `λ log π = R + γTV − V`, the
+rows `R̃ = λ log π` are a reward, too, under which π is the plan, with values 0. R̃ differs from R by the shaping term
+`V − γTV`, and shaping changes no plan: neither when Δ(s,a) is paid, nor when some actions can no longer be taken. So with the
+actions K(s) that are left,
+
+    D(s) = λ log Σ_{a∈K(s)} π(a|s) exp{(Δ + γTD)(s,a)/λ},      π'(a|s) ∝ π(a|s) exp{(Δ + γTD)(s,a)/λ},
+
+whatever the reward is. It may be unknown, and one expert is enough. What is never done stays undone: no bonus brings back a
+choice of probability 0. *Other transitions and another discount* need the reward itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,17 +26,27 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from multihorizon.checks import (
+    ENDLESS_DISCOUNT,
     Bools,
     Floats,
+    Ints,
     Sparse,
     as_discount,
     as_floats,
     first_few,
 )
+from multihorizon.choice.tabular import engine_for
+from multihorizon.estimate import Estimate
+from multihorizon.exact.bounds import discount_members
+from multihorizon.exact.identify import Identification, identify
 from multihorizon.frames import as_frame, is_frame
-from multihorizon.mdp import MDP
+from multihorizon.mdp import MDP, refuse_durations
 from multihorizon.names import numbers_of, place_of
-from multihorizon.problem import Expert
+from multihorizon.planning.linear import SingularError
+from multihorizon.planning.plan import log_policies, plan
+from multihorizon.problem import Expert, Problem, one_task
+from multihorizon.solution import Solution
+from multihorizon.words import in_words
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,3 +300,326 @@ def read_discounts(names: Sequence[str], discount: Any) -> Floats:
     if not isinstance(discount, Mapping):
         return np.full(len(names), as_discount(discount))
     return numbers_of(discount, names, "discount", "expert", as_discount)
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What is known of the experts of one task.
+
+    Attributes:
+        task: anyone of them: the task, and how reward parameters become rewards.
+        theta: the reward parameters `(d,)`; None where the policies are all that is known.
+        own: the reward parameters of each expert `(d,K)` where they deviate from the shared ones; None where they do not.
+        temperature: None for experts who choose the best action.
+        policies: as they were seen `(K,S,A)`; None where they are planned.
+        ranges: of the discounts `(K,2)` where they are one of a set.
+        arrival: the part of the known reward that is paid on arrival `(S,)`, if it is.
+        identified: by expert, whether the discount is known.
+        given: the problem of the policies.
+        comparable: whether something sets a scale of rewards that the experts share.
+        source: where the discounts come from; None where they were given.
+        estimate: that of a solution.
+    """
+
+    names: tuple[str, ...]
+    parameter_names: tuple[str, ...]
+    task: Expert
+    discounts: Floats
+    temperature: Floats | None
+    unit: str
+    theta: Floats | None = None
+    own: Floats | None = None
+    policies: Floats | None = None
+    ranges: Floats | None = None
+    arrival: Floats | None = None
+    identified: Bools | None = None
+    given: Problem | None = None
+    comparable: bool = True
+    source: Solution | Identification | None = None
+    estimate: Estimate | None = None
+
+    @property
+    def problem(self) -> Problem:
+        """The problem of the policies."""
+        assert isinstance(self.given, Problem)
+        return self.given
+
+    @property
+    def thetas(self) -> Floats:
+        """The reward parameters of all `(d,)`, or of each expert `(d,K)` where they deviate."""
+        assert self.theta is not None
+        return self.theta if self.own is None else self.own
+
+
+def read_source(source: Any, discount: Any, persons: str) -> Known:
+    """What a source, the discounts that are given for policies, and a choice of persons say of the experts.
+
+    Raises:
+        ValueError: where they say too little.
+    """
+    if persons not in ("each", "groups"):
+        raise ValueError(f'persons must be "each" or "groups", received {persons!r}')
+    if isinstance(source, Solution):
+        return _of_solution(source, persons == "groups")
+    if persons == "groups":
+        raise ValueError("groups are those of a Population, and this fit has none: fit with a formula, or ask for each person")
+    if isinstance(source, Identification | Problem):
+        return _of_policies(source, discount)
+    raise ValueError(f"this needs a Solution, an Identification or a Problem, received {type(source).__name__}")
+
+
+def _of_solution(solution: Solution, groups: bool) -> Known:
+    """What a solution says of its experts, or of a typical and a new person of each group."""
+    problem = solution.require_answer()
+    task, given, arrival = one_task(problem), solution.options.get("known_reward"), None
+    if task.known_reward is not None and given is not None:
+        arrival = np.asarray(by_state(task.mdp, given, "known_reward"), dtype=np.float64)
+        arrival = arrival if arrival.shape == (task.mdp.n_states,) else None
+    estimate = solution.estimate.of_groups() if groups else solution.estimate
+    answer, deviates = estimate.answer, not groups and solution.evidence.get("deviations") is not None
+    known = Known(
+        names=answer.experts,
+        parameter_names=problem.parameter_names,
+        task=task,
+        discounts=answer.discounts,
+        temperature=answer.temperatures,
+        unit="",
+        theta=solution.reward,
+        own=solution.personal_rewards.T if deviates else None,
+        arrival=arrival,
+        source=solution,
+        estimate=estimate,
+    )
+    return replace(known, unit=_unit(known, solution))
+
+
+def _unit(known: Known, solution: Solution) -> str:
+    """What a bonus of 1 means for the experts of a solution."""
+    theta = solution.reward
+    order = np.argsort(-np.abs(theta), kind="stable")[:3]
+    paid = in_words([f"{known.parameter_names[i]} {theta[i]:.3g}" for i in order])
+    what = "a state" if known.task.features is None else "a unit of a feature"
+    beside = f" For comparison, what {what} pays: {paid}." if theta.size else ""
+    if known.temperature is None:
+        return f"A bonus of 1 is one unit of the reward, whose scale is set by the bound on rewards alone.{beside}"
+    paid_known = known.task.known_reward is not None or solution.options.get("known_reward") is not None
+    if paid_known:
+        return f"A bonus of 1 is one unit of the known reward.{beside}"
+    if np.ptp(known.temperature) <= 1e-9 * known.temperature.max():
+        size = f"{known.temperature[0]:.3g}"
+        return f"A bonus of 1 is one unit of the reward, in which the temperature of all experts is {size}.{beside}"
+    return (
+        "A bonus of 1 is one mean temperature of the experts. Nothing else sets the scale of the reward: compare experts only as "
+        f"far as they share it.{beside}"
+    )
+
+
+def _of_policies(source: Identification | Problem, discount: Any) -> Known:
+    """What the policies of a problem say, and their discounts: given, or identified."""
+    problem = source if isinstance(source, Problem) else source.problem
+    if problem is None:
+        raise ValueError("this identification was read from a file and has lost its problem: identify the problem again")
+    task = one_task(problem)
+    refuse_durations([task.mdp], "what follows a change from policies alone")
+    for expert in problem.experts:
+        if expert.kind != "policy" or expert.sets is not None:
+            received = "one action for each state" if expert.sets is not None else expert.kind
+            what = "demonstrations" if expert.kind == "demonstrations" else received
+            advice = "solve the problem and hand in its solution" if expert.sets is None else "hand in the solution of a solver"
+            raise ValueError(f"this needs policies of probabilities, received {what} of expert {expert.name}: {advice}")
+    policies = np.stack([expert.require_policy() for expert in problem.experts])
+    alone = len(problem.names) == 1
+    unit = f"A bonus of 1 is worth one temperature{' of the expert' if alone else ', which all experts share'}."
+    own = (
+        "A bonus of 1 is worth one temperature of each expert. Nothing sets a common scale: compare no experts by their response."
+    )
+    known = Known(problem.names, problem.parameter_names, task, np.zeros(0), None, unit, policies=policies, given=problem)
+    if isinstance(source, Problem):
+        given = read_discounts(problem.names, discount)
+        if np.isfinite(given).all():
+            ones = np.ones(given.size)
+            return replace(
+                known, discounts=given, temperature=ones, identified=ones > 0, unit=unit if alone else own, comparable=alone
+            )
+        named = {name: float(g) for name, g in zip(problem.names, given, strict=True) if np.isfinite(g)}
+        source = identify(problem, discounts=named or None)
+    if source.status == "infeasible":
+        raise ValueError(
+            "no discounts and shared reward explain these experts, so their discounts are not known: "
+            "hand in the problem with discount= for each expert"
+        )
+    if np.ptp(source.temperature) > 0:
+        unit = f"A bonus of 1 is worth one temperature of {problem.names[0]}."
+    # with a discount of 1, what goes on forever has no value
+    largest = ENDLESS_DISCOUNT if task.mdp.never_ends().any() else 1.0
+    return replace(
+        known,
+        unit=unit,
+        discounts=np.minimum(source.discounts, largest),
+        temperature=source.temperature,
+        ranges=np.minimum(source.intervals, largest),
+        identified=source.discounts_identified,
+        source=source,
+    )
+
+
+class InfiniteValueError(ValueError):
+    """There is no plan: what is expected has no finite value."""
+
+
+def planned(task: MDP, reward: Floats, gamma: Floats, lam: Floats | None) -> Floats:
+    """The policies `(n,S,A)` of discounts and temperatures `(n,)` under rewards `(A·S,)`, or `(A·S,n)` of each."""
+    a, s = task.n_actions, task.n_states
+    if lam is None:
+        columns = reward.reshape(a * s, -1)
+        return np.stack(
+            [plan(task, columns[:, min(i, columns.shape[1] - 1)].reshape(a, s).T, float(g)).policy for i, g in enumerate(gamma)]
+        )
+    values = engine_for(task).values(reward, gamma, lam, None)
+    if values is None:
+        raise InfiniteValueError(
+            "the soft value after the change is infinite or could not be reached: going on forever pays more than ending; "
+            "lower the discount, the temperature or the bonus"
+        )
+    closed = np.where(task.available.T, 0.0, -np.inf)[:, :, None]
+    q = reward.reshape(a, s, -1) + gamma * (task.stacked @ values).reshape(a, s, -1) + closed
+    found: Floats = np.exp(log_policies(q, lam)[0]).transpose(2, 1, 0)
+    return found
+
+
+def is_timed(known: Known, change: Change) -> bool:
+    """Whether moves take time, before or after: then what is expected depends on the discount, and plans are made one by one."""
+    return known.task.mdp.durations is not None or change.mdp.durations is not None
+
+
+def seen(known: Known, change: Change, discount: float) -> tuple[Known, Change]:
+    """The tasks before and after as they are seen at a discount, for those who have it."""
+    if not is_timed(known, change):
+        return known, change
+    return replace(known, task=known.task.at(discount)), change.at(discount)
+
+
+def one_of(known: Known, change: Change, k: int) -> tuple[Known, Change]:
+    """One of the experts alone."""
+    lam, own = known.temperature, None if known.own is None else known.own[:, k : k + 1]
+    alone = replace(
+        known,
+        names=known.names[k : k + 1],
+        discounts=known.discounts[k : k + 1],
+        temperature=None if lam is None else lam[k : k + 1],
+        own=own,
+    )
+    return alone, replace(change, discounts=change.discounts[k : k + 1])
+
+
+def expected_rewards(known: Known, change: Change, theta: Floats) -> tuple[Floats, Floats]:
+    """The expected immediate reward `(A·S,…)` before and after, of θ `(d,…)`, without what is paid besides."""
+    task = known.task
+    extra = np.zeros(task.feature_matrix.shape[0]) if task.known_reward is None else task.known_reward
+    before = task.feature_matrix @ theta
+    before = before + (extra if theta.ndim == 1 else extra[:, None])
+    if not change.moved:
+        return before, before
+    assert change.features is not None
+    after, later = change.features @ theta, _known_after(known, change)
+    return before, after + (later if theta.ndim == 1 else later[:, None])
+
+
+def _known_after(known: Known, change: Change) -> Floats:
+    """The known part of the reward `(A·S',)` in the new task: what is paid on arrival follows the transitions."""
+    task, after = known.task, change.mdp
+    rows = after.n_states * after.n_actions
+    if task.known_reward is None or not task.known_reward.any():
+        return np.zeros(rows)
+    place = {name: i for i, name in enumerate(task.mdp.state_names)}
+    old = np.array([place.get(name, -1) for name in after.state_names])
+    new = np.flatnonzero((old < 0) & (after.entered if known.arrival is not None else ~after.terminal))
+    if new.size:
+        raise ValueError(f"a part of the reward is known, but not in the new state {after.state_names[new[0]]}")
+    if known.arrival is not None:
+        found: Floats = after.stacked @ np.where(old >= 0, known.arrival[old], 0.0)
+        return found
+    table = task.known_reward.reshape(task.mdp.n_actions, -1)[:, old]
+    return np.where(after.live.T, table, 0.0).ravel()
+
+
+def explaining(known: Known, limits: tuple[Floats, Floats] | None) -> tuple[Floats, Floats]:
+    """Discounts and temperatures `(M,K)` to try: first the answer, then what else explains the policies."""
+    assert known.temperature is not None
+    assert known.identified is not None
+    tried, lams = known.discounts[None], known.temperature[None]
+    if not known.identified.all() and (limits is not None or np.ptp(known.temperature) > 0):
+        members = members_of(known, limits)
+        middle = len(members[0]) // 2
+        tried, lams = (np.concatenate([each[middle : middle + 1], each]) for each in members)
+    elif known.ranges is not None:
+        tried = np.concatenate([tried, np.linspace(known.ranges[:, 0], known.ranges[:, 1], 41)])
+        lams = np.repeat(lams, len(tried), axis=0)
+    if known.task.mdp.never_ends().any():
+        tried = np.minimum(tried, ENDLESS_DISCOUNT)  # members of the set may have a discount of 1
+    return tried, lams
+
+
+def members_of(known: Known, limits: tuple[Floats, Floats] | None) -> tuple[Floats, Floats]:
+    """Discounts and temperatures `(M,K)` that explain the policies: the identified ones, or members of the set."""
+    assert known.temperature is not None
+    assert known.identified is not None
+    if known.identified.all() or not isinstance(known.source, Identification):
+        return known.discounts[None], known.temperature[None]
+    found = known.source
+    assert found.problem is not None
+    free = np.ptp(found.temperature) > 0
+    # what was known has an interval of no width
+    given = {name: float(low) for name, (low, high) in zip(found.experts, found.intervals.tolist(), strict=True) if low == high}
+    return discount_members(
+        found.problem, "per_expert" if free else float(found.temperature[0]), given or None, limits, found.tolerance
+    )
+
+
+def reweighted(mdp: MDP, policy: Floats, change: Change, gamma: Floats, lam: Floats) -> Floats:
+    """The policies `(n,S,A)` after a bonus and a ban, of an expert seen to follow `policy` `(S,A)`.
+
+    By the identity at the top: no reward is needed, only the discounts and temperatures `(n,)` to try.
+    """
+    task, reward = as_reward(change.task, mdp, policy, lam)
+    pay = np.where(task.live, change.pay, 0.0)
+    return planned(task, reward + pay.T.ravel()[:, None], gamma, lam)
+
+
+def as_reward(after: MDP, mdp: MDP, policy: Floats, lam: Floats) -> tuple[MDP, Floats]:
+    """The task `after` without what `policy` never does, and the rewards `λ log π` `(A·S,n)` of temperatures `(n,)` in it."""
+    never = (policy == 0) & mdp.live
+    stuck = np.flatnonzero(~(after.live & ~never).any(axis=1) & ~mdp.terminal)
+    if stuck.size:
+        raise ValueError(
+            f"what is left in state {mdp.state_names[stuck[0]]} an expert has never been seen to do, so the policy does not say "
+            "what will be done there: forbid less, or hand in a Solution"
+        )
+    task = after.without(never)
+    with np.errstate(divide="ignore"):
+        log = np.where(task.live, np.log(policy), 0.0)
+    return task, np.outer(log.T.ravel(), lam)
+
+
+def plans_at_once(task: MDP) -> int:
+    """As many as a dense matrix for each allows."""
+    return max(1, 20_000_000 // (task.n_states * (min(task.n_states, 128) + 8 * task.n_actions)))
+
+
+def planned_or_nan(task: MDP, reward: Floats, gamma: Floats, lam: Floats) -> Floats:
+    """The policies `(n,S,A)`, NaN where a value is infinite."""
+
+    def ask(own: Ints) -> Floats:
+        return planned(task, reward if reward.ndim == 1 else reward[:, own], gamma[own], lam[own]).transpose(1, 2, 0)
+
+    return each_or_nan(ask, np.arange(gamma.size), (task.n_states, task.n_actions)).transpose(2, 0, 1)
+
+
+def each_or_nan(ask: Callable[[Ints], Floats], columns: Ints, shape: tuple[int, ...]) -> Floats:
+    """What `ask` says `(*shape,n)` of plans, in halves where it fails; NaN of those that have no finite value or never end."""
+    try:
+        return ask(columns)
+    except (InfiniteValueError, SingularError, np.linalg.LinAlgError):
+        if columns.size == 1:
+            return np.full((*shape, 1), np.nan)
+    return np.concatenate([each_or_nan(ask, half, shape) for half in np.array_split(columns, 2)], axis=-1)

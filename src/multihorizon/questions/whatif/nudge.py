@@ -53,9 +53,9 @@ from multihorizon.names import place_of
 from multihorizon.parallel import Progress, as_jobs, in_parallel, silent
 from multihorizon.planning.plan import plan
 from multihorizon.problem import Problem
-from multihorizon.questions.whatif.change import Change, read_change
-from multihorizon.questions.whatif.outcomes import BOUNDED, IDENTIFIED, NOT_BOUNDED, Outcomes
-from multihorizon.questions.whatif.plans import (
+from multihorizon.questions.whatif.change import (
+    Change,
+    Known,
     as_reward,
     each_or_nan,
     expected_rewards,
@@ -63,10 +63,11 @@ from multihorizon.questions.whatif.plans import (
     is_timed,
     planned_or_nan,
     plans_at_once,
+    read_change,
+    read_source,
     seen,
 )
-from multihorizon.questions.whatif.predict import TRIED, Sample, sample_of
-from multihorizon.questions.whatif.sources import Known, read_source
+from multihorizon.questions.whatif.predict import BOUNDED, IDENTIFIED, NOT_BOUNDED, TRIED, Outcomes, Sample, sample_of
 from multihorizon.result import COLOURS, Result, literal
 from multihorizon.solution import Solution
 from multihorizon.words import from_to, in_words, interval_text, percent
