@@ -96,6 +96,7 @@ def test_read_fit_gives_back_what_was_fitted(tmp_path, kind):
     write_fit(tmp_path, found, {})
     solution, content = read_fit(tmp_path)
     assert content["experts"] == names
+    assert mh.load(tmp_path).objective == solution.objective
     memory = found.population if kind == "population" else found.solution
     pay = {STATES[3]: 1.0}
     expected, actual = (mh.predict(source, pay=pay, draws=40) for source in (memory, solution))
@@ -183,7 +184,7 @@ def test_a_bonus_without_an_upper_end_is_a_sentence(folder, tmp_path):
         (["result", "--nudge", STATES[3], "--pay", "pay.csv"], "--nudge must come without --pay"),
         (["result", "--nudge", f"{STATES[3]}:"], "must be a state, or a state and an action"),
         (["result", "--nudge", "nowhere"], "state must name states among"),
-        (["nowhere", "--pay", "pay.csv"], "the folder that multihorizon fit --out wrote, received nowhere, which does not exist"),
+        (["nowhere", "--pay", "pay.csv"], "a folder that a fit wrote, received nowhere, which does not exist"),
         (["pay.csv", "--pay", "pay.csv"], "a file"),
         (["result", "--pay", "pay.csv", "--out", "pay.csv"], "--out must be a directory"),
     ],

@@ -54,6 +54,7 @@ _HOMES = {
     "gymnasium_reward": "mdp",
     "estimate_mdp": "data.dynamics",
     "solve": "driver",
+    "load": "report.files",
     "log_likelihood": "choice.log_likelihood",
     "identify": "exact.identify",
     "goals": "questions.goals",

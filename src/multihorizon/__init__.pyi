@@ -59,6 +59,7 @@ from multihorizon.questions.study import simulate_study as simulate_study
 from multihorizon.questions.track import track as track
 from multihorizon.questions.whatif.nudge import nudge as nudge
 from multihorizon.questions.whatif.predict import predict as predict
+from multihorizon.report.files import load as load
 from multihorizon.solution import Solution as Solution
 from multihorizon.solution import Status as Status
 

@@ -38,6 +38,9 @@ from joblib import Parallel, cpu_count, delayed
 from joblib.externals.loky.cloudpickle_wrapper import dumps  # functions that no module holds can be pickled with it
 from threadpoolctl import ThreadpoolController
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
 #: Called with the share of the work that is done, in [0,1], and a few words on where it stands.
 Progress = Callable[[float, str], None]
 
@@ -71,6 +74,16 @@ class Run:
         seed: fixes all randomness.
         jobs: processes that share the work; the digits do not depend on it.
         progress: called with the share of the work that is done and where it stands.
+
+    Example:
+        >>> run = Run(progress=lambda share, message: print(f"{share:.2f} {message}"))
+        >>> fit, check = run.parts(3, 1)
+        >>> fit.progress(1.0, "fitted")
+        0.75 fitted
+        >>> for word, part in check.over(["a", "b"]):
+        ...     part.progress(0.0, word)
+        0.75 a
+        0.88 b
     """
 
     seed: int = 0
@@ -85,6 +98,19 @@ class Run:
         """Return the runs of all parts of the work, one after the other, whose shares of it are in proportion to `weights`."""
         ends = np.cumsum([0.0, *weights]) / sum(weights)
         return [self.part(low, high) for low, high in pairwise(ends.tolist())]
+
+    def over(self, items: Sequence[Item]) -> Iterator[tuple[Item, Run]]:
+        """Yield each item with the run of its part of the work; all parts have the same share."""
+        for number, item in enumerate(items):
+            yield item, self.part(number / len(items), (number + 1) / len(items))
+
+    def map(self, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+        """Yield the results of `task` in the order of `items`, computed by the processes of this run."""
+        return in_parallel(task, items, self.jobs)
+
+    def rng(self) -> np.random.Generator:
+        """Return a new generator of random numbers that begins at the seed."""
+        return np.random.default_rng(self.seed)
 
 
 class TimeLeft:
@@ -122,9 +148,6 @@ class TimeLeft:
         self.announced = min(self.announced, whole)
         return ", less than a minute left" if minutes < 1 else f", about {minutes:.0f} min left"
 
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 #: How long to wait for a cluster to answer.
 ANSWER_SECONDS = 5.0

@@ -421,7 +421,7 @@ def penalty_words(solution: Solution, penalty: Penalty) -> str:
     text = f"A penalty on large rewards (ridge {penalty.ridge:g}) was asked for."
     free = penalty.without
     if free.status == Status.NOT_CONVERGED:
-        return f"{text} Without it the fit does not converge, so what it moved is not knsolution."
+        return f"{text} Without it the fit does not converge, so what it moved is not known."
     pairs = zip(solution.experts, free.discounts, solution.discounts, strict=True)
     moved = [f"{name} from {before:.3f} to {after:.3f}" for name, before, after in pairs if abs(before - after) >= 0.0005]
     lost = free.objective - solution.objective

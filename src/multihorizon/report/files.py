@@ -200,8 +200,31 @@ class _Result(TypedDict):
     withheld: NotRequired[str | None]
 
 
+def load(folder: str | Path) -> Solution:
+    """Read the solution of a fit, with its problem, from the folder that `multihorizon fit --out` wrote.
+
+    Args:
+        folder: of the fit.
+
+    Returns:
+        The solution, which `predict`, `nudge`, `design` and all other analyses take. After a fit with a formula it is that of the
+        population.
+
+    Raises:
+        ValueError: if the folder holds no fit, or one that cannot be used further: it gave no answer, joins several tasks, or its
+            states are vectors.
+
+    Example:
+        >>> import multihorizon as mh
+        >>> mh.load("no such folder")
+        Traceback (most recent call last):
+        ValueError: the result must be a folder that a fit wrote, received no such folder, which does not exist
+    """
+    return read_fit(Path(folder))[0]
+
+
 def read_fit(directory: Path) -> tuple[Solution, dict[str, Any]]:
-    """The solution of a fit with its problem, from the folder that `write_fit` filled, and the content of `result.json`.
+    """Read the solution of a fit with its problem, from the folder that `write_fit` filled, and the content of `result.json`.
 
     Raises:
         ValueError: in one sentence, where the folder holds no fit, or one that cannot be gone on from.
@@ -212,7 +235,7 @@ def read_fit(directory: Path) -> tuple[Solution, dict[str, Any]]:
         state = (
             "a folder without result.json" if directory.is_dir() else "a file" if directory.exists() else "which does not exist"
         )
-        raise ValueError(f"the result must be the folder that multihorizon fit --out wrote, received {directory}, {state}")
+        raise ValueError(f"the result must be a folder that a fit wrote, received {directory}, {state}")
     content = read_json(directory / "result.json", "the result of a fit")
     try:
         as_declared(content, _Result, "the result")
@@ -224,18 +247,18 @@ def read_fit(directory: Path) -> tuple[Solution, dict[str, Any]]:
     solution = Solution.from_json(directory / SOLUTION, _read_task(directory / TASK))
     if missing := solution.evidence.lacking():
         needed = f"must have {', '.join(missing)} in its evidence, as each {solution.solver} writes it"
-        raise ValueError(f"{directory / SOLUTION} {needed}, received none: run multihorizon fit again")
+        raise ValueError(f"{directory / SOLUTION} {needed}, received none: fit again")
     for name in ("temperature", "reward"):
         largest = np.nanmax(np.abs(np.asarray(getattr(solution, name), dtype=np.float64)), initial=0.0)
         if largest > LARGEST_NUMBER:
             received = f"at most {LARGEST_NUMBER:g}, received {largest:g}"
-            raise ValueError(f"{directory / SOLUTION}: {name} must be {received}: run multihorizon fit again")
+            raise ValueError(f"{directory / SOLUTION}: {name} must be {received}: fit again")
     taken = sum(float(task.counts.sum()) for task in solution.require_problem().tasks)
     decisions = float(solution.evidence["decisions"])
     if not np.isclose(taken, decisions):
         raise ValueError(
             f"{directory / SOLUTION} and {TASK} must be of one fit, received {decisions:,.10g} decisions in the one and "
-            f"{taken:,.10g} in the other: run multihorizon fit again"
+            f"{taken:,.10g} in the other: fit again"
         )
     try:
         solution.solver_used(MaximumLikelihood, Population)
@@ -249,7 +272,7 @@ def _read_task(path: Path) -> Problem:
     arrays, wrong = read_arrays(path, "the task of a fit"), f"{path} is not the task of a fit"
     schema = arrays.get("schema", np.array(0))
     if schema.shape or schema.dtype.kind not in "iu" or schema != 1:
-        raise ValueError(f"{path} was not written by a fit of this version: run multihorizon fit again")
+        raise ValueError(f"{path} was not written by a fit of this version: fit again")
     mdp = MDP.from_npz(path)
     # The axes of each array and the kinds of values (NumPy's letters) it may hold.
     needed = {"experts": (1, "U"), "parameters": (1, "U")}
@@ -257,11 +280,11 @@ def _read_task(path: Path) -> Problem:
         array = arrays.get(name)
         # An empty list of parameters, where nothing of the reward is estimated, may be one of numbers.
         if array is None or array.ndim != axes or (array.size and array.dtype.kind not in kinds):
-            raise ValueError(f"{wrong}: its entry {name} is missing or damaged; run multihorizon fit again")
+            raise ValueError(f"{wrong}: its entry {name} is missing or damaged; fit again")
     try:
         return _problem_from(mdp, arrays)
     except ValueError as error:
-        raise ValueError(f"{wrong}: {error}; run multihorizon fit again") from error
+        raise ValueError(f"{wrong}: {error}; fit again") from error
 
 
 def _why_not(content: dict[str, Any]) -> str:
@@ -270,12 +293,12 @@ def _why_not(content: dict[str, Any]) -> str:
     if content.get("withheld"):
         return f"the fit gave no answer. {content['withheld']}"
     if content.get("finished") is False:
-        return "the fit was stopped before it was done; run it again"
+        return "the fit was stopped before it was done; fit again"
     if content.get("coordinates"):
         return "its states are vectors, and this needs a list of states"
     if isinstance(tables, list) and len(tables) > 1:
         return f"the fit joins {len(tables)} tasks, and this needs one; fit the task in question by itself"
-    return "it was written by an older version, or is very large; run multihorizon fit again, or use mh.predict in Python"
+    return "it was written by an older version, or is very large; fit again"
 
 
 def _problem_from(mdp: MDP, arrays: dict[str, Any]) -> Problem:
