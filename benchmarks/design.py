@@ -25,8 +25,7 @@ import pandas as pd
 import multihorizon as mh
 from multihorizon.numerics.allocation import evenly
 from multihorizon.questions.design import Design, _information, _mean_local
-from multihorizon.questions.pilot import read_pilot
-from multihorizon.questions.study import Schedule
+from multihorizon.questions.schedule import Schedule, read_pilot
 
 #: The reward and the discounts of the cliff as experts have them.
 KNOWN = mh.MaximumLikelihood(1.0, starts=2)

@@ -12,8 +12,7 @@ import pytest
 
 import multihorizon as mh
 from multihorizon.questions import carrying_over
-from multihorizon.questions.carrying_over import MODELS, CarryingOver, _dealt, _Fits, _Fitted, _gain
-from multihorizon.questions.two_conditions import Spread, Together, together
+from multihorizon.questions.carrying_over import MODELS, CarryingOver, Spread, Together, _dealt, _Fits, _Fitted, _gain, together
 
 DOMAIN = mh.domains.cliff()
 PERSONS, EPISODES = 16, 40

@@ -21,8 +21,7 @@ from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.numerics.allocation import Worth, allocate, evenly, filled, whole
 from multihorizon.parallel import silent
 from multihorizon.questions.design import _information, _mean_local
-from multihorizon.questions.pilot import read_pilot
-from multihorizon.questions.study import Candidate, Schedule, in_tasks
+from multihorizon.questions.schedule import Candidate, Schedule, in_tasks, read_pilot
 from multihorizon.report.pages import DESIGNED, design_page
 
 DISCOUNTS = (0.3, 0.5, 0.8)

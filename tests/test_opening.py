@@ -20,7 +20,7 @@ from multihorizon.cli import app
 from multihorizon.horizon import Horizon
 from multihorizon.questions.differences import difference_words, named_group, population_words, round_unit
 from multihorizon.questions.fit import not_to_be_used
-from multihorizon.questions.population_choices import predicted_by_group
+from multihorizon.questions.people import predicted_by_group
 from multihorizon.report.files import result_of, write_fit
 from multihorizon.report.fit_page import fit_page
 

@@ -11,7 +11,7 @@ from scipy.special import expit
 
 import multihorizon as mh
 from multihorizon.questions.model_checks import misfits
-from multihorizon.questions.population_choices import expected_choices
+from multihorizon.questions.people import expected_choices
 from multihorizon.report.files import read_fit, write_fit
 
 

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 import multihorizon as mh
 from multihorizon.cli import app
-from multihorizon.questions.study import Outcome, Recovery, policies_of, read_design
+from multihorizon.questions.schedule import policies_of, read_design
+from multihorizon.questions.study import Outcome, Recovery
 from multihorizon.report.pages import FILES
 
 KNOWN = mh.MaximumLikelihood(1.0, known_reward=mh.domains.cliff().reward, starts=1)

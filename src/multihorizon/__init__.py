@@ -59,7 +59,7 @@ _HOMES = {
     "identify": "exact.identify",
     "goals": "questions.goals",
     "compare_goals": "questions.goal_comparison",
-    "bootstrap": "questions.bootstrap",
+    "bootstrap": "questions.study",
     "posterior": "questions.posterior",
     "cluster": "parallel",
     "shared_discount_test": "questions.shared_discount",
@@ -80,7 +80,7 @@ _SUBMODULES = {"domains": "domains", "theory": "paper.theory"}
 #: Names that moved or have another name now; the old ones still work here in this release, with a warning.
 _MOVED = {
     "Analysis": "analysis.Analysis",
-    "Bootstrap": "questions.bootstrap.Bootstrap",
+    "Bootstrap": "questions.study.Bootstrap",
     "FeasibilityGrid": "paper.theory.FeasibilityGrid",
     "Functions": "likelihood.sieve.RewardFunctions",
     "GeneralizationError": "domains.base.GeneralizationError",

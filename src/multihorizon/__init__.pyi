@@ -45,7 +45,6 @@ from multihorizon.programs.search import SequentialLP as SequentialLP
 from multihorizon.programs.solvers import LPIRL as LPIRL
 from multihorizon.programs.solvers import MPLP as MPLP
 from multihorizon.programs.solvers import NaiveLP as NaiveLP
-from multihorizon.questions.bootstrap import bootstrap as bootstrap
 from multihorizon.questions.carrying_over import carry_over as carry_over
 from multihorizon.questions.design import design as design
 from multihorizon.questions.goal_comparison import compare_goals as compare_goals
@@ -55,6 +54,7 @@ from multihorizon.questions.model_checks import check_model as check_model
 from multihorizon.questions.posterior import posterior as posterior
 from multihorizon.questions.shared_discount import pairwise_tests as pairwise_tests
 from multihorizon.questions.shared_discount import shared_discount_test as shared_discount_test
+from multihorizon.questions.study import bootstrap as bootstrap
 from multihorizon.questions.study import simulate_study as simulate_study
 from multihorizon.questions.track import track as track
 from multihorizon.questions.whatif.nudge import nudge as nudge

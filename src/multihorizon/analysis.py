@@ -43,10 +43,10 @@ from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.population.solver import Population
 from multihorizon.preparation import as_mdps, as_tables, build_problem
 from multihorizon.problem import Problem, SampledProblem
+from multihorizon.questions.differences import compare_persons
 from multihorizon.questions.fit import check_fit, check_state_reward, checked_goals, find_goals, find_groups, not_to_be_used
 from multihorizon.questions.fitted import Asked, Kind, Penalty
 from multihorizon.questions.goal_comparison import GoalCheck
-from multihorizon.questions.groups import compare_persons
 from multihorizon.questions.horizons import check_discounts, find_identification, find_intervals
 from multihorizon.questions.lookahead_comparison import check_comparable, compare_from
 from multihorizon.questions.people import People, is_crowd

@@ -24,7 +24,8 @@ from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.population.covariates import read_formula
 from multihorizon.population.solver import Population
 from multihorizon.problem import Problem
-from multihorizon.questions.study import Recovery, Schedule, simulate_study
+from multihorizon.questions.schedule import Schedule
+from multihorizon.questions.study import Recovery, simulate_study
 from multihorizon.report.files import read_fit
 from multihorizon.report.pages import FILES, sizes_table, write_recovery
 from multihorizon.solution import Solution

@@ -55,8 +55,7 @@ from multihorizon.numerics.allocation import Allocation, Worth, allocate, evenly
 from multihorizon.numerics.spectrum import spectrum
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.population.covariates import least_persons
-from multihorizon.questions.pilot import Layout, Pilot, read_pilot
-from multihorizon.questions.study import LENGTH, MOST_TIMES, Schedule, in_tasks
+from multihorizon.questions.schedule import LENGTH, MOST_TIMES, Layout, Pilot, Schedule, in_tasks, read_pilot
 from multihorizon.result import COLOURS, Result, literal, package_version
 from multihorizon.solution import Solution, Status
 from multihorizon.tables import Role, Table

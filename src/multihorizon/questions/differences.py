@@ -9,22 +9,29 @@ around their mean m is a difference of discounts `G (σ(m + d/2) − σ(m − d/
 function. It increases with d, so both ends of the interval of d give those of the interval of discounts, which holds 0 where the
 test finds nothing. For a number, d is that of a round unit: the largest of 1, 5, 10, 50, … that fits twice between the quartiles,
 and such parts of 1.
+
+It also says what a population says of groups and persons as columns of `people.csv` and as part of `result.json`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from scipy.special import expit, logit
 
+from multihorizon.driver import solve
 from multihorizon.finding import Finding, Kind
 from multihorizon.horizon import Horizon
-from multihorizon.likelihood.state_reward import StateRewardTest
+from multihorizon.parallel import Progress
 from multihorizon.population.evidence import PopulationEvidence, PopulationFindings
 from multihorizon.population.free import distribution_words
 from multihorizon.population.types import number_words, types_words
+from multihorizon.questions.fitted import Asked, F, Fitted
+from multihorizon.questions.people import CONDITIONS, PEOPLE, artefact, unit_columns
 from multihorizon.solution import Solution, Status
 from multihorizon.words import LEVEL, VAGUE_WIDTH, count, decimals, in_words, p_text, percent, shortened
 
@@ -144,11 +151,6 @@ def _number_of_types(found: Solution, types: dict[str, Any]) -> Finding | None:
         return None
     kind: Kind = "good" if types["chosen"] and types["tests"][-1]["p"] > 1 - LEVEL else "caution"
     return Finding("How many types are there?", count(types["number"], "type"), number_words(types), kind, types["tests"])
-
-
-def artefact(population: PopulationFindings) -> str:
-    """Why differences may be artefacts of the reward, so that nothing is said of them; empty where they need not be."""
-    return "" if population.state_reward is None else StateRewardTest.read(population.state_reward).why
 
 
 def difference_words(found: Solution, horizon: Horizon) -> list[str]:
@@ -425,3 +427,65 @@ def _temperatures_differ(difference: Difference) -> list[str]:
             words.append(f"{whom}: its temperature is {times} as high {how}.")
     some = f"{whole}. {len(clear):,} of {len(difference.pairs):,} pairs differ after Holm's correction; these differ most."
     return words if len(clear) <= 6 else [some, *words]
+
+
+def differences(fitted: Fitted, answers: Mapping[str, Finding]) -> Finding | None:
+    """Say whether discounts differ with what was asked about, or how many types there are."""
+    return None if fitted.population is None else population_answer(fitted.population, fitted.horizon)
+
+
+def population_columns(fitted: Fitted, solution: Solution) -> pd.DataFrame:
+    """Return shrunken values and covariates, one row per expert in the problem's order; NaN for those left out."""
+    population = PopulationEvidence.of(solution).population
+    ends = solution.confidence_intervals(LEVEL)
+    columns = {
+        "shrunken_discount": solution.discounts,
+        "shrunken_low": ends[:, 0],
+        "shrunken_high": ends[:, 1],
+        "shrunken_temperature": solution.temperature,
+        **unit_columns(population),
+        **{f"covariate_{name}": values for name, values in population.covariates.items() if name != "expert"},
+    }
+    return pd.DataFrame(columns, solution.experts).reindex(fitted.solution.experts).reset_index(drop=True)
+
+
+def conditions_frame(fitted: Fitted) -> pd.DataFrame | None:
+    """Return one row per person and condition. None where the formula has none, or the population has no usable answer."""
+    solution = fitted.population
+    if solution is None or solution.status != Status.CONVERGED or (fitted.people is not None and fitted.withheld):
+        return None
+    return PopulationEvidence.of(solution).population.conditions_frame()
+
+
+def content(fitted: Fitted) -> dict[str, Any]:
+    """Return effects of covariates, the spread between persons, and shrunken persons; of very many, their file."""
+    solution = fitted.population
+    if solution is None:
+        return {"population": None}
+    evidence = PopulationEvidence.of(solution)
+    population = evidence.population
+    pairs = [
+        {**pair, "steps": [fitted.horizon(discount) for discount in pair["typical"]]} for pair in population.contrasts["discount"]
+    ]
+    part = {
+        "status": str(solution.status),
+        "message": solution.message,
+        "experts": solution.experts,
+        **population,
+        "contrasts": {**population.contrasts, "discount": pairs},
+        "predicted_by_group": [asdict(group) for group in fitted.predicted],
+    }
+    if fitted.people is None:
+        part |= {"discounts": solution.discounts, "intervals": solution.confidence_intervals(LEVEL)}
+        return {"population": part | {"temperatures": solution.temperature}}
+    lists = "experts", "groups", "covariates", "individuals", "discounts", "intervals", "temperatures"
+    reasons = pd.Series(population.left_out, dtype=object).value_counts()
+    part |= dict.fromkeys(lists, PEOPLE) | ({} if population.cells is None else {"cells": CONDITIONS})
+    part |= {"left_out": {str(reason): int(number) for reason, number in reasons.items()}}
+    return {"population": part | {"log_likelihood": evidence.log_likelihood}}
+
+
+def compare_persons(fitted: F, asked: Asked, progress: Progress) -> Iterator[F]:
+    """Add the population, in which groups and persons are compared."""
+    assert asked.population is not None
+    yield replace(fitted, population=solve(fitted.problem, asked.population, seed=asked.seed, progress=progress))

@@ -41,8 +41,7 @@ from multihorizon.questions.model_checks import (
     misfits,
     overall_words,
 )
-from multihorizon.questions.people import People
-from multihorizon.questions.population_choices import ALONE, check_population
+from multihorizon.questions.people import ALONE, People, check_population
 from multihorizon.questions.shared_goal import SharedGoalTest, state_reward_test
 from multihorizon.solution import Solution, Status
 from multihorizon.words import FORM_ALONE, LEVEL, count, in_words, p_text, percent

@@ -36,8 +36,7 @@ from multihorizon.problem import Problem, SampledProblem
 from multihorizon.questions.goal_comparison import GoalCheck
 from multihorizon.questions.lookahead_comparison import LookaheadComparison
 from multihorizon.questions.model_checks import Compared, Misfit, ModelChecks, compared_choices, misfits
-from multihorizon.questions.people import People
-from multihorizon.questions.population_choices import GroupPrediction, expected_choices, predicted_by_group
+from multihorizon.questions.people import GroupPrediction, People, expected_choices, predicted_by_group
 from multihorizon.questions.shared_discount import SharedDiscountTest
 from multihorizon.questions.study import Recovery
 from multihorizon.solution import Solution, Status

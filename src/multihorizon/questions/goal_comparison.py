@@ -41,9 +41,9 @@ from multihorizon.likelihood.evidence import LikelihoodEvidence
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Problem
-from multihorizon.questions.bootstrap import tables_of
 from multihorizon.questions.goals import Goals, Scores, best_fit, merged
 from multihorizon.questions.model_checks import Extent, fold_of_episodes, of_part
+from multihorizon.questions.schedule import tables_of
 from multihorizon.questions.shared_goal import SharedGoalTest, bound_words, one_goal_test, one_reward
 from multihorizon.result import Result
 from multihorizon.solution import Solution

@@ -38,8 +38,8 @@ from multihorizon.lookahead import FAMILIES, Exponential, FreeWeights, Lookahead
 from multihorizon.numerics.distributions import chi2_sf
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Problem, require_counts, require_finite
-from multihorizon.questions.bootstrap import tables_of
 from multihorizon.questions.model_checks import deal, of_part
+from multihorizon.questions.schedule import tables_of
 from multihorizon.result import Result
 from multihorizon.words import decimals
 

@@ -72,7 +72,7 @@ from multihorizon.mdp import MDP
 from multihorizon.numerics.distributions import chi2_sf
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Problem, cells_of_episodes, require_counts
-from multihorizon.questions.bootstrap import tables_of
+from multihorizon.questions.schedule import tables_of
 from multihorizon.result import COLOURS, Result
 from multihorizon.solution import Solution
 from multihorizon.tables import Table

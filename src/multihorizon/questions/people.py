@@ -11,30 +11,65 @@ of person i's discount, the mixture of all N(m_i, e_i²), with a few equally lik
 of choices among all available actions with equal probabilities. `1 − L/L₀` is the share of L₀ that the model explains. Where
 2 (L − L₀) is no larger than by chance (χ² with a degree of freedom for each parameter of population and reward), the decisions
 say nothing, and no number is given.
+
+*Choices*: what a population expects its people to choose, beside what they chose: in each state, in new episodes, and group by group.
+
+*Expected choices.* A *cell* is a person, or a person under one combination of conditions. What is known of a cell is a normal
+distribution of η = (logit γ, log λ), here nine nodes, three in each direction (Gauss and Hermite's), with weights w_q. Of n(s)
+decisions in state s those expected are `E(s,·) = n(s) Σ_q w_q π(·|s, η_q)`. Their mean over people is that of the choices N
+themselves, which `π(·|s, η̂)` at the mean η̂ would miss where the policy bends. The same decisions have told what is known of the
+cell, so N differs from E by less than by chance, and χ² is conservative. Of types, w_q are the posterior shares of the types.
+
+*New episodes.* The population is fitted anew to each part of the episodes, and predicts the rest from what it then knows of each
+cell.
+
+*Predicted by group.* A population predicts each decision of a cell from the cell's other decisions. To first order, what is
+expected of π(·|s) without the decision a is `E π(·|s) − Cov(π(·|s), log π(a|s))`. To divide weights by π(a|s) would be exact, but
+the tails of a normal distribution are not those of the person. Actions are put in ten bins of these, and in each bin the share
+that was taken is set beside their mean. Strokes are those of independent decisions. Errors of prediction partly cancel, because
+persons are fitted, so strokes are rather too wide than too narrow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.special import expit, ndtri
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.special import expit, logit, ndtri
 
-from multihorizon.checks import Floats, Ints
+from multihorizon.checks import TINY, Floats, Ints, Sparse
+from multihorizon.choice.surfaces import Tables
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.likelihood.state_reward import StateRewardTest
 from multihorizon.numerics.distributions import chi2_ppf
+from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.population.evidence import CELL_NUMBERS, PopulationEvidence, PopulationFindings
-from multihorizon.population.solver import absent_words
+from multihorizon.population.solver import Population, absent_words
 from multihorizon.population.types import open_words
-from multihorizon.problem import Problem
-from multihorizon.questions.differences import artefact
-from multihorizon.questions.model_checks import OverallTest, overall_test
-from multihorizon.questions.population_choices import all_choices
+from multihorizon.problem import CountedTask, Problem
+from multihorizon.questions.model_checks import (
+    FEWEST_DECISIONS,
+    MODELS,
+    MOST_ROWS,
+    WORST,
+    Choices,
+    Compared,
+    ComparedChoices,
+    ModelChecks,
+    OverallTest,
+    calibration_bins,
+    check_model,
+    fold_of_episodes,
+    misfits,
+    overall_test,
+)
+from multihorizon.questions.schedule import tables_of
 from multihorizon.solution import Solution, Status
 from multihorizon.words import LEVEL
 
@@ -270,6 +305,11 @@ class People:
         return frame
 
 
+def artefact(population: PopulationFindings) -> str:
+    """Why differences may be artefacts of the reward, so that nothing is said of them; empty where they need not be."""
+    return "" if population.state_reward is None else StateRewardTest.read(population.state_reward).why
+
+
 def _by_chance(problem: Problem) -> tuple[Floats, Floats]:
     """Return how many decisions each person made `(n,)`, and their log-likelihood if all available actions were equally
     likely."""
@@ -279,3 +319,377 @@ def _by_chance(problem: Problem) -> tuple[Floats, Floats]:
         decisions += np.asarray(task.counts.sum(axis=1)).ravel()
         chance -= task.counts @ np.tile(choices, task.mdp.n_actions)
     return decisions, chance
+
+
+#: The name of the model in which each person is fitted alone, beside a population.
+ALONE = "each person alone"
+
+
+@dataclass(frozen=True, eq=False)
+class KnownCells:
+    """What a population knows of m cells, and what they decided.
+
+    Attributes:
+        persons: whose each cell is `(m,)`.
+        names: of the cells: the person, and the conditions where there are any.
+        groups: the group of each cell `(m,)`, or its combination of conditions.
+        tasks: with a row of counts for each cell.
+        theta: the reward.
+        largest: the largest discount that is tried.
+        eta: the nodes `(m,Q,2)`, or `(1,Q,2)` where they are those of all.
+        weights: of the nodes `(m,Q)`.
+    """
+
+    persons: tuple[str, ...]
+    names: tuple[str, ...]
+    groups: NDArray[Any]
+    tasks: tuple[CountedTask, ...]
+    theta: Floats
+    largest: float
+    eta: Floats
+    weights: Floats
+
+    @classmethod
+    def of(cls, solution: Solution, decided: Problem | None = None) -> KnownCells | None:
+        """The cells of a solution of `Population`, with its own decisions or those of another problem with the same tasks.
+
+        None where the population did not converge, where persons have rewards of their own, and where the conditions of
+        decisions are not known, as of a solution that was read from a file.
+        """
+        evidence, problem = PopulationEvidence.of(solution), solution.problem
+        population, apart = evidence.population, evidence.deviations
+        if problem is None or solution.status != Status.CONVERGED or (apart and apart.spread):
+            return None
+        own = solution.require_problem()
+        people = own if decided is None else decided
+        if population.cells is None:
+            people, known, groups = people.by_person(), population.individuals, population.groups
+            persons = names = solution.experts
+            keys, own_keys = _keys(people.names, []), _keys(persons, [])
+        elif people.cells.owner is None or people.conditions is None:
+            return None
+        else:
+            known, groups = population.cells, population.cells["pattern"]
+            persons = tuple(map(str, known["expert"]))
+            columns = [np.asarray(known[name]) for name in population.conditions]
+            own_keys = _keys(persons, columns)
+            said = zip(*columns, strict=True)
+            names = tuple(
+                f"{name}, {', '.join(f'{c} = {v}' for c, v in zip(population.conditions, values, strict=True))}"
+                for name, values in zip(persons, said, strict=True)
+            )
+            own_values = [people.conditions[name] for name in population.conditions]
+            keys = _keys(np.array(people.names, dtype=object)[people.cells.owner], own_values)
+        place = {key: i for i, key in enumerate(own_keys)}
+        cell = np.array([place.get(key, -1) for key in keys], dtype=np.int64)
+        counts = [task.counts for task in people.gathered(cell, len(names), None, None).tasks]
+        tasks = tuple(replace(task, counts=own_counts) for task, own_counts in zip(own.tasks, counts, strict=True))
+        if population.types is None:
+            eta, weights = _nodes(known)
+        else:
+            kinds = population.types
+            with np.errstate(divide="ignore"):  # a discount of 0 or the largest one
+                logits = logit(np.array(kinds["discounts"]) / population.largest_discount)
+            eta = np.stack([logits, np.log(kinds["temperatures"])], axis=1)[None]
+            weights = np.asarray(known["posterior"])
+        return cls(persons, names, np.asarray(groups), tasks, solution.reward, population.largest_discount, eta, weights)
+
+    def some(self, cells: Ints) -> KnownCells:
+        """The same for some of the cells `(k,)`."""
+        return replace(
+            self,
+            persons=tuple(self.persons[i] for i in cells),
+            names=tuple(self.names[i] for i in cells),
+            groups=self.groups[cells],
+            tasks=tuple(replace(task, counts=task.counts[cells]) for task in self.tasks),
+            eta=self.eta if len(self.eta) == 1 else self.eta[cells],
+            weights=self.weights[cells],
+        )
+
+    @property
+    def affordable(self) -> KnownCells:
+        """All cells, or as many of them, evenly over all, as can be planned for at their nodes in a few seconds."""
+        most = int(1e7 / (self.eta.shape[1] * max(sum(task.mdp.stacked.nnz for task in self.tasks), 1)))
+        if len(self.eta) == 1 or len(self.names) <= max(most, 1):
+            return self
+        return self.some(np.linspace(0, len(self.names) - 1, max(most, 1)).astype(np.int64))
+
+    @cached_property
+    def tables(self) -> Tables:
+        """What plans in the tasks."""
+        return Tables(self.tasks, self.largest, self.theta, np.zeros(0, dtype=np.int64))
+
+    @cached_property
+    def counts(self) -> Sparse:
+        """Decisions `(m,R)` in the rows of the tables: available actions in states where anyone decided, task after task."""
+        return self.tables.counts(self.tasks)
+
+    def at_nodes(self) -> Iterator[tuple[slice, Floats]]:
+        """`log π` `(R,k,Q)` of some cells after the other at their nodes."""
+        m, q = self.weights.shape
+        if len(self.eta) == 1:
+            yield slice(0, m), np.broadcast_to(self.tables.exact(self.eta[0])[:, None, :], (self.tables.rows, m, q))
+            return
+        size = max(1, 4_000_000 // (q * max(self.tables.rows, 1)))
+        for low in range(0, m, size):
+            eta = self.eta[low : low + size]
+            yield slice(low, low + len(eta)), self.tables.exact(eta.reshape(-1, 2)).reshape(-1, len(eta), q)
+
+    def policies(self) -> Floats:
+        """The probabilities `(m,R)` of actions that are expected of each cell."""
+        parts = [np.einsum("rkq,kq->kr", np.exp(log), self.weights[cells]) for cells, log in self.at_nodes()]
+        return np.concatenate(parts)
+
+
+def _keys(persons: Iterable[Any], columns: Sequence[Iterable[Any]]) -> list[tuple[str, ...]]:
+    """A person and the conditions, as one key."""
+    return [tuple(map(str, key)) for key in zip(persons, *columns, strict=True)]
+
+
+def _nodes(known: Mapping[str, Any]) -> tuple[Floats, Floats]:
+    """η `(m,9,2)` at nine nodes of what is known of each cell, and their weights `(m,9)`."""
+    names = "logit_discount", "log_temperature", "logit_discount_error", "log_temperature_error"
+    x, y, a, b = (np.asarray(known[name], dtype=np.float64)[:, None] for name in names)
+    rho = np.asarray(known["correlation"])[:, None] if "correlation" in known else np.zeros_like(x)
+    z, one = np.sqrt(3) * np.array([-1.0, 0.0, 1.0]), np.array([1.0, 4.0, 1.0]) / 6
+    u, v = (each.ravel() for each in np.meshgrid(z, z, indexing="ij"))
+    eta = np.stack([x + a * u, y + b * (rho * u + np.sqrt(1 - rho**2) * v)], axis=2)
+    return eta, np.broadcast_to(np.outer(one, one).ravel(), eta.shape[:2])
+
+
+# Expected choices.
+
+
+def expected_choices(solution: Solution) -> Compared | None:
+    """The choices of cells beside those that a solution of `Population` expects; of very many, some are looked at.
+
+    None where that is not known: see `KnownCells.of`.
+    """
+    every = KnownCells.of(solution)
+    if every is None:
+        return None
+    known = every.affordable
+    policies, parts, first = known.policies(), [], 0
+    often = total = entries = 0.0
+    for task, planner in zip(known.tasks, known.tables.planners, strict=True):
+        rows, mdp = planner.visited_rows, task.mdp
+        state, action = rows % mdp.n_states, rows // mdp.n_states
+        counts = task.counts[:, rows].toarray()
+        visits = counts @ (state[:, None] == np.arange(mdp.n_states))
+        parts.append((mdp, state, action, counts, visits, visits[:, state] * policies[:, first : first + rows.size]))
+        often, total = often + float(visits[visits >= FEWEST_DECISIONS].sum()), total + float(visits.sum())
+        first, entries = first + rows.size, entries + visits.size * mdp.n_actions
+    repeat = often > 0.5 * total and entries < 2e7
+    made = []
+    for mdp, state, action, counts, visits, expected in parts:
+        cells = [([i], known.names[i]) for i in np.flatnonzero(visits.any(axis=1)).tolist()] if repeat else [(slice(None), "all")]
+        for which, name in cells:
+            tables = np.zeros((2, mdp.n_states, mdp.n_actions))
+            tables[:, state, action] = counts[which].sum(axis=0), expected[which].sum(axis=0)
+            made.append(ComparedChoices(name, mdp, *tables))
+    return Compared(made, repeat)
+
+
+def all_choices(solution: Solution) -> Choices | None:
+    """What the overall test asks of a population: all choices of its cells, or of some of very many; None where it has no test.
+
+    A cell's η varies around its mean as is known of it, C. So `H = C⁻¹`, and P is what the population adds to the choices.
+    """
+    every = KnownCells.of(solution)
+    if every is None or len(every.eta) == 1:
+        return None
+    known = every.affordable
+    m, most = len(known.names), 400
+    known = known.some(np.linspace(0, m - 1, most).astype(np.int64)) if m > most else known
+    eta, weights = known.eta, known.weights
+    mean = np.einsum("mq,mqk->mk", weights, eta)
+    covariance = np.einsum("mq,mqj,mqk->mjk", weights, eta - mean[:, None], eta - mean[:, None])
+    step = 1e-3 * np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    near = replace(known, eta=mean[:, None] + step, weights=np.full((len(mean), 4), 0.25))
+    log = np.concatenate([part.swapaxes(0, 1) for _, part in near.at_nodes()])
+    slopes = np.stack([log[:, :, 0] - log[:, :, 1], log[:, :, 2] - log[:, :, 3]], axis=2) / 2e-3
+    states, first = [], 0
+    for planner in known.tables.planners:
+        states.append(first + planner.visited_rows % planner.mdp.n_states)
+        first += planner.mdp.n_states
+    state = np.concatenate(states)
+    order = np.argsort(state, kind="stable")
+    state, number = state[order], np.bincount(state)[state[order]]
+    policies, counts = known.policies()[:, order], known.counts.toarray()[:, order]
+    visits = counts @ (state[:, None] == np.unique(state)).astype(np.float64)
+    visits = visits[:, np.searchsorted(np.unique(state), state)]
+    cell, row = np.nonzero((visits > 0) & (number > 1))
+    if not cell.size or cell.size > MOST_ROWS:
+        return None
+    J, expected = slopes[:, order][cell, row], (visits * policies)[cell, row]
+    own = np.zeros((len(mean), 2, 2))
+    np.add.at(own, cell, expected[:, None, None] * J[:, :, None] * J[:, None, :])
+    values, axes = np.linalg.eigh(np.linalg.inv(covariance) - own)
+    prior = np.einsum("mij,mj,mkj->mik", axes, np.maximum(values, 0.0), axes)
+    size = 2 * len(mean)
+    places = (2 * cell[:, None] + np.arange(2)).ravel()
+    return Choices(
+        counts[cell, row],
+        expected,
+        np.unique(cell * (int(state.max()) + 1) + state[row], return_inverse=True)[1],
+        row,
+        sp.csr_array((J.ravel(), places, np.arange(0, places.size + 1, 2)), (cell.size, size)),
+        sp.csr_array(sp.block_diag(list(prior))),
+        np.zeros(size, dtype=np.bool_),
+    )
+
+
+# New episodes.
+
+
+class HeldOut(NamedTuple):
+    """Of each person, decisions of new episodes and their log-likelihood `(n,)`, and triples for `calibration_bins`."""
+
+    decisions: Floats
+    log_likelihood: Floats
+    pairs: list[tuple[Floats, Floats, Floats]]
+
+
+def held_out_choices(
+    asked: Population,
+    problem: Problem,
+    tables: Sequence[Demonstrations],
+    names: Sequence[str],
+    parts: Sequence[Ints],
+    seed: int = 0,
+    progress: Progress = silent,
+) -> HeldOut:
+    """The decisions of each part of the episodes, as a population predicts them that was fitted to the others.
+
+    Args:
+        asked: what was asked of the population.
+        problem: the problem that was fitted.
+        tables: one for each of its tasks.
+        names: of the persons that are wanted.
+        parts: the part `(E,)` of each table's episodes, as `fold_of_episodes` deals them.
+        seed, progress: of the fits.
+
+    Raises:
+        ValueError: where a population cannot be fitted to a part.
+    """
+    place = {name: i for i, name in enumerate(names)}
+    folds = max(int(part.max(initial=0)) for part in parts) + 1
+    decisions, total, pairs = np.zeros(len(names)), np.zeros(len(names)), []
+    for fold in range(folds):
+        progress(fold / folds, f"fold {fold + 1}: the population")
+        train = asked.solve(problem.of_episodes(tables, [part != fold for part in parts]), seed=seed)
+        known = KnownCells.of(train, problem.of_episodes(tables, [part == fold for part in parts]))
+        if known is None:
+            raise ValueError("the population cannot be estimated from a part of the episodes")
+        policies, counts = known.policies(), known.counts.toarray()
+        visits = counts @ known.tables.same_state.toarray()
+        seen = visits > 0
+        pairs.append((policies[seen], counts[seen], visits[seen]))
+        whose = np.array([place[name] for name in known.persons])
+        np.add.at(decisions, whose, counts.sum(axis=1))
+        np.add.at(total, whose, (counts * np.log(np.maximum(policies, TINY))).sum(axis=1))
+    return HeldOut(decisions, total, pairs)
+
+
+def check_population(
+    asked: Population,
+    population: Solution,
+    alone: Solution,
+    demonstrations: Demonstrations | Sequence[Demonstrations] | None = None,
+    folds: int = 2,
+    *,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> ModelChecks:
+    """Check a population on the tables it was fitted to; what simpler models predict is taken from fits of each person alone.
+
+    Args:
+        asked: what was asked of the population.
+        population: its solution.
+        alone: the maximum-likelihood solution of the same persons one by one.
+        demonstrations, folds, seed, progress: as in `check_model`.
+
+    Raises:
+        ValueError: as in `check_model`, and where a population cannot be fitted to a part of the episodes.
+    """
+    conditions, expected = PopulationEvidence.of(population).population.conditions, expected_choices(population)
+    if expected is None:
+        raise ValueError("there is no check of this population yet")
+    problem, rng = alone.require_problem(), np.random.default_rng(seed)
+    simpler = check_model(alone, demonstrations, folds, conditions=conditions, seed=seed, progress=part_of(progress, 0.0, 0.5))
+    tables = tables_of(problem, demonstrations)
+    parts = [fold_of_episodes(table, folds, rng, conditions) for table in tables]
+    new = held_out_choices(asked, problem, tables, alone.experts, parts, seed, part_of(progress, 0.5, 1.0))
+    person_alone = simpler.held_out[MODELS[0]]
+    ours = np.where(new.decisions > 0, new.log_likelihood / np.maximum(new.decisions, 1.0), person_alone)
+    return replace(
+        simpler,
+        held_out={MODELS[0]: ours, ALONE: person_alone, **{name: simpler.held_out[name] for name in MODELS[1:]}},
+        calibration=calibration_bins(new.pairs),
+        worst=[found._asdict() for found in misfits(expected)[:WORST]],
+        overall=overall_test(all_choices(population), seed),
+    )
+
+
+# Predicted by group.
+
+
+class PredictedShare(NamedTuple):
+    """A bin of action probabilities: their mean, the ends of where at least 95 % of shares lie, the share taken, of how many."""
+
+    predicted: float
+    low: float
+    high: float
+    taken: float
+    choices: float
+
+
+@dataclass(frozen=True)
+class GroupPrediction:
+    """What a population predicts of a group, beside what was taken; `persons` of the group were looked at."""
+
+    name: str
+    persons: int
+    rows: list[PredictedShare]
+
+
+def predicted_by_group(solution: Solution) -> list[GroupPrediction]:
+    """For each of the four largest groups of a solution of `Population`, shares of choices as predicted and as taken.
+
+    Under conditions, a group is one combination of them. Of many persons some are looked at, evenly over the group. Nothing where
+    even a few of them would take long, or for types.
+    """
+    population, every = PopulationEvidence.of(solution).population, KnownCells.of(solution)
+    if every is None or population.types is not None:
+        return []
+    size, largest_groups = pd.Series(every.groups).value_counts(), 4
+    # Nine plans of each person: a second or two in all.
+    each = int(3e6 / (9 * largest_groups * max(sum(task.mdp.stacked.nnz for task in every.tasks), 1)))
+    if each < min(10, int(size.max())):
+        return []
+    found = []
+    for name in [name for name in population.predictions if name in set(size.index[:largest_groups])]:
+        members = np.flatnonzero(every.groups == name)
+        known = every.some(members[np.linspace(0, members.size - 1, min(members.size, each, 100)).astype(np.int64)])
+        total, expected, taken, variance = np.zeros((4, 10))
+        same_state, decided = known.tables.same_state, known.counts.toarray()
+        for cells, logs in known.at_nodes():
+            for log, weights, counts in zip(logs.swapaxes(0, 1), known.weights[cells], decided[cells], strict=True):
+                rows, policies = np.flatnonzero(counts), np.exp(log)
+                number, score = counts[rows], log[rows]
+                moved = weights * (score - (score @ weights)[:, None])
+                share = np.clip(policies @ weights - moved @ policies.T, 0.0, 1.0)
+                bins = np.where(same_state[rows].toarray() > 0, np.minimum((10 * share).astype(np.int64), 9), -1)
+                own = bins[np.arange(rows.size), rows]
+                for k in np.unique(bins[bins >= 0]).tolist():
+                    inside = (share * (bins == k)).sum(axis=1)
+                    total[k] += float((bins == k).sum(axis=1) @ number)
+                    expected[k] += float(inside @ number)
+                    variance[k] += float((inside * (1 - inside)) @ number)
+                    taken[k] += float((own == k) @ number)
+        half, all_choices = ndtri(0.975) * np.sqrt(variance), np.maximum(total, 1.0)
+        low, high = np.maximum(expected - half, 0.0), np.minimum(expected + half, total)
+        shares = np.stack([expected, low, high, taken, total * all_choices]) / all_choices
+        listed = [PredictedShare._make(shares[:, k].tolist()) for k in np.flatnonzero(total >= FEWEST_DECISIONS)]
+        found.append(GroupPrediction(name, len(known.names), listed))
+    return found

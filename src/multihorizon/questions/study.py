@@ -1,11 +1,8 @@
 """What can this design show? Studies are simulated as designed and fitted again, and what comes out is set beside what went in.
 
-*Design.* A person of the study is a pattern that can be used again: where their episodes began and how long they could be or,
-without the table, in which states they decided how often. A simulated study draws persons from the patterns, lets each act by a
-policy in the same tasks, and counts their decisions. In place of a study that was run there can be one that is planned: a
-`Schedule` says how often each person is given each of some *candidates*, and everybody is given the same. A candidate is what a
-person can be given to do: one episode, or a block of episodes, each with the state in which it begins and the most decisions it
-may have. `design` finds the best schedule.
+*Design.* A simulated study draws persons from the patterns of the study that was run (`schedule.StudyDesign`), lets each act by a
+policy in the same tasks, and counts their decisions. In its place there can be one that is planned, a `Schedule`; `design` finds
+the best.
 
 *Truth.* After a `Population` persons are drawn anew for each study from the fitted population, with a chosen effect of one
 covariate if wanted. After `MaximumLikelihood` each person has the fitted discount and temperature, or a chosen discount. The
@@ -17,48 +14,47 @@ effects, one of these changed at a time. All sizes use the same random numbers, 
 *What is reported* of each size: bias and root mean square error of the discounts, their correlation with the truth within a
 study, how often 95 % intervals contain the truth; and of the effect its bias, its coverage, and its power, the share of studies
 with p < 0.05.
+
+*Bootstrap* is the spread of the estimate over tables that might have been logged instead.
+
+* *parametric*: in each state where an expert decided n times, n new decisions are drawn from the fitted policy; right where the
+  model is, and cheap, because the states visited stay as they are.
+* *episodes*: each expert's episodes are drawn with replacement; right even where the decisions of one episode depend on each
+  other in ways that the model does not have. Needs the table, because a problem holds only counts.
+
+Each sample is fitted again from the estimate, in parallel; sample i uses the i-th child of the seed, so the number
+of processes does not change the answer. Fits that did not finish are left out and counted.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
-import scipy.sparse as sp
 from scipy.special import expit
 
-from multihorizon.checks import Floats, Ints, Seed, as_count, as_floats, as_seed, first_few, label, read_only
-from multihorizon.choice.model import Settings, check_discounts, with_known_reward
-from multihorizon.choice.tabular import Likelihood, Point
+from multihorizon.checks import Floats, Ints, Seed, as_count, as_floats, as_level, as_seed, first_few, label, renamed
+from multihorizon.choice.model import check_discounts
+from multihorizon.choice.tabular import Likelihood, draw_decisions
 from multihorizon.data.demonstrations import Demonstrations
-from multihorizon.data.reading import Table, read_table
-from multihorizon.data.simulation import simulate_policy
 from multihorizon.driver import solve
 from multihorizon.files import read_json
-from multihorizon.frames import Frame, as_frame
-from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
-from multihorizon.mdp import MDP
-from multihorizon.names import numbers_of, positions
+from multihorizon.likelihood.ascent import climb
+from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood, resume
+from multihorizon.names import numbers_of
 from multihorizon.parallel import Progress, as_jobs, in_parallel, silent
 from multihorizon.population.covariates import Covariates, least_persons
 from multihorizon.population.evidence import PopulationEvidence, PopulationFindings
 from multihorizon.population.solver import Population
-from multihorizon.problem import Expert, Problem, require_counts, require_finite
-from multihorizon.questions.bootstrap import tables_of
+from multihorizon.problem import Problem, require_finite
+from multihorizon.questions.schedule import Schedule, StudyDesign, policies_of, read_design, tables_of
 from multihorizon.result import COLOURS, Result, package_version
 from multihorizon.solution import Solution, Status
-
-#: The most decisions of an episode and the most episodes of a block that are planned for.
-LONGEST = 10_000
-#: The most decisions of an episode where nothing is said of it.
-LENGTH = 200
-#: Nobody is given anything more often, or asked for more episodes or decisions, than this.
-MOST_TIMES = 1_000_000
 
 
 def simulate_study(
@@ -192,393 +188,6 @@ def _check_request(
 
 
 @dataclass(frozen=True, eq=False)
-class StudyDesign:
-    """Where each of the problem's experts decides.
-
-    Attributes:
-        problem: persons and tasks, with their decisions.
-        starts: for each of the problem's experts the states in which episodes begin; None where only visited states are known.
-        lengths: the most decisions of each of these episodes.
-        decisions: the mean number of decisions of a person.
-    """
-
-    problem: Problem
-    starts: tuple[Ints, ...] | None
-    lengths: tuple[Ints, ...]
-    decisions: float
-
-    def draw_people(self, people: int, rng: np.random.Generator) -> Ints:
-        """Which person of the study each of so many is made after: everyone equally often, the rest drawn."""
-        k = self.problem.n_experts
-        rest = np.sort(rng.permutation(k)[: people % k])
-        return np.concatenate([np.tile(np.arange(k), people // k), rest]).astype(np.int64)
-
-    def names_of(self, members: Ints) -> list[str]:
-        """A name for each person made after a pattern: the first has the pattern's own, each further one a number too."""
-        before = [int((members[:i] == k).sum()) for i, k in enumerate(members)]
-        names = [self.problem.names[k] for k in members]
-        return [f"{name} #{number + 1}" if number else name for name, number in zip(names, before, strict=True)]
-
-    def of_people(self, members: Ints) -> tuple[Problem, list[int]]:
-        """The problem of these persons with the decisions of their patterns, and the pattern of each of its experts."""
-        owners = list(enumerate(self.problem.owner))
-        pairs = zip(members, self.names_of(members), strict=True)
-        made = [(place, name) for k, name in pairs for place, owner in owners if owner == k]
-        experts = [replace(self.problem.experts[place], name=name) for place, name in made]
-        return self.problem.with_experts(experts), [place for place, _ in made]
-
-    def simulate(self, problem: Problem, patterns: Sequence[int], policies: Sequence[Floats], share: float, seed: int) -> Problem:
-        """The problem with new decisions by these policies, `share` times as many as the patterns have."""
-        streams = np.random.SeedSequence(seed).spawn(len(policies))
-        experts = [
-            replace(expert, counts=self._decide(place, policy, share, stream), conditions=None)
-            for expert, place, policy, stream in zip(problem.experts, patterns, policies, streams, strict=True)
-        ]
-        return problem.with_experts(experts)
-
-    def _decide(self, place: int, policy: Floats, share: float, stream: np.random.SeedSequence) -> Floats:
-        """Counts `(S,A)` of new decisions after one pattern."""
-        first, second = stream.spawn(2)
-        rng, expert = np.random.default_rng(first), self.problem.experts[place]
-        if self.starts is None:
-            visits = require_counts(expert).sum(axis=1)
-            if share != 1.0:  # in states drawn in proportion to those of the study
-                visits = rng.multinomial(max(1, round(share * visits.sum())), visits / visits.sum())
-            return rng.multinomial(visits.astype(np.int64), policy / policy.sum(axis=1, keepdims=True)).astype(np.float64)
-        own = self.starts[place]
-        counts = np.zeros((expert.mdp.n_states, expert.mdp.n_actions))
-        if not own.size:
-            return counts
-        wanted = max(1, round(share * own.size))  # all starts equally often, the rest drawn
-        chosen = np.concatenate(
-            [np.tile(np.arange(own.size), wanted // own.size), rng.permutation(own.size)[: wanted % own.size]]
-        )
-        columns = simulate_policy(expert.mdp, policy, chosen.size, self.lengths[place][chosen], second, own[chosen])
-        np.add.at(counts, (columns[2], columns[3]), 1.0)
-        return counts
-
-
-def read_design(problem: Problem, demonstrations: Demonstrations | Sequence[Demonstrations] | None) -> StudyDesign:
-    """The design of a study, with the starts of its episodes where the tables are given, one for each task in order.
-
-    The tables may hold further experts, whom the problem leaves out.
-    """
-    decisions = float(sum(require_counts(expert).sum() for expert in problem.experts)) / problem.n_experts
-    if demonstrations is None:
-        return StudyDesign(problem, None, (np.zeros(0, dtype=np.int64),) * len(problem.experts), decisions)
-    starts: list[Ints] = []
-    lengths: list[Ints] = []
-    everybody = set(problem.names)
-    for table in tables_of(problem, demonstrations, all_experts=False):
-        members = [expert for expert, name in enumerate(table.experts) if name in everybody]
-        if members:
-            episodes = table.by_episode
-            states = table.match(problem.experts[len(starts)].mdp)[0][episodes.first_state]
-            for expert in members:
-                own = episodes.expert == expert
-                starts.append(states[own])
-                lengths.append(np.full(starts[-1].size, int(episodes.length[own].max())))
-    return StudyDesign(problem, tuple(starts), tuple(lengths), decisions)
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """What a person can be given to do: the episodes of a block, or one episode.
-
-    Attributes:
-        name: of the candidate.
-        task: the place of its task among those of the study.
-        starts: the states in which its episodes begin.
-        lengths: the most decisions of each of these episodes.
-        most: how often one person may be given it.
-        cost: what it costs once; None where nothing was said.
-    """
-
-    name: str
-    task: int
-    starts: tuple[int, ...]
-    lengths: tuple[int, ...]
-    most: float = np.inf
-    cost: float | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Schedule:
-    """A planned study.
-
-    Attributes:
-        tasks: in which persons decide.
-        candidates: what they can be given.
-        times: how often each person is given each candidate `(J,)`.
-        features: of tasks that a pilot's reward does not describe, `(A·S,d)` each; None where it does.
-        unused: columns of the table it was read from that mean nothing here.
-    """
-
-    tasks: tuple[MDP, ...]
-    candidates: tuple[Candidate, ...]
-    times: Ints
-    features: tuple[Any, ...] | None = None
-    unused: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not self.tasks or not self.candidates:
-            raise ValueError("a study must have at least one task and one candidate, received none")
-        if self.features is not None and len(self.features) != len(self.tasks):
-            raise ValueError(f"features must be given for each of {len(self.tasks)} tasks, received {len(self.features)}")
-        # Each task is an object of its own, also where the same one is given twice: decisions are counted by task.
-        apart = [copy.copy(mdp) if any(mdp is other for other in self.tasks[:i]) else mdp for i, mdp in enumerate(self.tasks)]
-        object.__setattr__(self, "tasks", tuple(apart))
-        names = [candidate.name for candidate in self.candidates]
-        if len(set(names)) < len(names):
-            twice = next(name for i, name in enumerate(names) if name in names[:i])
-            raise ValueError(f"candidates must have names of their own, received {twice} twice")
-        for candidate in self.candidates:
-            counted = candidate.most == np.inf or (candidate.most >= 1 and candidate.most % 1 == 0)
-            paid = candidate.cost is None or 0 < candidate.cost < np.inf
-            if not counted or not paid:
-                what = f"cost {candidate.cost}" if counted else f"most {candidate.most}"
-                raise ValueError(f"candidate {candidate.name} must have a positive cost and a whole limit, received {what}")
-            wrong = next((length for length in candidate.lengths if length % 1 or not 1 <= length <= LONGEST), None)
-            if wrong is not None:
-                raise ValueError(
-                    f"candidate {candidate.name} must have episodes of 1 to {LONGEST:,} decisions, received a length of {wrong}"
-                )
-            if not 0 <= candidate.task < len(self.tasks):
-                raise ValueError(
-                    f"the task of candidate {candidate.name} must be one of {len(self.tasks)}, received {candidate.task}"
-                )
-            ends = self.tasks[candidate.task].terminal
-            wrong = next((s for s in candidate.starts if not 0 <= s < ends.size or ends[s]), None)
-            if wrong is not None or len(candidate.starts) != len(candidate.lengths) or not candidate.starts:
-                what = (
-                    f"state {wrong}" if wrong is not None else f"{len(candidate.starts)} starts, {len(candidate.lengths)} lengths"
-                )
-                raise ValueError(
-                    f"candidate {candidate.name} must begin in states that do not end, with a length each, received {what}"
-                )
-
-    @classmethod
-    def read(cls, table: str | Path | Frame, tasks: MDP | Sequence[MDP], lengths: Sequence[int] | None = None) -> Schedule:
-        """Read candidates from a table with one row per episode, a file or a data frame.
-
-        The column `state` says where the episode begins. Others may be left out. Rows of the same `candidate` are one block.
-        `task` is the number of the task, counted from 1; `length` the most decisions of the episode, by default that of its task
-        in `lengths`, or 200;
-        `episodes` how many like this the block has. `most` says how often a person may be given the candidate, `cost` what it
-        costs, and `times` how often each person is given it: these are the same in all rows of a candidate.
-
-        Raises:
-            ValueError: for an unknown or terminal state, an unknown task, or numbers that cannot be.
-        """
-        mdps = (tasks,) if isinstance(tasks, MDP) else tuple(tasks)
-        if isinstance(table, str | Path):
-            rows = read_table(table, "candidates", ("candidate", "state", "task"))
-        else:
-            rows = Table(as_frame(table, "candidates"), "the table of candidates")
-        rows.require("state")
-        has, n = set(map(str, rows.frame.columns)), len(rows.frame)
-
-        def numbers(column: str, default: float, least: float, whole: bool = True) -> Floats:
-            if column not in has:
-                return np.full(n, default)
-            found = rows.whole_numbers(column).astype(np.float64) if whole else rows.numbers(column)
-            wrong = found < least if whole else found <= least
-            if wrong.any():
-                row, bound = int(np.argmax(wrong)), f"at least {least:g}" if whole else f"above {least:g}"
-                raise ValueError(f"{rows.at(row)}: column {column} must be {bound}, received {found[row]:g}")
-            return found
-
-        task = numbers("task", 1, 1).astype(np.int64) - 1
-        if (task >= len(mdps)).any():
-            row = int(np.argmax(task >= len(mdps)))
-            raise ValueError(f"{rows.at(row)}: column task must be from 1 to {len(mdps)}, received {task[row] + 1}")
-        length = numbers("length", 0, 1).astype(np.int64) if "length" in has else np.array(lengths or [LENGTH] * len(mdps))[task]
-        episodes = numbers("episodes", 1, 1).astype(np.int64)
-        for name, given in (("length", length), ("episodes", episodes)):
-            if (given > LONGEST).any():
-                row = int(np.argmax(given > LONGEST))
-                raise ValueError(f"{rows.at(row)}: column {name} must be at most {LONGEST:,}, received {given[row]:,}")
-        own = {
-            "most": numbers("most", np.inf, 1),
-            "cost": numbers("cost", 1.0, 0, whole=False),
-            "times": numbers("times", 0, 0),
-        }
-        codes, labels = rows.labels("state")
-        column = "candidate" if "candidate" in has else "state"
-        names = [rows.labels(column)[1][code] for code in rows.labels(column)[0]]
-        members: dict[tuple[str, int], list[int]] = {}
-        for row, name in enumerate(names):
-            members.setdefault((name, int(task[row])), []).append(row)
-        several = {name for name, _ in members if sum(name == other for other, _ in members) > 1}
-        candidates, times = [], []
-        for (name, place), block in members.items():
-            mdp = mdps[place]
-            if column == "state" and len(block) > 1:
-                raise ValueError(
-                    f"{rows.at(block[1])}: without a column candidate a state must stand in one row for each task, received "
-                    f"{name} twice: give candidates names, or say in a column episodes how many episodes a block has"
-                )
-            wanted = [labels[codes[row]] for row in block]
-            states = positions(wanted, mdp.state_names, "state", lambda i, block=block: rows.at(block[i]))  # type: ignore[misc]
-            if mdp.terminal[states].any():
-                row = int(np.argmax(mdp.terminal[states]))
-                raise ValueError(f"{rows.at(block[row])}: an episode must not begin where it ends, received {wanted[row]}")
-            for kind, values in own.items():
-                if len({*values[block].tolist()}) > 1:
-                    raise ValueError(f"{rows.at(block[-1])}: column {kind} must be the same in all rows of {name}")
-            repeated = np.repeat(block, episodes[block])
-            starts = np.repeat(states, episodes[block])
-            shown = f"{name} in task {place + 1}" if name in several else name
-            candidates.append(
-                Candidate(
-                    shown,
-                    place,
-                    tuple(starts.tolist()),
-                    tuple(length[repeated].tolist()),
-                    float(own["most"][block[0]]),
-                    float(own["cost"][block[0]]) if "cost" in has else None,
-                )
-            )
-            times.append(int(own["times"][block[0]]))
-        used = {"candidate", "state", "task", "length", "episodes", "most", "cost", "times"}
-        return cls(mdps, tuple(candidates), np.array(times, dtype=np.int64), unused=tuple(sorted(has - used)))
-
-    @classmethod
-    def of_starts(cls, tasks: Sequence[MDP], lengths: Sequence[int] | None = None) -> Schedule:
-        """One episode from each state in which episodes may begin, or from each that has a choice, where they begin in one; with
-        the most decisions of an episode of each task."""
-        candidates = []
-        for place, mdp in enumerate(tasks):
-            starts = np.flatnonzero((mdp.initial > 0) & ~mdp.terminal)
-            if starts.size < 2:
-                starts = np.flatnonzero(~mdp.terminal & (mdp.available.sum(axis=1) > 1))
-            for state in starts.tolist():
-                name = mdp.state_names[state] if len(tasks) == 1 else f"{mdp.state_names[state]} in task {place + 1}"
-                candidates.append(Candidate(name, place, (state,), ((lengths or [LENGTH] * len(tasks))[place],)))
-        return cls(tuple(tasks), tuple(candidates), np.zeros(len(candidates), dtype=np.int64))
-
-    def to_frame(self) -> pd.DataFrame:
-        """One row per kind of episode: what `read` reads."""
-        rows, unlimited = [], all(np.isinf(candidate.most) for candidate in self.candidates)
-        for candidate, times in zip(self.candidates, self.times.tolist(), strict=True):
-            names = self.tasks[candidate.task].state_names
-            kinds: dict[tuple[int, int], int] = {}
-            for kind in zip(candidate.starts, candidate.lengths, strict=True):
-                kinds[kind] = kinds.get(kind, 0) + 1
-            for (state, length), episodes in kinds.items():
-                row: dict[str, Any] = {"candidate": candidate.name, "task": candidate.task + 1, "state": names[state]}
-                row |= {"length": length, "episodes": episodes, "times": times}
-                row |= {} if unlimited else {"most": int(min(candidate.most, MOST_TIMES))}
-                row |= {} if candidate.cost is None else {"cost": candidate.cost}
-                rows.append(row)
-        return pd.DataFrame(rows)
-
-    def visits(self, task: int, policy: Floats) -> Floats:
-        """How often a person with this policy `(S,A)` is expected to decide in each state of a task if given each candidate once.
-
-        `(J,S)`; 0 for candidates of other tasks.
-        """
-        mdp, found = self.tasks[task], np.zeros((len(self.candidates), self.tasks[task].n_states))
-        under = sp.csr_array(mdp.under(policy).T)
-        begun: dict[int, Floats] = {}
-        for j, candidate in enumerate(self.candidates):
-            if candidate.task == task:
-                for state, length in zip(candidate.starts, candidate.lengths, strict=True):
-                    begun.setdefault(length, np.zeros(found.shape))[j, state] += 1
-        for length, here in begun.items():
-            for _ in range(length):
-                found += here
-                here = np.where(mdp.terminal, 0.0, (under @ here.T).T)
-                if here.sum() < 1e-12:
-                    break
-        return found
-
-    def study(self, problem: Problem, known: Any, rewards: Floats, discounts: Floats, temperatures: Floats) -> StudyDesign:
-        """The planned study of a problem's persons, who have these parameters, each given the candidates as often as it says.
-
-        `known` and `rewards` are as in `policies_of`.
-        """
-        everywhere = in_tasks(problem, self.tasks, self.features, known)
-        starts, lengths = [], []
-        for task in range(len(self.tasks)):
-            times = [(c, n) for c, n in zip(self.candidates, self.times.tolist(), strict=True) if c.task == task]
-            starts.append(np.array([s for c, n in times for s in c.starts * n], dtype=np.int64))
-            lengths.append(np.array([length for c, n in times for length in c.lengths * n], dtype=np.int64))
-        if not sum(own.size for own in starts):
-            raise ValueError("a schedule must have at least one candidate that is given once, received none")
-        policies = policies_of(everywhere, known, rewards, discounts, temperatures)
-        number = {id(mdp): task for task, mdp in enumerate(self.tasks)}
-        places = [number[id(expert.mdp)] for expert in everywhere.experts]
-        decided = [float(self.times @ self.visits(t, policy).sum(axis=1)) for t, policy in zip(places, policies, strict=True)]
-        own = [tuple(array[place] for place in places) for array in (starts, lengths)]
-        return StudyDesign(everywhere, own[0], own[1], sum(decided) / problem.n_experts)
-
-
-def in_tasks(problem: Problem, tasks: Sequence[MDP], features: Sequence[Any] | None = None, known: Any = None) -> Problem:
-    """The problem's persons in each of these tasks, with one decision of every kind: what planned studies begin with.
-
-    A reward of states goes by their names. Features are those of the problem's task with the same states and actions, unless
-    they are given, `(A·S,d)`, or `(S,d)` on arrival, for each task. A `known` reward goes by the order of states and actions.
-
-    Raises:
-        ValueError: where the reward says nothing of a task.
-    """
-    experts, own = [], list({id(expert.mdp): expert for expert in problem.experts}.values())
-    for place, mdp in enumerate(tasks):
-        alike = [e for e in own if e.mdp.state_names == mdp.state_names and e.mdp.action_names == mdp.action_names]
-        same = [e for e in alike if e.mdp.stacked is mdp.stacked] or alike
-        if len(same) > 1:  # tasks of the problem that differ in features go by their order
-            same = own[place : place + 1] if len(own) == len(tasks) and own[place] in same else same[:1]
-        like = same[0] if same else None
-        if known is not None and like is None and (problem.tabular or not isinstance(known, Mapping)):
-            raise ValueError(
-                f"task {place + 1} must list states and actions as the guess does, whose reward is known by their order"
-            )
-        arrival = matrix = None
-        if features is not None:
-            matrix = sp.csr_array(features[place])
-            if matrix.shape == (mdp.n_states, problem.n_parameters):
-                arrival, matrix = matrix, sp.csr_array(mdp.stacked @ matrix)
-            if matrix.shape != (mdp.stacked.shape[0], problem.n_parameters):
-                rows, d = mdp.stacked.shape[0], problem.n_parameters
-                raise ValueError(
-                    f"features of task {place + 1} must have shape ({rows}, {d}), or ({mdp.n_states}, {d}) on arrival, "
-                    f"received {matrix.shape}"
-                )
-        elif problem.tabular and problem.parameter_names != mdp.state_names:
-            column = {name: i for i, name in enumerate(problem.parameter_names)}
-            unknown = next((name for name in mdp.state_names if name not in column), None)
-            if unknown is not None:
-                raise ValueError(
-                    f"the guess must have a reward for every state of task {place + 1}, received none for {unknown!r}: "
-                    "give features, or a task with the states of the guess"
-                )
-            where = [column[name] for name in mdp.state_names]
-            arrival = sp.csr_array((np.ones(len(where)), (np.arange(len(where)), where)), (len(where), len(column)))
-            matrix = sp.csr_array(mdp.stacked @ arrival)
-        elif not problem.tabular and like is None:
-            raise ValueError(
-                f"task {place + 1} must have the states and actions of the guess's own, or features must be given for it, "
-                "received neither"
-            )
-        elif like is not None and not problem.tabular:
-            arrival = like.arrival
-            matrix = like.features if arrival is None else sp.csr_array(mdp.stacked @ arrival)
-        counts = read_only(np.where(mdp.live, 1.0, 0.0))
-        experts += [
-            Expert(name, mdp, "demonstrations", counts=counts, features=matrix, arrival=arrival) for name in problem.names
-        ]
-    if len({expert.features is None for expert in experts}) > 1:  # some tasks have the guess's states in another order
-        experts = [
-            replace(expert, features=expert.mdp.stacked, arrival=sp.eye_array(expert.mdp.n_states, format="csr"))
-            if expert.features is None
-            else expert
-            for expert in experts
-        ]
-    return problem.with_experts(experts)
-
-
-@dataclass(frozen=True, eq=False)
 class Truth:
     """Who is simulated: persons with given discounts and temperatures `(K,)` or, with covariates, new persons of a population.
 
@@ -708,20 +317,6 @@ class _Study:
         rows = self.solver.persons.set_axis(labels, axis=0).loc[[self.design.problem.names[k] for k in members]]
         frame = rows.assign(expert=self.design.names_of(members)).reset_index(drop=True)
         return replace(self.solver, persons=frame, missing="fail")
-
-
-def policies_of(problem: Problem, known: Any, rewards: Floats, discounts: Floats, temperatures: Floats) -> list[Floats]:
-    """The policy `(S,A)` of each of the problem's experts and tasks under each person's reward and parameters.
-
-    `known` is the known part of the reward, as in `MaximumLikelihood`, `rewards` `(K,d)` the parameters of the rest.
-    """
-    paid = with_known_reward(problem, known)[0]
-    model = Likelihood(paid, Settings(temperatures=np.full(problem.n_experts, np.nan)))
-    x = np.concatenate([rewards[0], discounts, np.log(temperatures)])
-    plans = model.plans(model.in_tasks(x), x, rewards if np.ptp(rewards, axis=0).any() else rewards[0], None)
-    if plans is None:
-        raise ValueError("the values of the task must be finite under the parameters to be recovered, received infinite ones")
-    return Point(model, x, plans, np.nan, np.nan).policies()
 
 
 @dataclass(frozen=True, eq=False)
@@ -896,3 +491,129 @@ class Recovery(Result):
         ax.plot([0, 1], [0, 1], color="0.6")
         ax.plot(self.sizes[0].truth.ravel(), self.sizes[0].estimates.ravel(), "o", color=COLOURS[0], alpha=0.5)
         ax.set(xlabel="true discount", ylabel="estimated discount")
+
+
+Kind = Literal["parametric", "episodes"]
+
+
+@dataclass(frozen=True, eq=False)
+class Bootstrap(Result):
+    """Discounts `(B,K)` and rewards `(B,d)` of the samples whose fit finished, and how many did not."""
+
+    _drawn: ClassVar[tuple[str, ...]] = ("expert", "discount", "low", "high")
+
+    kind: Kind
+    experts: tuple[str, ...]
+    discounts: Floats
+    rewards: Floats
+    failed: int
+
+    @property
+    def standard_errors(self) -> Floats:
+        """Standard deviation of each discount `(K,)`."""
+        deviations: Floats = self.discounts.std(axis=0, ddof=1)
+        return deviations
+
+    def confidence_intervals(self, level: float = 0.95) -> Floats:
+        """Percentile intervals `(K,2)` of the discounts."""
+        tails = [(1 - as_level(level)) / 2, (1 + level) / 2]
+        return np.quantile(self.discounts, tails, axis=0).T
+
+    def sentences(self) -> str:
+        """How many tables were drawn and how."""
+        drawn = "decisions were drawn from the fit" if self.kind == "parametric" else "episodes were drawn with replacement"
+        first = f"In {len(self.discounts)} tables {drawn}; {self.failed} further fits did not finish."
+        return f"{first} From low to high are 95 % of the discounts."
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row per expert: mean and standard error of the discount, and the ends of the 95 % percentile interval."""
+        low, high = self.confidence_intervals().T
+        columns = {"discount": self.discounts.mean(axis=0), "standard_error": self.standard_errors, "low": low, "high": high}
+        return pd.DataFrame({"expert": self.experts, **columns})
+
+
+@renamed(samples="draws")
+def bootstrap(
+    solution: Solution,
+    draws: int = 200,
+    kind: Kind = "parametric",
+    demonstrations: Demonstrations | Sequence[Demonstrations] | None = None,
+    *,
+    seed: Seed = 0,
+    jobs: int = 1,
+    progress: Progress = silent,
+) -> Bootstrap:
+    """Fit `draws` tables drawn around a maximum-likelihood solution.
+
+    Args:
+        solution: of `MaximumLikelihood`, with its problem.
+        draws: how many tables.
+        kind: "parametric" or "episodes".
+        demonstrations: for "episodes" the table the problem was made of, or one for each task; by default the problem's own.
+        seed: same seed, same answer.
+        jobs: processes; −1 for all cores. The digits do not depend on it.
+        progress: called as samples finish.
+
+    Returns:
+        The discounts `(draws,K)` and rewards of all fits that finished, with standard errors and percentile intervals
+        (`multihorizon.questions.study.Bootstrap`).
+
+    Raises:
+        ValueError: for solutions of other solvers, and where fewer than two fits finished.
+
+    Example:
+        >>> import multihorizon as mh
+        >>> d = mh.domains.cliff()
+        >>> table = mh.Demonstrations.simulate(d.mdp, d.mce_experts(), episodes=100, seed=0)
+        >>> problem = mh.Problem(d.mdp, table)
+        >>> solution = mh.solve(problem, mh.MaximumLikelihood(1.0))
+        >>> mh.bootstrap(solution, draws=5).discounts.shape
+        (5, 3)
+    """
+    as_count(draws, "draws", least=2)
+    point = resume(solution)
+    model = point.likelihood
+    if kind not in ("parametric", "episodes"):
+        raise ValueError(f'kind must be "parametric" or "episodes", received {kind!r}')
+    tables = None if kind == "parametric" else tables_of(model.problem, demonstrations)
+    seeds = np.random.SeedSequence(as_seed(seed)).spawn(draws)
+    # Forty tasks are enough for many processes, and few enough that starting one costs little.
+    chunks = [[seeds[i] for i in chunk] for chunk in np.array_split(np.arange(draws), min(draws, 40))]
+    found: list[Floats | None] = []
+    for part in in_parallel(partial(_refit, model, point.x, tables), chunks, jobs):
+        found += part
+        progress(len(found) / draws, f"bootstrap {len(found)} of {draws}")
+    kept = np.array([x for x in found if x is not None])
+    if len(kept) < 2:
+        raise ValueError(f"fewer than two of {draws} bootstrap fits finished: the problem is too close to not being identified")
+    discounts = np.array([model.discounts(x) for x in kept])
+    return Bootstrap(kind, solution.experts, discounts, kept[:, : model.n_reward], draws - len(kept))
+
+
+def _refit(
+    likelihood: Likelihood, x: Floats, tables: list[Demonstrations] | None, seeds: Sequence[np.random.SeedSequence]
+) -> list[Floats | None]:
+    """The parameters of the refitted samples, None where a fit did not finish."""
+    point = likelihood.at(x)
+    assert point is not None
+    found: list[Floats | None] = []
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        counts = draw_decisions(point, rng) if tables is None else _draw_episodes(likelihood.problem, tables, rng)
+        start = likelihood.with_counts(counts).at(x, point)
+        end = None if start is None else climb(start)
+        found.append(end.point.x if end is not None and end.finished else None)
+    return found
+
+
+def _draw_episodes(problem: Problem, tables: list[Demonstrations], rng: np.random.Generator) -> list[Floats]:
+    """The counts of tables in which each expert's episodes are drawn with replacement."""
+    counts: list[Floats] = []
+    for table in tables:
+        owners = table.by_episode.expert
+        times = np.zeros(owners.size)
+        for expert in range(len(table.experts)):
+            own = np.flatnonzero(owners == expert)
+            times[own] = rng.multinomial(own.size, np.full(own.size, 1 / own.size)) if own.size else 0
+        counts += list(table.counts_of_episodes(problem.experts[len(counts)].mdp, times))
+    return counts

@@ -17,7 +17,7 @@ import pandas as pd
 from multihorizon.data.dynamics import untaken_actions
 from multihorizon.evidence import DecisionEvidence
 from multihorizon.finding import Finding
-from multihorizon.questions import fit, groups, horizons
+from multihorizon.questions import differences, fit, horizons
 from multihorizon.questions.differences import difference_words, population_words
 from multihorizon.questions.fit import notes_of, shared_goal, warnings_of
 from multihorizon.questions.fitted import Fitted
@@ -39,7 +39,7 @@ QUESTIONS: dict[str, Callable[[Fitted, Mapping[str, Finding]], Finding | None]] 
     "state reward": fit.depends_on_states,
     "identified": identifiability,
     "horizons": horizons.look_ahead,
-    "differences": groups.differences,
+    "differences": differences.differences,
 }
 #: The order in which a reader asks.
 READING_ORDER = ("differences", "horizons", "identified", "fit", "goals", "state reward")
@@ -229,14 +229,14 @@ class Analysis(Fitted, Result):
             }
         )
         if self.population is not None:
-            frame = pd.concat([frame, groups.population_columns(self, self.population)], axis=1)
+            frame = pd.concat([frame, differences.population_columns(self, self.population)], axis=1)
         return frame.iloc[self.order]
 
     def conditions_frame(self) -> pd.DataFrame | None:
         """Return one row per person and condition: the columns of `conditions.csv`. None where the formula has no conditions, or
         the
         population could not be estimated."""
-        return groups.conditions_frame(self)
+        return differences.conditions_frame(self)
 
     def reward_frame(self) -> pd.DataFrame:
         """Return one row per parameter of the reward, by name: the reward and its difference (from the average logged step; of
@@ -260,7 +260,7 @@ class Analysis(Fitted, Result):
 
     def _content(self) -> dict[str, Any]:
         """Return what `result.json` holds: the parts of every analysis; what a kind of state does not have is null."""
-        content = self._about() | fit.reward_content(self) | groups.content(self)
+        content = self._about() | fit.reward_content(self) | differences.content(self)
         if self.people is None:
             content |= dict.fromkeys(("goals", "state_reward")) | self._of_single_experts()
         for finding in self.findings.values():

@@ -31,9 +31,8 @@ from multihorizon.horizon import Horizon
 from multihorizon.population.evidence import PopulationEvidence, PopulationFindings
 from multihorizon.population.solver import absent_words
 from multihorizon.population.types import types_words
-from multihorizon.questions.differences import differences_of, population_words
+from multihorizon.questions.differences import differences_of, population_columns, population_words
 from multihorizon.questions.fitted import Fitted
-from multihorizon.questions.groups import population_columns
 from multihorizon.questions.people import PEOPLE, GroupSummary, People
 from multihorizon.report.charts import (
     DIAGONAL,
