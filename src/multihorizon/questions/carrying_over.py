@@ -35,7 +35,8 @@ each condition is all that is fitted. Of several pairs of conditions p-values ar
 which nothing is known is left out. Where a reward that depends on the action as well predicts clearly better under one of the
 conditions, nothing is said of horizons (`population.state_reward`).
 
-*Two conditions*: how the horizons of the same persons under two conditions hang together: correlation, common shift, and changes that differ.
+*Two conditions*: how the horizons of the same persons under two conditions hang together: correlation, common shift, and changes
+that differ.
 
 *What each condition says.* A population was fitted under each condition j by itself, `η_ij ~ N(μ_j, Σ_j)`, η = (logit γ, log
 λ). With m and C the mean and covariance of η_ij given the decisions, these say about as much as

@@ -12,7 +12,8 @@ of choices among all available actions with equal probabilities. `1 − L/L₀` 
 2 (L − L₀) is no larger than by chance (χ² with a degree of freedom for each parameter of population and reward), the decisions
 say nothing, and no number is given.
 
-*Choices*: what a population expects its people to choose, beside what they chose: in each state, in new episodes, and group by group.
+*Choices*: what a population expects its people to choose, beside what they chose: in each state, in new episodes, and group by
+group.
 
 *Expected choices.* A *cell* is a person, or a person under one combination of conditions. What is known of a cell is a normal
 distribution of η = (logit γ, log λ), here nine nodes, three in each direction (Gauss and Hermite's), with weights w_q. Of n(s)
