@@ -142,8 +142,6 @@ def _states(types: dict[str, str]) -> tuple[str, str]:
     return f"state::{one}", f"nullif(next_state::{one}, '')" if one == "VARCHAR" else f"next_state::{one}"
 
 
-#: The rows of larger tables are not loaded: a row takes about a hundred bytes while that is done.
-MOST_ROWS = 50_000_000
 #: Files are read again for so many questions about episodes. With the next one, tables of up to so many rows are loaded.
 REREADINGS, KEPT_ROWS = 4, 10_000_000
 
@@ -157,13 +155,16 @@ class CountedFiles(Demonstrations):
     the greatest value in an episode, and in how many rows it is known.
     """
 
-    def __init__(self, scan: Scan, cut_off: bool = False, conditions: Sequence[str] = ()) -> None:
+    def __init__(
+        self, scan: Scan, cut_off: bool = False, conditions: Sequence[str] = (), *, most_rows: int = 50_000_000
+    ) -> None:
+        """Count a scan; the rows of tables with more than `most_rows` are not loaded: each takes a hundred bytes on the way."""
         Table(pd.DataFrame(index=[0]), scan.name, scan=scan).require(*COLUMNS)
         require_conditions(scan.name, conditions, list(scan.types))
         require_labels(scan, (*LABELS, *conditions))
         self.scan, self.database, self.has_next, self.columns = scan, connect(), "next_state" in scan.types, tuple(conditions)
         self.filled = self.respelt = False
-        self._rereadings = 0
+        self._rereadings, self._most_rows = 0, most_rows
         self._set(name=scan.name, cut_off=cut_off, conditions=None)
         try:
             self._count_spelt()
@@ -308,9 +309,9 @@ class CountedFiles(Demonstrations):
             ValueError: where it is too large for that.
         """
         size = len(self)
-        if size > MOST_ROWS:
+        if size > self._most_rows:
             raise ValueError(
-                f"{self.name} must have at most {MOST_ROWS} decisions to be loaded one by one, received {size}: it can be "
+                f"{self.name} must have at most {self._most_rows} decisions to be loaded one by one, received {size}: it can be "
                 "counted, fitted and checked, but its rows cannot be listed"
             )
         labels = self.episode_labels
