@@ -1,8 +1,11 @@
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
+from scipy.sparse.linalg import spsolve
+from scipy.special import xlogy
 
 import multihorizon as mh
 from multihorizon.planning.linear import policy_resolvent
@@ -138,21 +141,35 @@ def test_rewards_of_states_and_of_actions_agree() -> None:
     np.testing.assert_allclose(by_state.values, by_action.values)
 
 
-def big_task(kind: str) -> tuple[mh.MDP, np.ndarray]:
-    """Tasks of 1,600 states."""
+def big_task(kind: str, side: int = 40) -> tuple[mh.MDP, np.ndarray]:
+    """Tasks of 1,600 states, which are solved directly, or of more than 2,000, which are not."""
+    n, corner = side * side, (0, side - 1)
     if kind == "ties":
-        mdp = mh.domains.gridworld(40, 40, slip=0.1, terminal=[(0, 39)])
-        return mdp, np.where(np.arange(1600) == 39, 10.0, -0.1)
+        mdp = mh.domains.gridworld(side, side, slip=0.1, terminal=[corner])
+        return mdp, np.where(np.arange(n) == side - 1, 10.0, -0.1)
     if kind == "no ending":
-        return mh.domains.gridworld(40, 40, slip=0.2), np.random.default_rng(1).normal(size=1600)
+        return mh.domains.gridworld(side, side, slip=0.2), np.random.default_rng(1).normal(size=n)
     if kind == "unreachable":  # the right half is behind a wall
-        mdp = mh.domains.gridworld(40, 40, slip=0.1, walls=[(i, 20) for i in range(40)], terminal=[(0, 0)])
-        return mdp, np.random.default_rng(2).normal(size=1600)
-    grid = mh.domains.gridworld(40, 40, slip=0.1, terminal=[(0, 39)])
-    available = np.random.default_rng(3).random((1600, 4)) < 0.7
+        mdp = mh.domains.gridworld(side, side, slip=0.1, walls=[(i, side // 2) for i in range(side)], terminal=[(0, 0)])
+        return mdp, np.random.default_rng(2).normal(size=n)
+    grid = mh.domains.gridworld(side, side, slip=0.1, terminal=[corner])
+    available = np.random.default_rng(3).random((n, 4)) < 0.7
     available[~available.any(axis=1), 0] = True
     moves = [grid.transition(a) for a in range(4)]
-    return mh.MDP(moves, terminal=grid.terminal, available=available), np.random.default_rng(4).normal(size=1600)
+    return mh.MDP(moves, terminal=grid.terminal, available=available), np.random.default_rng(4).normal(size=n)
+
+
+def values_of(mdp: mh.MDP, policy: np.ndarray, paid: np.ndarray, discount: float) -> np.ndarray:
+    """The values of a policy that earns `paid` `(S,)`, by one sparse factorisation."""
+    matrix = sp.eye_array(mdp.n_states, format="csc") - discount * sp.csc_array(mdp.under(policy))
+    return spsolve(matrix, paid)
+
+
+def require_optimal(plan, worse: np.ndarray, mdp: mh.MDP) -> None:
+    """The optimal actions are those that are worse than the best by at most 1e-10 of the range of values, and rounding."""
+    tied, decides = 1e-10 * np.ptp(plan.values), ~mdp.terminal
+    assert plan.optimal_actions[decides][worse[decides] <= 0.9 * tied].all()
+    assert not plan.optimal_actions[decides][worse[decides] > 1.1 * tied + 2e-12 * np.abs(plan.values).max()].any()
 
 
 TASKS = ("ties", "no ending", "unreachable", "unavailable")
@@ -161,36 +178,54 @@ TASKS = ("ties", "no ending", "unreachable", "unavailable")
 @pytest.mark.slow
 @pytest.mark.parametrize("discount", [0.0, 0.5, 0.9, 0.999])
 @pytest.mark.parametrize("kind", TASKS)
-def test_iterative_and_direct_plans_agree(kind, discount, monkeypatch) -> None:
-    mdp, reward = big_task(kind)
-    monkeypatch.setattr("multihorizon.planning.linear.DIRECT_STATES", 10)
-    found, soft = mh.plan(mdp, reward, discount), mh.soft_plan(mdp, reward, discount)
-    monkeypatch.setattr("multihorizon.planning.linear.DIRECT_STATES", 10_000)
-    exact, soft_exact = mh.plan(mdp, reward, discount), mh.soft_plan(mdp, reward, discount)
-    scale = np.abs(exact.values).max()
-    np.testing.assert_allclose(found.values, exact.values, atol=1e-11 * scale)
-    np.testing.assert_array_equal(found.optimal_actions, exact.optimal_actions)
-    np.testing.assert_array_equal(found.policy, exact.policy)
-    assert found.residual <= 1e-11 * scale
-    np.testing.assert_allclose(soft.values, soft_exact.values, atol=1e-11 * np.abs(soft_exact.values).max())
-    assert (found.q[~mdp.available & ~mdp.terminal[:, None]] == -np.inf).all()
+def test_large_plans_have_the_values_of_a_direct_solution(kind, discount) -> None:
+    mdp, reward = big_task(kind, side=46)
+    hard, soft = mh.plan(mdp, reward, discount), mh.soft_plan(mdp, reward, discount)
+    immediate = np.where(mdp.terminal[:, None], 0.0, mdp.expected_reward(reward))
+    best = np.eye(mdp.n_actions)[hard.q.argmax(axis=1)]
+    values = values_of(mdp, best, (best * immediate).sum(axis=1), discount)
+    scale = np.abs(values).max()
+    np.testing.assert_allclose(hard.values, values, rtol=0, atol=1e-11 * scale)
+    q = np.where(mdp.available, immediate + discount * mdp.expect(values), -np.inf)
+    highest = np.where(mdp.terminal, 0.0, q.max(axis=1))
+    np.testing.assert_allclose(highest, values, rtol=0, atol=1e-11 * scale)  # nothing is better, so the values are optimal
+    require_optimal(hard, highest[:, None] - q, mdp)
+    assert hard.residual <= 1e-11 * scale
+    assert (hard.q[~mdp.available & ~mdp.terminal[:, None]] == -np.inf).all()
+    entropy = -xlogy(soft.policy, soft.policy).sum(axis=1)
+    soft_values = values_of(
+        mdp, soft.policy, np.where(mdp.terminal, 0.0, (soft.policy * immediate).sum(axis=1) + entropy), discount
+    )
+    np.testing.assert_allclose(soft.values, soft_values, rtol=0, atol=1e-11 * np.abs(soft_values).max())
+
+
+def policy_iteration(mdp: mh.MDP, reward: np.ndarray, discount: float) -> tuple[np.ndarray, int]:
+    """The optimal values and the number of policies on the way from the myopic one."""
+    paid, states = mdp.expected_reward(reward), np.arange(mdp.n_states)
+    q, policies = np.where(mdp.available, paid, -np.inf), 0
+    actions = q.argmax(axis=1)
+    while True:
+        policies += 1
+        better = values_of(mdp, np.eye(mdp.n_actions)[actions], np.where(mdp.terminal, 0.0, paid[states, actions]), discount)
+        q = np.where(mdp.available, paid + discount * mdp.expect(better), -np.inf)
+        improved = q.max(axis=1) > q[states, actions] + 1e-12 * np.abs(better).max()
+        if not (improved & ~mdp.terminal).any():
+            return better, policies
+        actions = np.where(improved, q.argmax(axis=1), actions)
 
 
 @pytest.mark.parametrize("discount", [0.9, 0.999])
 @pytest.mark.parametrize("kind", TASKS)
-def test_plans_that_start_from_sweeps_end_where_the_myopic_start_does(kind, discount, monkeypatch) -> None:
+def test_plans_end_where_policy_iteration_from_the_myopic_policy_does_and_sooner(kind, discount) -> None:
     mdp, reward = big_task(kind)
     swept = mh.plan(mdp, reward, discount)
-    nothing = np.zeros(mdp.n_states)
-    start = lambda table, _: (table.expected.argmax(axis=0), nothing, table.expected, False)  # noqa: E731
-    monkeypatch.setattr("multihorizon.planning.plan.sweep_start", start)
-    myopic = mh.plan(mdp, reward, discount)
-    assert myopic.iterations > swept.iterations
-    scale = np.abs(myopic.values).max()
-    np.testing.assert_allclose(swept.values, myopic.values, atol=1e-10 * scale)
-    assert (swept.values >= myopic.values - 1e-12 * scale).all()
+    values, policies = policy_iteration(mdp, reward, discount)
+    assert policies > swept.iterations
+    scale = np.abs(values).max()
+    np.testing.assert_allclose(swept.values, values, atol=1e-10 * scale)
+    q = np.where(mdp.available, mdp.expected_reward(reward) + discount * mdp.expect(values), -np.inf)
     if kind != "ties":  # a long path of steps, each of which gains no more than rounding, can blur a tie of the myopic start
-        np.testing.assert_array_equal(swept.optimal_actions, myopic.optimal_actions)
+        require_optimal(swept, q.max(axis=1)[:, None] - q, mdp)
 
 
 def test_discount_one_on_a_large_grid_solves_the_bellman_equation() -> None:
@@ -201,10 +236,9 @@ def test_discount_one_on_a_large_grid_solves_the_bellman_equation() -> None:
 
 
 def test_a_large_grid_is_not_factorised_for_one_plan(monkeypatch) -> None:
-    mdp, reward = big_task("ties")
-    monkeypatch.setattr("multihorizon.planning.linear.DIRECT_STATES", 10)
-    monkeypatch.setattr("multihorizon.planning.linear.FACTOR_STEPS", 10.0)  # as on 100 times as many states
-    monkeypatch.setattr("multihorizon.planning.linear.spla.splu", lambda *_, **__: pytest.fail("factorised a large problem"))
+    mdp = mh.domains.gridworld(110, 110, slip=0.1, terminal=[(0, 109)])
+    reward = np.where(np.arange(110**2) == 109, 10.0, -0.1)
+    monkeypatch.setattr("scipy.sparse.linalg.splu", lambda *_, **__: pytest.fail("factorised a large problem"))
     assert mh.plan(mdp, reward, 0.9).residual < 1e-10
     assert mh.soft_plan(mdp, reward, 0.9).residual < 1e-10
 

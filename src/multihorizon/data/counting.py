@@ -155,9 +155,7 @@ class CountedFiles(Demonstrations):
     the greatest value in an episode, and in how many rows it is known.
     """
 
-    def __init__(
-        self, scan: Scan, cut_off: bool = False, conditions: Sequence[str] = (), *, most_rows: int = 50_000_000
-    ) -> None:
+    def __init__(self, scan: Scan, cut_off: bool = False, conditions: Sequence[str] = (), *, most_rows: int = 50_000_000) -> None:
         """Count a scan; the rows of tables with more than `most_rows` are not loaded: each takes a hundred bytes on the way."""
         Table(pd.DataFrame(index=[0]), scan.name, scan=scan).require(*COLUMNS)
         require_conditions(scan.name, conditions, list(scan.types))

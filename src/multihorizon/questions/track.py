@@ -283,7 +283,7 @@ def _moments(nodes: Floats, share: Floats) -> tuple[float, float, float]:
 class Tracking:
     """What trackers of one study share: the task, the population, and the tables of policies."""
 
-    def __init__(self, solution: Any) -> None:
+    def __init__(self, solution: Any, most: int | None = None) -> None:
         people = isinstance(solution, Solution) and solution.evidence.get("population") is not None
         if not people or solution.status != Status.CONVERGED:
             what = f"{solution.solver}: {solution.status}" if isinstance(solution, Solution) else type(solution).__name__
@@ -318,6 +318,8 @@ class Tracking:
         tasks = with_known_reward(solution.require_problem(), solution.options.get("known_reward"))[0].tasks
         self.tasks = [replace(task, counts=sp.csr_array(task.mdp.live.T.reshape(1, -1) / 1.0)) for task in tasks]
         self._prepare()
+        if most is not None:
+            self.most = most
 
     def _prepare(self) -> None:
         self.tables = Tables(self.tasks, self.largest, self.reward, np.zeros(0, dtype=np.int64))
@@ -343,7 +345,7 @@ class Tracking:
         vars(self).update(state)
         self._prepare()
 
-    @property
+    @cached_property
     def most(self) -> int:
         """How many nodes there may be: tables have up to ten million numbers, and tasks with cycles take long to plan."""
         slow = sum(p.mdp.n_states for p in self.tables.planners if not isinstance(p.engine, Episodic))
