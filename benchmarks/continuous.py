@@ -30,7 +30,7 @@ import scipy.sparse as sp
 
 import multihorizon as mh
 from multihorizon.choice.model import Settings
-from multihorizon.choice.sieve import SieveData, SieveModel
+from multihorizon.choice.sieve_model import SieveData, SieveModel
 from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.sieve import fit_logits, relevant_coordinates, sieve_precision, starts
 

@@ -11,7 +11,7 @@ from test_lookahead import simulated, steps_task
 import multihorizon as mh
 from multihorizon.choice.deviations import NearlyShared
 from multihorizon.choice.model import ChoiceModel, Settings, temperature_penalty
-from multihorizon.choice.sieve import SieveData, SieveModel
+from multihorizon.choice.sieve_model import SieveData, SieveModel
 from multihorizon.choice.tabular import Likelihood
 from multihorizon.choice.weighted import WeightedLikelihood
 from multihorizon.likelihood.ascent import climb

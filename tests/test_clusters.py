@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import multihorizon as mh
-from multihorizon.choice.clusters import Clusters
+from multihorizon.choice.model import Clusters
 from multihorizon.choice.tabular import Likelihood
 from multihorizon.cli import app
 from multihorizon.likelihood.clusters import middle, sign_flip_test, within_episodes

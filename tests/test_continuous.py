@@ -8,7 +8,7 @@ from sklearn.kernel_approximation import RBFSampler
 
 import multihorizon as mh
 from multihorizon.choice.model import Settings
-from multihorizon.choice.sieve import SieveData, SieveModel
+from multihorizon.choice.sieve_model import SieveData, SieveModel
 from multihorizon.likelihood.sieve import dynamics_unknown, relevant_coordinates, resume_sieve, sieve_precision
 from multihorizon.solution import Status
 

@@ -5,7 +5,15 @@ import pytest
 import scipy.sparse as sp
 
 import multihorizon as mh
-from multihorizon.choice.basis import LeastSquares, SmoothedSystem, Smoothing, fit_basis, fit_outcomes, step_sums, unsmoothed
+from multihorizon.choice.sieve_model import (
+    LeastSquares,
+    SmoothedSystem,
+    Smoothing,
+    fit_basis,
+    fit_outcomes,
+    step_sums,
+    unsmoothed,
+)
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,8 @@ import pytest
 
 import multihorizon as mh
 from multihorizon.numerics.lp import dual_bound, solve_lp
-from multihorizon.programs.certificate import Relaxation, bound_optimum
-from multihorizon.programs.inner import Inner
-from multihorizon.programs.margins import build_margins
+from multihorizon.programs.inner import Inner, build_margins
+from multihorizon.programs.search import Relaxation, bound_optimum
 
 
 def signed_features() -> mh.Problem:

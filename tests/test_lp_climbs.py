@@ -10,8 +10,7 @@ from posing import acting_best
 import multihorizon as mh
 from multihorizon.numerics.lp import LPStatus, solve_lp
 from multihorizon.programs import search as lp_search
-from multihorizon.programs.inner import Inner, program
-from multihorizon.programs.margins import build_margins
+from multihorizon.programs.inner import Inner, build_margins, program
 
 
 def deterministic_cliff(side: int) -> mh.Problem:

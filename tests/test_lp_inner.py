@@ -8,8 +8,7 @@ from scipy.optimize import linprog
 
 import multihorizon as mh
 from multihorizon.numerics.lp import solve_lp
-from multihorizon.programs.inner import Bases, Inner, program
-from multihorizon.programs.margins import build_margins
+from multihorizon.programs.inner import Bases, Inner, build_margins, program
 
 
 def dense_rows(problem: mh.Problem, discounts) -> tuple[np.ndarray, np.ndarray]:

@@ -9,8 +9,7 @@ from posing import acting_best
 import multihorizon as mh
 from multihorizon.driver import SearchResult
 from multihorizon.parallel import silent
-from multihorizon.programs.inner import Inner
-from multihorizon.programs.margins import build_margins
+from multihorizon.programs.inner import Inner, build_margins
 from multihorizon.programs.solvers import contradiction
 from multihorizon.solution import Trace
 

@@ -7,7 +7,7 @@ import pytest
 
 import multihorizon as mh
 from multihorizon.driver import SearchResult
-from multihorizon.entropy.dual import Dual, discount_gradient, minimise_dual
+from multihorizon.entropy.mce import Dual, discount_gradient, minimise_dual
 from multihorizon.entropy.mpmce import match
 from multihorizon.paper.mpml import discounted_likelihood
 from multihorizon.planning.plan import causal_entropy, feature_counts

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.entropy.dual import Dual, count_errors
+from multihorizon.entropy.mce import Dual, count_errors
 
 CLIFF = mh.domains.cliff()
 LIVE = np.flatnonzero(~CLIFF.mdp.terminal)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.entropy.dual import Dual, minimise_dual
+from multihorizon.entropy.mce import Dual, minimise_dual
 from multihorizon.planning.plan import causal_entropy, feature_counts
 
 DOMAINS = pytest.mark.parametrize("domain", [mh.domains.toy(), mh.domains.big_small(), mh.domains.cliff()], ids=lambda d: d.name)

@@ -10,7 +10,7 @@ import pytest
 from scipy.special import expit, logsumexp
 
 import multihorizon as mh
-from multihorizon.choice.own_rewards import own_rewards
+from multihorizon.choice.deviations import own_rewards
 from multihorizon.choice.surfaces import Tables
 from multihorizon.evidence import Deviations
 from multihorizon.population.marginal import Marginal

@@ -36,7 +36,7 @@ _HOMES = {
     "MaximumLikelihood": "likelihood.maximum_likelihood",
     "Population": "population.solver",
     "SieveLikelihood": "likelihood.sieve",
-    "Splines": "choice.basis",
+    "Splines": "choice.sieve_model",
     "Exponential": "lookahead",
     "Depth": "lookahead",
     "Hyperbolic": "lookahead",

@@ -27,8 +27,7 @@ import numpy as np
 import pandas as pd
 
 from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Floats, Ints, Seed, as_seed
-from multihorizon.choice.clusters import Choice
-from multihorizon.choice.model import Temperature
+from multihorizon.choice.model import Choice, Temperature
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.data.dynamics import counted_in_one_unit
 from multihorizon.data.steps import Steps
@@ -262,7 +261,7 @@ def _decisions(problem: Problem, policies: Sequence[Floats]) -> pd.DataFrame:
 
 def _fit_to_vectors(asked: Asked, progress: Progress) -> Analysis:
     """Fit steps whose states are vectors."""
-    from multihorizon.choice.sieve import LARGEST_DISCOUNT  # noqa: PLC0415  states are vectors: only now is scikit-learn needed
+    from multihorizon.choice.sieve_model import LARGEST_DISCOUNT  # noqa: PLC0415  states are vectors: only now is scikit-learn needed
     from multihorizon.likelihood.sieve import reward_functions  # noqa: PLC0415
 
     steps = asked.steps

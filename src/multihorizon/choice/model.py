@@ -1,4 +1,4 @@
-"""What a fit, an interval or a question needs of any model of choice.
+"""What any model of choice offers to a fit, an interval or an analysis.
 
 A model gives the log-likelihood `L(x)` of decisions as a function of `x = (θ, γ, log λ, t)`: d reward parameters, how far each
 group of experts looks ahead (a discount, or a few coordinates), the logarithm of each temperature and, where estimated
@@ -13,10 +13,13 @@ add the log-likelihood of t (`tabular`). A common factor of all λ and θ leaves
 is known, this direction is open.
 
 Three models: `tabular.Likelihood` (states in a list), `weighted.WeightedLikelihood` (look-ahead that is not a discount) and
-`sieve.SieveModel` (states that are vectors). Each says how it plans (`at`) and how choices move with x, backwards
+`sieve_model.SieveModel` (states that are vectors). Each says how it plans (`at`) and how choices move with x, backwards
 (`ChoicePoint.pull_back`) and forwards (`ChoicePoint.blocks`). Layout, penalties, gradient and curvature are the same for all.
 
 What the user knows of discounts, temperatures, rewards and groups is read from options by name into the problem's order.
+
+*Clusters* are episodes, or experts with all their episodes. Decisions of different clusters are independent of each other; those
+of one need not be. Only sums over the decisions of a cluster are needed, `Σ_(s,a) N_e(s,a) y(s,a)`, so only counts N_e are kept.
 """
 
 from __future__ import annotations
@@ -44,16 +47,101 @@ from multihorizon.checks import (
     label,
     read_only,
 )
-from multihorizon.choice.clusters import Clusters
+from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.mdp import MDP
 from multihorizon.names import numbers_of
 from multihorizon.numerics.newton import Dense, Metric, resting
-from multihorizon.problem import AnyProblem, Expert, Problem
+from multihorizon.problem import AnyProblem, Expert, Problem, require_counts
 from multihorizon.words import significant
 
+#: What is independent of each other; "auto" lets a test of the decisions choose between decisions and episodes.
+Unit = Literal["decision", "episode", "expert"]
+
+
+Choice = Literal["auto", "decision", "episode", "expert"]
+
+
+CHOICES = ("auto", "decision", "episode", "expert")
+
+
+NO_EPISODES = "the problem does not hold the episodes of its decisions"
+
+
+def check_cluster(value: object) -> None:
+    """Raise unless this says what is independent of each other."""
+    if value not in CHOICES:
+        raise ValueError(f"cluster must be one of {', '.join(CHOICES)}, received {value!r}")
+
+
+@dataclass(frozen=True, eq=False)
+class Clusters:
+    """The decisions of a problem's experts by cluster.
+
+    Attributes:
+        unit: what a cluster is.
+        counts: for each of the problem's experts how often each cluster took each decision `(n,A·S)`, in rows a·S + s of the MDP.
+        numbers: for each of them the number of each cluster `(n,)` among all.
+    """
+
+    unit: Unit
+    counts: tuple[Sparse, ...]
+    numbers: tuple[Ints, ...]
+
+    @classmethod
+    def of(cls, problem: Problem, unit: Unit, tables: Sequence[Demonstrations] | None = None) -> Clusters | str:
+        """The clusters of a problem; or why they are not known.
+
+        Args:
+            problem: whose experts have decisions.
+            unit: "episode" or "expert".
+            tables: where the decisions come from, one for each task in order; by default those the problem was made of.
+        """
+        if unit == "expert":
+            counts = tuple(sp.csr_array(require_counts(expert).T.ravel()[None]) for expert in problem.experts)
+            return cls(unit, counts, tuple(np.array([owner]) for owner in problem.owner))
+        listed = sources(problem, tables)
+        if isinstance(listed, str):
+            return listed
+        split: dict[int, tuple[int, Ints, Sparse]] = {}
+        found, numbers, size = [], [], 0
+        for expert, (table, k) in zip(problem.experts, listed, strict=True):
+            if id(table) not in split:
+                owner = table.by_episode.expert
+                split[id(table)] = size, owner, table.choices_by(expert.mdp, np.arange(owner.size), owner.size)
+                size += owner.size
+            first, owner, made = split[id(table)]
+            episodes = np.flatnonzero(owner == k)
+            counts = made[episodes]
+            if not np.array_equal(counts.sum(axis=0), require_counts(expert).T.ravel()):
+                return NO_EPISODES
+            found.append(counts)
+            numbers.append(first + episodes)
+        return cls(unit, tuple(found), tuple(numbers))
+
+
+def sources(problem: Problem, tables: Sequence[Demonstrations] | None = None) -> list[tuple[Demonstrations, int]] | str:
+    """The table of each of the problem's experts, and their number in it; or why it is not known.
+
+    The tables are those given, one for each task in order, or by default those the problem was made of.
+    """
+    if tables is not None:
+        listed = [(table, k) for table in tables for k in range(len(table.experts))]
+        return listed if len(listed) == len(problem.experts) else NO_EPISODES
+    listed = []
+    for expert in problem.experts:
+        if expert.table is None or expert.name not in expert.table.experts:
+            return NO_EPISODES
+        listed.append((expert.table, expert.table.experts.index(expert.name)))
+    return listed
+
+
 Temperature = float | Literal["shared", "pooled", "per_expert"] | Mapping[str, float]
+
+
 #: Above this many rewards, or parameters in all, nothing of size p×p is formed: an information matrix costs the cube of them.
 DENSE_REWARDS, DENSE_PARAMETERS = 700, 3000
+
+
 #: Log-temperatures stay within ±5 of that of the usual one: beyond a factor of 148 a temperature is only a certain or a uniform
 #: policy. Where a known reward sets the scale, what it pays far ahead may be worth much less than its range, or add up to more.
 LOG_TEMPERATURE_BOUND, LOG_TEMPERATURES_OF_KNOWN = 5.0, (-6.0, 8.0)

@@ -23,7 +23,7 @@ is the family's coordinate.
 
 Where x is beyond ±12 it counts as ±12, and log λ beyond ±20 as ±20: there policies do not change any more.
 
-Where persons have rewards of their own (`own_rewards`), log π and `ψ = ∂ log π/∂θ` are read row by row, and ψ moves with θ by the
+Where persons have rewards of their own (`deviations`), log π and `ψ = ∂ log π/∂θ` are read row by row, and ψ moves with θ by the
 second derivatives of values: `λ ∂ψ_j/∂θ_l = γ T V_jl − V_jl`, `V_jl = (I − γP)^{-1} λ Σ_a π ψ_j ψ_l`.
 """
 

@@ -1,19 +1,376 @@
-"""Maximum causal entropy IRL at known discounts; the mathematics is in `dual`."""
+"""Maximum causal entropy IRL at known discounts, by its convex dual.
+
+Maximising the experts' causal entropies subject to equal feature counts has, for one reward θ shared by all, the dual
+
+    min_θ  J(θ) = Σ_i ρᵀ V_i(θ) − θᵀ f*_i,        V_i the soft values at discount γ_i and temperature λ_i,
+
+which is convex with gradient `Σ_i (f_i(θ) − f*_i)`, the sum of the mismatches between the feature counts `f = Fᵀ μ` of the
+soft-optimal policy and the expert's. With `G = ∂(Q − V)/∂θ` its Hessian is `Σ_i Gᵀ diag(μ π / λ) G`; a product with it
+takes two solves with the resolvent, `∂V = (I − γP)^{-1} F_π ∂θ` and its transpose.
+
+It is minimised by SciPy's trust-region Newton methods: with the Hessian up to DENSE_FEATURES parameters, with products beyond.
+Near discount 1 some rewards have no finite value; there J counts as infinite, and the trust region keeps away. Directions that
+change no policy, such as a constant reward, are flat and left alone. The minimum is reached when the largest entry of the
+gradient, recomputed, is below the tolerance.
+
+**In the discounts** the minimum moves as the discounted likelihood of the paper's MPML-IRL does,
+
+    L(θ, Γ) = Σ_i Σ μ*_i(s,a) log π_{θ,γ}(a|s) = Σ_i (θᵀ f*_i − ρᵀ V_i(θ)) / λ,      μ*_i the expert's discounted visits at γ,
+
+whose maximiser in θ at fixed Γ is the dual's minimiser. With `R = (I − γP_π)^{-1}` for the policy planned from θ and `R*` for the
+expert's,
+
+    ∂(ρᵀV)/∂γ = ρᵀ R P_π V,      ∂(θᵀf*)/∂γ = ρᵀ R* P_π* R* r_π*,      r_π* = Σ_a π*(a|·) (F θ)(·,a).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
+import scipy.sparse as sp
+import scipy.sparse.linalg as spla
+from scipy.optimize import minimize
 
-from multihorizon.checks import as_discount, as_positive, first_few
-from multihorizon.entropy.dual import Dual, DualSolution, count_errors, minimise_dual
+from multihorizon.checks import ROUNDING, Floats, as_discount, as_positive, first_few
 from multihorizon.evidence import Evidence
+from multihorizon.mdp import refuse_durations
 from multihorizon.parallel import Progress, silent
-from multihorizon.problem import Problem
+from multihorizon.planning.linear import Resolvent
+from multihorizon.planning.plan import causal_entropy, feature_counts, occupancy, policy_entropy, soft_plan
+from multihorizon.problem import Expert, Problem
 from multihorizon.solution import Solution, Status
 from multihorizon.words import power_of_ten, significant
+
+#: Up to this many reward parameters the Hessian is built and factorised.
+DENSE_FEATURES = 600
+
+
+#: Curvatures below this share of the largest belong to rewards that change no policy.
+FLAT = 1e-12
+
+
+def expert_policy(expert: Expert) -> Floats:
+    """The policy whose feature counts are to be matched; raises for demonstrations (see `Problem.observed_policies`)."""
+    return expert.require_policy()
+
+
+@dataclass(frozen=True, eq=False)
+class Response:
+    """One expert's soft-optimal response to θ: values, policy, discounted visits `(S,)`, and the mismatch `f − f*` `(d,)`."""
+
+    expert: Expert
+    discount: float
+    temperature: float
+    values: Floats
+    policy: Floats
+    visits: Floats
+    mismatch: Floats
+    resolvent: Resolvent = field(repr=False)
+
+    def advantage_change(self, direction: Floats) -> Floats:
+        """`G ∂θ` for directions `(d,m)`, as `(A·S, m)`."""
+        moved = np.asarray(self.expert.feature_matrix @ direction)
+        weights = self.policy.T.ravel()[:, None]
+        n_actions, n_states = self.expert.mdp.n_actions, self.expert.mdp.n_states
+        mean = (weights * moved).reshape(n_actions, n_states, -1).sum(axis=0)
+        change = self.resolvent.solve(mean[:, 0])[:, None] if mean.shape[1] == 1 else self.resolvent.solve(mean)
+        ahead = np.asarray(self.expert.mdp.stacked @ change)
+        return moved + self.discount * ahead - np.tile(change, (n_actions, 1))
+
+    @property
+    def weights(self) -> Floats:
+        """`μ(s) π(a|s) / λ` as `(A·S,)`."""
+        return (self.visits[:, None] * self.policy).T.ravel() / self.temperature
+
+    def hessian(self) -> Floats:
+        """This expert's part of the Hessian, `(d,d)`."""
+        derivative = self.advantage_change(np.eye(self.mismatch.size))
+        return derivative.T @ (self.weights[:, None] * derivative)
+
+    def hessian_product(self, direction: Floats) -> Floats:
+        """The Hessian times one direction `(d,)`."""
+        y = self.weights * self.advantage_change(direction[:, None])[:, 0]
+        pulled = self.resolvent.solve(self.discount * (self.expert.mdp.stacked.T @ y), transpose=True)
+        spread = y + (pulled[:, None] * self.policy).T.ravel()
+        result: Floats = self.expert.feature_matrix.T @ spread
+        return result
+
+
+@dataclass(frozen=True, eq=False)
+class DualPoint:
+    """θ, `J(θ)`, and each expert's response to it."""
+
+    theta: Floats
+    value: float
+    responses: tuple[Response, ...]
+
+    @property
+    def gradient(self) -> Floats:
+        """`Σ_i (f_i − f*_i)`."""
+        total: Floats = np.sum([response.mismatch for response in self.responses], axis=0)
+        return total
+
+    def hessian(self) -> Floats:
+        """The second derivative of J, `(d,d)`."""
+        total: Floats = np.sum([response.hessian() for response in self.responses], axis=0)
+        return total
+
+    def hessian_product(self, direction: Floats) -> Floats:
+        """The Hessian times one direction `(d,)`."""
+        total: Floats = np.sum([response.hessian_product(direction) for response in self.responses], axis=0)
+        return total
+
+    @property
+    def gap(self) -> float:
+        """The paper's duality gap `l = θᵀ Σ_i (f_i − f*_i)`."""
+        return float(self.theta @ self.gradient)
+
+    @property
+    def largest_mismatch(self) -> float:
+        """The largest entry of any expert's `f_i − f*_i`."""
+        return max(float(np.abs(response.mismatch).max()) for response in self.responses)
+
+    @property
+    def entropy(self) -> float:
+        """`Σ_i H_i`, the causal entropies of the soft-optimal policies."""
+        return float(sum(response.visits @ policy_entropy(response.policy) for response in self.responses))
+
+
+class Dual:
+    """The dual of a problem at given discounts and temperatures `(K,)`.
+
+    `targets` are the experts' feature counts f*, and `paid` is what the known part of the reward pays them, if there is one.
+    """
+
+    def __init__(self, problem: Problem, discounts: Floats, temperatures: Floats) -> None:
+        refuse_durations(problem.mdps, "a solver of maximum causal entropy")
+        self.problem = problem
+        self.discounts, self.temperatures = discounts, temperatures
+        self.policies = [expert_policy(expert) for expert in problem.experts]
+        self.targets: list[Floats] = []
+        self.paid: list[float] = []
+        for expert, owner, policy in zip(problem.experts, problem.owner, self.policies, strict=True):
+            counts = occupancy(expert.mdp, policy, float(discounts[owner])).counts.T.ravel()
+            self.targets.append(expert.feature_matrix.T @ counts)
+            self.paid.append(0.0 if expert.known_reward is None else float(expert.known_reward @ counts))
+
+    @property
+    def expert_entropy(self) -> float:
+        """`Σ_i H*_i`, the causal entropies of the experts at these discounts."""
+        triples = zip(self.problem.experts, self.problem.owner, self.policies, strict=True)
+        return sum(causal_entropy(e.mdp, pi, float(self.discounts[o])) for e, o, pi in triples)
+
+    def at(self, theta: Floats, before: DualPoint | None = None) -> DualPoint | None:
+        """Plan for every expert; None where a soft value is infinite."""
+        responses, value = [], 0.0
+        for number, (expert, owner) in enumerate(zip(self.problem.experts, self.problem.owner, strict=True)):
+            gamma, lam = float(self.discounts[owner]), float(self.temperatures[owner])
+            start = None if before is None else before.responses[number].values
+            try:
+                found = soft_plan(expert.mdp, expert.expected_reward(theta), gamma, lam, start)
+                policy = np.where(expert.mdp.terminal[:, None], 0.0, found.policy)
+                resolvent = Resolvent(expert.mdp.under(policy), gamma)
+                visits = np.where(expert.mdp.terminal, 0.0, resolvent.solve(expert.mdp.initial, transpose=True))
+            except (ValueError, RuntimeError):
+                return None
+            counts = expert.feature_matrix.T @ (visits[:, None] * policy).T.ravel()
+            responses.append(Response(expert, gamma, lam, found.values, policy, visits, counts - self.targets[number], resolvent))
+            value += float(expert.mdp.initial @ found.values - theta @ self.targets[number]) - self.paid[number]
+        return DualPoint(theta, value, tuple(responses))
+
+
+def _least_squares(dual: Dual) -> Floats:
+    """The reward that comes nearest to `F θ + γ T V_i − V_i = λ log π*_i`, a row weighted by how often the expert decides so.
+
+    For experts who are soft-optimal for one reward at these discounts it is the answer.
+    """
+    parts, rights = [], []
+    for number, (expert, owner, policy) in enumerate(zip(dual.problem.experts, dual.problem.owner, dual.policies, strict=True)):
+        mdp, gamma, lam = expert.mdp, float(dual.discounts[owner]), float(dual.temperatures[owner])
+        counts = occupancy(mdp, policy, gamma).counts.T.ravel()
+        with np.errstate(divide="ignore"):
+            logs = lam * np.log(policy).T.ravel()
+        if expert.known_reward is not None:
+            logs = logs - expert.known_reward
+        weights = np.sqrt(np.where(np.isfinite(logs), np.maximum(counts, 0.0), 0.0))
+        live = sp.diags_array(np.where(mdp.terminal, 0.0, 1.0))
+        values = (gamma * mdp.stacked - sp.vstack([sp.eye_array(mdp.n_states)] * mdp.n_actions)) @ live
+        blocks = [sp.csr_array((values.shape[0], each.mdp.n_states)) for each in dual.problem.experts]
+        blocks[number] = values
+        parts.append(sp.diags_array(weights) @ sp.hstack([expert.feature_matrix, *blocks], format="csr"))
+        rights.append(weights * np.where(np.isfinite(logs), logs, 0.0))
+    answer = np.linalg.lstsq(sp.vstack(parts).toarray(), np.concatenate(rights), rcond=1e-12)[0]
+    theta: Floats = answer[: dual.problem.n_parameters]
+    return theta
+
+
+def count_errors(dual: Dual, problem: Problem) -> list[float] | None:
+    """The standard error of each expert's feature counts `f*`, as a length; None where no expert is given as demonstrations."""
+    if all(expert.counts is None for expert in problem.experts):
+        return None
+    return [float(np.linalg.norm(factor)) for factor in error_factors(dual, problem)]
+
+
+def error_factors(dual: Dual, problem: Problem) -> Iterator[Floats]:
+    """For each expert X `(A·S,d)` such that XᵀX is the covariance of the feature counts.
+
+    `problem` holds the decisions, and the dual the same experts as `observed_policies`. An error `δπ(·|s)` of the frequencies
+    moves the counts by `μ(s) Σ_a δπ(a|s) g(s,a)`, where `g = F + γ T R F_π` are the counts from `(s,a)` on. Frequencies of N(s)
+    independent choices have the covariance `(diag(π) − ππᵀ) / N(s)`, hence
+
+        Cov(f*) = Σ_s μ(s)² / N(s)  Σ_a π(a|s) h(s,a) h(s,a)ᵀ,      h(s,a) = g(s,a) − Σ_b π(b|s) g(s,b).
+    """
+    for logged, expert, owner in zip(problem.experts, dual.problem.experts, dual.problem.owner, strict=True):
+        if logged.counts is None:
+            yield np.zeros((1, dual.problem.n_parameters))
+            continue
+        mdp, gamma = expert.mdp, float(dual.discounts[owner])
+        policy = np.where(mdp.terminal[:, None], 0.0, expert.require_policy())
+        resolvent = Resolvent(mdp.under(policy), gamma)
+        visits = np.where(mdp.terminal, 0.0, resolvent.solve(mdp.initial, transpose=True))
+        features = expert.feature_matrix.toarray()
+        each = policy.T[:, :, None]
+        start = (each * features.reshape(mdp.n_actions, mdp.n_states, -1)).sum(axis=0)
+        onward = (features + gamma * (mdp.stacked @ resolvent.solve(start))).reshape(mdp.n_actions, mdp.n_states, -1)
+        weights = visits / np.sqrt(np.maximum(logged.counts.sum(axis=1), 1.0))
+        spread = np.sqrt(each) * (onward - (each * onward).sum(axis=0)) * weights[:, None]
+        yield spread.reshape(-1, features.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class DualSolution:
+    """The dual's minimiser; `gradient_norm` is the largest entry of the gradient, recomputed at the end."""
+
+    point: DualPoint
+    gradient_norm: float
+    iterations: int
+    converged: bool
+
+
+def minimise_dual(
+    dual: Dual, start: Floats | None = None, tolerance: float = 1e-9, dense_features: int = DENSE_FEATURES
+) -> DualSolution:
+    """Minimise from `start` (no reward by default); `tolerance` bounds the largest entry of the gradient.
+
+    Up to `dense_features` parameters the Hessian is computed.
+    Where it stops short of the tolerance, it begins again at another start, and the smallest gradient is kept.
+    """
+    found: list[DualSolution] = []
+    for point in map(dual.at, _starts(dual, start, dense_features)):
+        if point is not None:
+            found.append(_newton(dual, point, tolerance, dense_features))
+            if found[-1].converged:
+                return found[-1]
+    if not found:
+        raise ValueError(f"no reward was found at which the soft values at discounts {dual.discounts.tolist()} are finite")
+    return min(found, key=lambda solution: solution.gradient_norm)
+
+
+def _starts(dual: Dual, start: Floats | None, dense_features: int) -> Iterator[Floats]:
+    """The given start, the reward of least squares, none, and a cost of each decision above its entropy.
+
+    At discount 1 only the last has values.
+    """
+    if start is not None:
+        yield start
+    elif dual.problem.n_parameters + sum(expert.mdp.n_states for expert in dual.problem.experts) <= 3 * dense_features:
+        yield _least_squares(dual)
+    yield np.zeros(dual.problem.n_parameters)
+    tasks = {id(expert.feature_matrix): expert for expert in dual.problem.experts}.values()
+    costs = [-2 * float(dual.temperatures.max()) * np.log(task.mdp.n_actions) * task.mdp.live.T.ravel() for task in tasks]
+    yield spla.lsqr(sp.vstack([task.feature_matrix for task in tasks], format="csr"), np.concatenate(costs))[0]
+
+
+def _newton(dual: Dual, start: DualPoint, tolerance: float, dense_features: int) -> DualSolution:
+    """SciPy's trust-region Newton method from one point; it stops by the gradient's length, which bounds its largest entry."""
+    path = _Path(dual, start)
+    dense = start.theta.size <= dense_features
+    with np.errstate(invalid="ignore"):
+        found = minimize(
+            path.value,
+            start.theta,
+            jac=lambda theta: path.reached(theta).gradient,
+            hess=(lambda theta: path.reached(theta).hessian()) if dense else None,
+            hessp=None if dense else (lambda theta, direction: path.reached(theta).hessian_product(direction)),
+            method="trust-exact" if dense else "trust-ncg",
+            # Where two discounts are nearly equal, only rewards of millions distinguish the experts.
+            options={"gtol": tolerance, "maxiter": 200, "max_trust_radius": 1e10},
+        )
+    point = path.reached(found.x)
+    # Three plain Newton steps, each of which squares the error, while they halve the gradient, toward the reward of least length
+    # with these policies. Near the minimum J itself no longer shows which of two points is lower, and where it is nearly flat a
+    # gradient of 1e-8 can leave a reward far from its limit.
+    for number in range(3 if dense else 0):
+        curvatures, axes = np.linalg.eigh(point.hessian())
+        curved = curvatures > FLAT * curvatures[-1]
+        along = axes[:, curved]
+        moved = dual.at(along @ (along.T @ point.theta - (along.T @ point.gradient) / curvatures[curved]), point)
+        enough = 1.0 if number == 0 else 0.5
+        if moved is None or np.abs(moved.gradient).max() > enough * np.abs(point.gradient).max() + ROUNDING:
+            break
+        point = moved
+    norm = float(np.abs(point.gradient).max())
+    return DualSolution(point, norm, int(found.nit), norm <= tolerance)
+
+
+class _Path:
+    """The points of one minimisation: SciPy asks for value, gradient and curvature of a point in turn.
+
+    The lowest point is kept: a trust-region method returns to it from every step that it rejects.
+    """
+
+    def __init__(self, dual: Dual, start: DualPoint) -> None:
+        self.dual, self.lowest, self.last = dual, start, start
+
+    def value(self, theta: Floats) -> float:
+        """`J(θ)`, infinite where a soft value is."""
+        point = self._at(theta)
+        return np.inf if point is None else point.value
+
+    def reached(self, theta: Floats) -> DualPoint:
+        """The point; where its value is infinite, the lowest one, because SciPy asks for derivatives before it rejects."""
+        return self._at(theta) or self.lowest
+
+    def _at(self, theta: Floats) -> DualPoint | None:
+        for known in (self.last, self.lowest):
+            if np.array_equal(theta, known.theta):
+                return known
+        point = self.dual.at(np.array(theta), self.lowest)
+        if point is not None:
+            self.last = point
+            self.lowest = min(self.lowest, point, key=lambda known: known.value)
+        return point
+
+
+def discount_gradient(dual: Dual, point: DualPoint) -> Floats:
+    """`∂L/∂γ_k` `(K,)` at fixed θ; at the maximiser in θ also the gradient of `max_θ L`."""
+    gradient = np.zeros(dual.problem.n_experts)
+    for response, owner, policy in zip(point.responses, dual.problem.owner, dual.policies, strict=True):
+        mdp = response.expert.mdp
+        soft = float(response.visits @ (mdp.under(response.policy) @ response.values))
+        pi = np.where(mdp.terminal[:, None], 0.0, policy)
+        matrix = mdp.under(pi)
+        resolvent = Resolvent(matrix, response.discount)
+        worth = resolvent.solve((pi * response.expert.expected_reward(point.theta)).sum(axis=1))
+        visits = resolvent.solve(mdp.initial, transpose=True)
+        gradient[owner] += (float(visits @ (matrix @ worth)) - soft) / response.temperature
+    return gradient
+
+
+def expert_order(problem: Problem) -> list[int]:
+    """The experts in an order that depends on what they do, not on how they are listed: largest entropy first.
+
+    The entropy is the causal one at discount 1/2. A search that draws its discounts in this order gives the same answer
+    however the experts are listed or named.
+    """
+    keys = np.zeros((problem.n_experts, 2))
+    for expert, owner in zip(problem.experts, problem.owner, strict=True):
+        policy = expert_policy(expert)
+        counts = feature_counts(expert.mdp, policy, 0.5, expert.feature_matrix)
+        keys[owner] -= causal_entropy(expert.mdp, policy, 0.5), float(np.linalg.norm(counts))
+    return [int(k) for k in np.lexsort(np.round(keys, 9).T[::-1])]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

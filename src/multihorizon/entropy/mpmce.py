@@ -1,6 +1,6 @@
 """Multi-planning-horizon MCE-IRL (the paper's Algorithm 2): search over Γ, maximum causal entropy inside.
 
-At each Γ the dual of `dual` is minimised, giving θ. What the search then maximises depends on `gap`:
+At each Γ the dual of `mce` is minimised, giving θ. What the search then maximises depends on `gap`:
 
 * "summed", the rule the paper prints: with `l = θᵀ Σ_k (f_k − f*_k)`, the entropy `Σ_k H_k` if `l ≤ ε`, else `−|l|`. At the
   dual's optimum the sum of the mismatches is zero, so `l = 0` for every Γ: the rule accepts every Γ, and the entropy drives Γ
@@ -61,20 +61,21 @@ from scipy.optimize import least_squares, linprog, lsq_linear
 
 from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Floats, Ints, as_count, as_positive, first_few
 from multihorizon.driver import Bayesian, EvaluationLog, Search, check_search
-from multihorizon.entropy.dual import (
+from multihorizon.entropy.mce import (
     DENSE_FEATURES,
     FLAT,
     Dual,
     DualPoint,
     DualSolution,
     Response,
+    about_errors,
     count_errors,
     discount_gradient,
+    entropy_evidence,
     error_factors,
     expert_order,
     minimise_dual,
 )
-from multihorizon.entropy.mce import about_errors, entropy_evidence
 from multihorizon.estimate import StandardErrors
 from multihorizon.numerics.distributions import halton
 from multihorizon.numerics.lp import Step, maximise

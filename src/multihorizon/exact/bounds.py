@@ -65,8 +65,7 @@ from multihorizon.exact.equations import (
 from multihorizon.exact.identify import Temperature, judge, minimise, read_temperature
 from multihorizon.frames import as_frame, is_frame
 from multihorizon.mdp import MDP, refuse_durations
-from multihorizon.numerics.boxes import branch_and_bound
-from multihorizon.numerics.lp import INFINITY, LinearProgram, LPResult, LPStatus, solve_lp
+from multihorizon.numerics.lp import INFINITY, LinearProgram, LPResult, LPStatus, branch_and_bound, solve_lp
 from multihorizon.numerics.newton import Local, maximize_many
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.planning.linear import policy_resolvent

@@ -59,8 +59,7 @@ from multihorizon.exact.equations import (
     reward_families,
 )
 from multihorizon.mdp import refuse_durations
-from multihorizon.numerics.boxes import branch_and_bound
-from multihorizon.numerics.lp import INFINITY, LinearProgram, LPResult, LPStatus, solve_lp
+from multihorizon.numerics.lp import INFINITY, LinearProgram, LPResult, LPStatus, branch_and_bound, solve_lp
 from multihorizon.problem import Expert, Problem
 from multihorizon.words import decimals, significant
 

@@ -51,9 +51,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from multihorizon.checks import TINY, Bools, Floats, Ints, Sparse
-from multihorizon.choice.clusters import Choice, Clusters, Unit, sources
 from multihorizon.choice.deviations import NearPoint
-from multihorizon.choice.model import DENSE_REWARDS
+from multihorizon.choice.model import DENSE_REWARDS, Choice, Clusters, Unit, sources
 from multihorizon.choice.tabular import Point
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.likelihood.evidence import TakenAsIndependent

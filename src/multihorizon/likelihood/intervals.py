@@ -30,7 +30,7 @@ approximation at the answer, with their own parameters profiled out. Each end is
 disagree, the end is found again with all experts.
 
 *Persons apart.* Where the reward is known and nobody shares a parameter, the information is a matrix `(2,2)` for each person, and
-so is everything above. Profiles are those of `numerics.batched`, for many persons at once and with r to a millionth.
+so is everything above. Profiles are those of `numerics.newton`, for many persons at once and with r to a millionth.
 
 *An estimated variance.* Where goals are only nearly shared, the spread of deviations decides how wide intervals are, and few
 experts show it roughly. With v the variance of its logarithm and φ the share of a standard error's logarithm that follows it, the

@@ -3,11 +3,11 @@
 Maximises the undiscounted choice likelihood `Σ_k Σ N_k(s,a) log π_{θ,γ_k,λ_k}(a|s)` of `choice.tabular` over θ, 0 ≤ γ ≤ 1 and the
 temperatures that are free. It is not concave in (θ, Γ), hence several starts.
 
-*Starts.* Smoothed frequencies `π̂(a|s) = (N(s,a) + α/A_s)/(n(s) + α)` stand in for a policy (Hotz and Miller, 1993). With
-π̂ known, the value of going on is linear in θ, `V = (I − γP̂)^{-1}(π̂R + λH(π̂))`, and so is the model's `λ log π = R + γTV − V`. Its
-least-squares fit to `λ log π̂`, each row weighted by `n(s) π̂(a|s)`, is a reward for given discounts: what one Fisher step from the
-frequencies themselves would give. Discounts are scattered; the most likely few starts are climbed (`ascent`), and the best is
-climbed to the end. One more start is the closed form on smoothed frequencies.
+*Starts.* Smoothed frequencies `π̂(a|s) = (N(s,a) + α/A_s)/(n(s) + α)` stand in for a policy (Hotz and Miller, 1993). With π̂
+known, the value of going on is linear in θ, `V = (I − γP̂)^{-1}(π̂R + λH(π̂))`, and so is the model's `λ log π = R + γTV − V`.
+Its least-squares fit to `λ log π̂`, each row weighted by `n(s) π̂(a|s)`, is a reward for given discounts: what one Fisher step
+from the frequencies themselves would give. Discounts are scattered; the most likely few starts are climbed (`ascent`), and the
+best is climbed to the end. One more start is the closed form on smoothed frequencies.
 
 *Temperatures.* Equal ones turn a noisy expert into a short-sighted one. Free ones run away beside a free reward. In between, the
 logarithms of the temperatures are taken to vary around a common value with standard deviation τ:
@@ -60,15 +60,16 @@ import scipy.linalg as la
 
 from multihorizon.checks import Bools, Floats, as_count, as_non_negative, first_few
 from multihorizon.choice.apart import at_places
-from multihorizon.choice.clusters import Choice, check_cluster
 from multihorizon.choice.deviations import NearlyShared, NearPoint
 from multihorizon.choice.model import (
     DENSE_REWARDS,
+    Choice,
     ChoiceModel,
     ChoicePoint,
     Quadratic,
     Settings,
     Temperature,
+    check_cluster,
     check_discounts,
     check_temperature,
     read_settings,

@@ -6,7 +6,7 @@ number of persons and no faster: no matrix of all parameters, and nobody waits f
 
 Each person begins at the likeliest places of a grid that all share, on 16 discounts and 24 temperatures: the likeliest, and
 others that none of their neighbours exceeds, if they are not far below (`choice.apart`). From there each climbs on plans of their
-own to the exact maximum (`numerics.batched`). Temperatures are looked for relative to the range of the known reward, so that its
+own to the exact maximum (`numerics.newton`). Temperatures are looked for relative to the range of the known reward, so that its
 unit does not matter. Whom two ends with different discounts fit equally well is not identified.
 
 *Who goes on forever.* In a task that can end, a soft value at discount 1 is infinite where going on pays. Near 1 it has lost its

@@ -54,14 +54,20 @@ import scipy.sparse as sp
 from scipy.ndimage import maximum_filter
 
 from multihorizon.checks import Floats, as_count, as_floats, as_positive, renamed
-from multihorizon.choice.basis import LeastSquares, Regressed, Splines, determined, factorised, held_out_rows, next_state_r2
 from multihorizon.choice.model import Settings, Temperature, check_discounts, check_temperature, temperature_penalty
-from multihorizon.choice.sieve import (
+from multihorizon.choice.sieve_model import (
     LARGEST_DISCOUNT,
+    LeastSquares,
     LoggedDecisions,
+    Regressed,
     SieveData,
     SieveModel,
     SievePoint,
+    Splines,
+    determined,
+    factorised,
+    held_out_rows,
+    next_state_r2,
     soft_values,
     value_points,
 )

@@ -1,7 +1,7 @@
 """Multi-planning-horizon ML-IRL, the paper's baseline: maximise the discounted likelihood over discounts and reward.
 
-For fixed Γ the likelihood is concave in θ and solved by Newton's method (`dual`); its maximum over θ is then maximised over
-Γ, by L-BFGS-B with the exact gradient of `discounted_likelihood` from several starts, or by any outer search. The maximiser
+For fixed Γ the likelihood is concave in θ and solved by Newton's method (`entropy.mce`); its maximum over θ is then maximised
+over Γ, by L-BFGS-B with the exact gradient of `discounted_likelihood` from several starts, or by any outer search. The maximiser
 is not the expert: L weighs decisions by γ^t, all of its terms are negative, and smaller discounts drop some of them.
 """
 
@@ -14,8 +14,17 @@ from scipy.optimize import minimize
 
 from multihorizon.checks import ENDLESS_DISCOUNT, Floats, Ints, as_count, as_positive
 from multihorizon.driver import EvaluationLog, Search, check_search
-from multihorizon.entropy.dual import Dual, DualPoint, DualSolution, count_errors, discount_gradient, expert_order, minimise_dual
-from multihorizon.entropy.mce import about_errors, entropy_evidence
+from multihorizon.entropy.mce import (
+    Dual,
+    DualPoint,
+    DualSolution,
+    about_errors,
+    count_errors,
+    discount_gradient,
+    entropy_evidence,
+    expert_order,
+    minimise_dual,
+)
 from multihorizon.numerics.distributions import halton
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Problem

@@ -40,8 +40,7 @@ from multihorizon.paper.theory import (
 )
 from multihorizon.parallel import Progress
 from multihorizon.planning.plan import causal_entropy
-from multihorizon.programs.inner import Inner
-from multihorizon.programs.margins import build_margins
+from multihorizon.programs.inner import Inner, build_margins
 
 Data = dict[str, Any]
 

@@ -10,8 +10,8 @@ states ordinary) or `K|S| + |S|` (with a terminal state, whose row says V = 0). 
 times the largest; b is scaled to that size before it is appended, so that the same tolerance judges it. `rank_test` does this.
 
 `feasibility_grid` asks the same for a million points in seconds. There is a solution iff the experts' rewards can be made equal,
-`û_k − γ_k V̂_k + (N − γ_k P_k N) z_k = r` for all k (`exact/equations.py`), in the unknowns r and z_k. Subtracting the mean over k
-removes r. What is left has K·dim N columns and, after all vectors are written in one orthonormal basis, a few dozen rows,
+`û_k − γ_k V̂_k + (N − γ_k P_k N) z_k = r` for all k (`exact/equations.py`), in the unknowns r and z_k. Subtracting the mean over
+k removes r. What is left has K·dim N columns and, after all vectors are written in one orthonormal basis, a few dozen rows,
 whatever the number of states. One small singular value decomposition per point, done for many points at once, gives the distance
 of the experts' rewards from each other: a root mean square in units of the reward, so that "almost feasible" can be seen. A grid
 can miss a curve of solutions: it sees only the points that lie on it. `identify` does not.
@@ -38,7 +38,7 @@ from scipy.optimize import minimize
 
 from multihorizon.checks import TINY, Bools, Floats, Ints, as_discount, as_positive
 from multihorizon.driver import Grid
-from multihorizon.entropy.dual import Dual, discount_gradient, minimise_dual
+from multihorizon.entropy.mce import Dual, discount_gradient, minimise_dual
 from multihorizon.exact.equations import RewardFamily, read_equations, reward_families
 from multihorizon.mdp import MDP
 from multihorizon.parallel import Progress, in_parallel, silent

@@ -10,8 +10,8 @@ J_θ the information about θ where effects are not known, and Λ the precision 
 τ = 0 (half χ²₀, half χ²₁) and the interval are those of `likelihood.deviations`. On the way nodes are few, as many for τ = 0 as
 for all others. Where τ is kept, the maximum is found anew with as many nodes as it takes.
 
-*Persons.* With the shares P_q of the nodes, a person's deviation has the mean `Σ P_q δ̂_q`, and the variance `Σ P_q (A_q + δ̂_q²)`
-less the square of that.
+*Persons.* With the shares P_q of the nodes, a person's deviation has the mean `Σ P_q δ̂_q`, and the variance `Σ P_q (A_q +
+δ̂_q²)` less the square of that.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Literal
 import numpy as np
 
 from multihorizon.checks import Floats
-from multihorizon.choice.own_rewards import states_visited
+from multihorizon.choice.deviations import states_visited
 from multihorizon.evidence import Deviations
 from multihorizon.likelihood.deviations import LEAST, MOST, crossing, highest
 from multihorizon.numerics.distributions import chi2_ppf, chi2_sf

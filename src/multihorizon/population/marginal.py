@@ -77,7 +77,7 @@ but for the weak priors that are part of l; with more rows, f is a product over 
 flat density. Where nodes are too coarse for a small spread, l may come out above its maximum; such places do not count.
 
 *Rewards that are nearly shared.* Where person i has the reward θ + δ_i, `δ_i ~ N(0, V)`, V = τ² W, all that is said of
-p(decisions_i | θ, v) holds for its mean over δ_i, by Laplace's method (`choice.own_rewards`). The gradient in θ is exact. In J
+p(decisions_i | θ, v) holds for its mean over δ_i, by Laplace's method (`choice.deviations`). The gradient in θ is exact. In J
 the score in θ is taken for `V⁻¹ δ̂`, and the information for `(I⁻¹ + V)⁻¹`. τ is held here, and found in `deviations.py`.
 
 *What is known.* Given the decisions, each η has the mean and the covariance of the quadrature with these shares. The errors of
@@ -101,7 +101,7 @@ import scipy.linalg as la
 from scipy.special import expit, logit, ndtr
 
 from multihorizon.checks import Bools, Floats, Ints, Sparse
-from multihorizon.choice.own_rewards import OwnRewards, own_rewards, states_visited
+from multihorizon.choice.deviations import OwnRewards, own_rewards, states_visited
 from multihorizon.choice.surfaces import Surface, Tables
 from multihorizon.choice.tabular import redrawn
 from multihorizon.numerics.distributions import normal_nodes, scattered_nodes

@@ -30,11 +30,11 @@ c = T κ with β and κ those that it finds, and Σ is `(V ⊗ I) S (V ⊗ I)ᵀ
   given the decisions at the most likely Σ; of a cell, or of a person on the average of conditions.
 * *A new person* with rows x and z has a logit γ with mean `x'b` and variance `Σ₁₁(z) + x' Cov(b) x`.
 * *The variance between cells* of logit γ has four parts. With z̄ the mean of Z over cells and `x̄_i` the row of person i on the
-  average of conditions they are `Σ₁₁(z̄)`, that of the person; the mean of `Σ₁₁(z − z̄)`, by which changes differ between persons;
-  the variance of `x̄_i b`, that of covariates; and the variance of `(X_ij − x̄_i) b`, that of conditions. An estimate of b makes
-  the last two too large by what Cov(b) adds, which is taken off. The share of persons, covariates among it, has an interval by
-  the delta method, with the second order in b, as the first vanishes where there is no effect. What covariates and conditions
-  share, because some persons were seen more under some conditions, is in neither.
+  average of conditions they are `Σ₁₁(z̄)`, that of the person; the mean of `Σ₁₁(z − z̄)`, by which changes differ between
+  persons; the variance of `x̄_i b`, that of covariates; and the variance of `(X_ij − x̄_i) b`, that of conditions. An estimate of
+  b makes the last two too large by what Cov(b) adds, which is taken off. The share of persons, covariates among it, has an
+  interval by the delta method, with the second order in b, as the first vanishes where there is no effect. What covariates and
+  conditions share, because some persons were seen more under some conditions, is in neither.
 """
 
 from __future__ import annotations

@@ -43,10 +43,8 @@ from multihorizon.parallel import Progress, as_jobs, silent
 from multihorizon.planning.breakpoints import first_departure
 from multihorizon.planning.plan import evaluate, one_hot
 from multihorizon.problem import Problem, require_counts
-from multihorizon.programs.certificate import bound_optimum, cheap_boxes
-from multihorizon.programs.inner import Inner, Objective, Optimum
-from multihorizon.programs.margins import Margins, build_margins
-from multihorizon.programs.search import SequentialLP
+from multihorizon.programs.inner import Inner, Margins, Objective, Optimum, build_margins
+from multihorizon.programs.search import SequentialLP, bound_optimum, cheap_boxes
 from multihorizon.solution import Solution, Status
 from multihorizon.words import percent, significant
 

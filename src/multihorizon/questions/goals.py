@@ -64,8 +64,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import softmax
 
 from multihorizon.checks import Floats, Seed, as_count, as_positive, as_seed, label, renamed
-from multihorizon.choice.clusters import Choice
-from multihorizon.choice.model import DENSE_REWARDS, Temperature, check_temperature, read_settings
+from multihorizon.choice.model import DENSE_REWARDS, Choice, Temperature, check_temperature, read_settings
 from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.driver import solve
 from multihorizon.evidence import Deviations

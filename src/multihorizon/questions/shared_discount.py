@@ -55,7 +55,7 @@ from multihorizon.solution import Solution
 from multihorizon.words import decimals, significant
 
 if TYPE_CHECKING:
-    from multihorizon.choice.sieve import SievePoint
+    from multihorizon.choice.sieve_model import SievePoint
 
 
 @dataclass(frozen=True)
@@ -234,7 +234,7 @@ def _test_by_clusters(point: Point, end: Ascent[Point], members: tuple[int, ...]
 
 def _sampled_test(point: SievePoint, precise: Precision, full: Floats, members: tuple[int, ...]) -> SharedDiscountTest:
     """The test in sampled states; `precise` is the answer's precision, and `full` `(p,p)` its covariance with the first stage."""
-    from multihorizon.choice.sieve import SievePoint  # noqa: PLC0415  states are vectors: only now is scikit-learn needed
+    from multihorizon.choice.sieve_model import SievePoint  # noqa: PLC0415  states are vectors: only now is scikit-learn needed
     from multihorizon.likelihood.sieve import sieve_precision  # noqa: PLC0415
 
     model = point.likelihood
