@@ -41,7 +41,7 @@ import multihorizon as mh
 from multihorizon.choice.tabular import engine_for
 from multihorizon.data.side_tables import read_persons
 from multihorizon.domains.space_adventure import SpaceAdventure
-from multihorizon.preparation import build_problem
+from multihorizon.driver import build_problem
 from multihorizon.problem import CountedTask
 
 GROUPS = ("control", "training")

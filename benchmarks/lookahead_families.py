@@ -15,7 +15,7 @@ from collections import Counter
 import numpy as np
 
 import multihorizon as mh
-from multihorizon.lookahead import FAMILIES, family_named
+from multihorizon.horizon import FAMILIES, family_named
 from multihorizon.parallel import in_parallel
 from multihorizon.planning.plan import weighted_plan
 

@@ -17,7 +17,7 @@ PICTURE = ROOT / "docs" / "images" / "architecture.svg"
 PAGE = ROOT / "CONTRIBUTING.md"
 START, END = "<!-- rooms: written by docs/draw_architecture.py -->", "<!-- end of rooms -->"
 #: Rooms at the bottom that every other one may use; the picture and the table leave out imports of them.
-TOOLS = ("checks", "parallel", "files", "frames", "tables", "result")
+TOOLS = ("checks", "parallel", "files", "words", "result")
 WIDTH, BOX_WIDTH, BOX_HEIGHT, ROW_HEIGHT, MARGIN = 880, 134, 30, 66, 20
 #: Sweeps of the ordering; the picture does not change after a few.
 SWEEPS = 12

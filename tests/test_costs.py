@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon import memory
+from multihorizon import parallel
 
 CLIFF = mh.domains.cliff()
 
@@ -22,17 +22,17 @@ def problem() -> mh.Problem:
 
 
 def test_some_memory_is_free() -> None:
-    assert memory.free_bytes() > 1e6
+    assert parallel.free_bytes() > 1e6
 
 
 def test_a_limit_of_the_process_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     resource = pytest.importorskip("resource")
     monkeypatch.setattr(resource, "getrlimit", lambda kind: (300_000_000, 300_000_000))
-    assert memory.free_bytes() <= 300_000_000
+    assert parallel.free_bytes() <= 300_000_000
 
 
 def test_experts_who_do_not_fit_into_memory_are_refused_in_a_sentence(problem, monkeypatch) -> None:
-    monkeypatch.setattr(memory, "free_bytes", lambda: 50_000.0)
+    monkeypatch.setattr(parallel, "free_bytes", lambda: 50_000.0)
     monkeypatch.setattr("multihorizon.likelihood.maximum_likelihood.free_bytes", lambda: 50_000.0)
     with pytest.raises(ValueError, match=r"12 experts who are fitted together in 12 states .* a sample of at most \d+ of them"):
         mh.solve(problem, mh.MaximumLikelihood())

@@ -15,12 +15,12 @@ from multihorizon.checks import Floats
 from multihorizon.choice.deviations import NearlyShared
 from multihorizon.choice.model import Settings, temperature_penalty
 from multihorizon.choice.tabular import Likelihood
-from multihorizon.evidence import Deviations
 from multihorizon.likelihood.deviations import choices_moved, restricted
 from multihorizon.likelihood.evidence import LikelihoodEvidence
 from multihorizon.likelihood.intervals import precision
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.mdp import MDP
+from multihorizon.solution import Deviations
 
 GAMMAS = (0.3, 0.5, 0.8)
 ESTIMATED = mh.MaximumLikelihood(deviations="estimated", temperature="shared", starts=2)

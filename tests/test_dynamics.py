@@ -12,7 +12,7 @@ import scipy
 import multihorizon as mh
 from multihorizon.data.dynamics import describe_estimate, impossible_moves, require_agreement, unlikely_moves, untaken_actions
 from multihorizon.data.side_tables import transitions_from_frame
-from multihorizon.preparation import build_problem
+from multihorizon.driver import build_problem
 
 
 def table(rows: list[tuple]) -> mh.Demonstrations:

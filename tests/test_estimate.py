@@ -12,10 +12,10 @@ from tiny import tiny_solutions
 
 import multihorizon as mh
 from multihorizon.estimate import Exact, ExpertValues, NormalEstimate, NoUncertaintyError
-from multihorizon.evidence import Evidence
 from multihorizon.parallel import silent
 from multihorizon.questions.posterior import sampled_estimate
 from multihorizon.report.pages import write_whatif
+from multihorizon.solution import Evidence
 
 CLIFF, DISCOUNTS = mh.domains.cliff(), np.array([0.3, 0.5, 0.7])
 

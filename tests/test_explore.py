@@ -15,7 +15,7 @@ from multihorizon.questions.horizons import identify_fitted
 from multihorizon.report.charts import Page, Section, TableBlock
 from multihorizon.report.fit_page import fit_page
 from multihorizon.report.pages import goals_page, identify_page, recover_page
-from multihorizon.tables import Table
+from multihorizon.words import Table
 
 pytestmark = pytest.mark.slow  # needs a browser
 

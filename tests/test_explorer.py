@@ -27,7 +27,7 @@ from multihorizon.report.charts import (
     templates,
 )
 from multihorizon.report.maps import DARKEST, Person, Stretches, best_actions, explorer, graph_map, grid_map
-from multihorizon.tables import Table
+from multihorizon.words import Table
 
 CLIFF, TOY = mh.domains.cliff(), mh.domains.toy()
 NASTY = "</script><b>\u2028&'\"\u202e"

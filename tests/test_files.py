@@ -22,6 +22,7 @@ import typer
 from typer.testing import CliRunner
 
 import multihorizon as mh
+from multihorizon.checks import positions
 from multihorizon.cli import app
 from multihorizon.cli.console import plain_errors
 from multihorizon.data.demonstrations import read_tables
@@ -29,7 +30,6 @@ from multihorizon.data.dynamics import require_agreement
 from multihorizon.data.reading import Table
 from multihorizon.data.side_tables import read_features, read_transitions
 from multihorizon.files import check_output, visible, write_all
-from multihorizon.names import positions
 from multihorizon.solution import Trace
 
 HEADER = "expert,episode,step,state,action,next_state"

@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 import multihorizon as mh
 from multihorizon.analysis import Analysis
 from multihorizon.cli import app
-from multihorizon.evidence import Deviations
 from multihorizon.likelihood.evidence import LikelihoodEvidence
 from multihorizon.questions.goal_comparison import GoalComparison, deviation_words
 from multihorizon.questions.shared_goal import SharedGoalTest
 from multihorizon.report.fit_page import fit_page, writing_section
+from multihorizon.solution import Deviations
 
 CLIFF = mh.domains.cliff()
 PAYS = np.unique(CLIFF.reward)

@@ -20,7 +20,7 @@ from multihorizon.data import counting
 from multihorizon.data.counting import CountedFiles
 from multihorizon.data.dynamics import unlikely_moves
 from multihorizon.data.reading import files_of, scan_files
-from multihorizon.preparation import build_problem
+from multihorizon.driver import build_problem
 
 COLUMNS = ["expert", "episode", "step", "state", "action", "next_state"]
 DOMAIN = mh.domains.cliff()

@@ -17,8 +17,7 @@ from multihorizon.choice.model import Settings
 from multihorizon.choice.tabular import Likelihood
 from multihorizon.choice.weighted import WeightedLikelihood
 from multihorizon.cli import app
-from multihorizon.likelihood import look_ahead
-from multihorizon.lookahead import (
+from multihorizon.horizon import (
     FAMILIES,
     Depth,
     Exponential,
@@ -28,6 +27,7 @@ from multihorizon.lookahead import (
     step_discounts_of,
     weights_of,
 )
+from multihorizon.likelihood import look_ahead
 from multihorizon.planning.plan import weighted_plan
 
 STEP = 1e-6

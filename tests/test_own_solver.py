@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.lookahead import Exponential
+from multihorizon.horizon import Exponential
 
 CLIFF = mh.domains.cliff()
 TABLE = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 50, seed=0, names=["ann", "ben", "cleo"])

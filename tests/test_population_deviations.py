@@ -12,9 +12,8 @@ from scipy.special import expit, logsumexp
 import multihorizon as mh
 from multihorizon.choice.deviations import own_rewards
 from multihorizon.choice.surfaces import Tables
-from multihorizon.evidence import Deviations
 from multihorizon.population.marginal import Marginal
-from multihorizon.solution import Solution
+from multihorizon.solution import Deviations, Solution
 
 STATES, ACTIONS = 8, 3
 MDP = mh.domains.random_mdp(STATES, ACTIONS, branching=3, n_terminal=1, seed=3)

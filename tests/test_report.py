@@ -23,7 +23,7 @@ from multihorizon.report.charts import Badge, Bar, Listing, Page, Section, Table
 from multihorizon.report.files import result_of, write_fit
 from multihorizon.report.fit_page import fit_page
 from multihorizon.report.plots import new_axes
-from multihorizon.tables import Table
+from multihorizon.words import Table
 
 CLIFF = mh.domains.cliff()
 LONG = "annabelle.featherstonehaugh-cholmondeley@example.org"

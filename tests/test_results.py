@@ -23,7 +23,7 @@ from multihorizon.analysis import of_people
 from multihorizon.data.check import TableCheck, check_table
 from multihorizon.questions.shared_goal import shared_goal_test, state_reward_test
 from multihorizon.result import Result
-from multihorizon.tables import Table
+from multihorizon.words import Table
 
 mpl.use("Agg")
 

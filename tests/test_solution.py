@@ -7,14 +7,13 @@ import pytest
 
 import multihorizon as mh
 from multihorizon.entropy.mce import EntropyEvidence
-from multihorizon.evidence import Deviations
 from multihorizon.exact.closed_form import ClosedFormEvidence
 from multihorizon.files import for_json
 from multihorizon.likelihood.evidence import LikelihoodEvidence, LookaheadEvidence, SieveEvidence
 from multihorizon.parallel import silent
 from multihorizon.population.evidence import PopulationEvidence
 from multihorizon.programs.solvers import ProgramEvidence
-from multihorizon.solution import Status, Trace
+from multihorizon.solution import Deviations, Status, Trace
 
 DOMAIN = mh.domains.cliff()
 #: Solutions of the toy domain as version 0.2 wrote them, one for each kind of solver.

@@ -12,7 +12,7 @@ from multihorizon.choice.model import Settings
 from multihorizon.choice.surfaces import Tables
 from multihorizon.choice.tabular import Episodic, Large, Small
 from multihorizon.choice.weighted import WeightedLikelihood
-from multihorizon.lookahead import Depth, Exponential, Hyperbolic, QuasiHyperbolic
+from multihorizon.horizon import Depth, Exponential, Hyperbolic, QuasiHyperbolic
 from multihorizon.problem import CountedTask
 
 #: No log-likelihood of a person may be off by more.

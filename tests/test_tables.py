@@ -11,7 +11,7 @@ from rich.console import Console
 
 from multihorizon.horizon import Horizon
 from multihorizon.report.charts import TableBlock
-from multihorizon.tables import Role, Table
+from multihorizon.words import Role, Table
 
 
 def test_the_role_of_a_column_decides_its_digits_wherever_it_is_shown() -> None:

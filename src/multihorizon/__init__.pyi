@@ -15,18 +15,17 @@ from multihorizon.driver import solve as solve
 from multihorizon.entropy.mce import MCE as MCE
 from multihorizon.entropy.mpmce import MPMCE as MPMCE
 from multihorizon.estimate import IntervalSource as IntervalSource
-from multihorizon.evidence import Evidence as Evidence
 from multihorizon.exact.closed_form import ClosedForm as ClosedForm
 from multihorizon.exact.identify import identify as identify
+from multihorizon.horizon import Depth as Depth
+from multihorizon.horizon import Exponential as Exponential
+from multihorizon.horizon import FreeWeights as FreeWeights
+from multihorizon.horizon import Hyperbolic as Hyperbolic
+from multihorizon.horizon import Lookahead as Lookahead
+from multihorizon.horizon import QuasiHyperbolic as QuasiHyperbolic
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood as MaximumLikelihood
 from multihorizon.likelihood.sieve import SieveLikelihood as SieveLikelihood
 from multihorizon.likelihood.sieve import reward_functions as reward_functions
-from multihorizon.lookahead import Depth as Depth
-from multihorizon.lookahead import Exponential as Exponential
-from multihorizon.lookahead import FreeWeights as FreeWeights
-from multihorizon.lookahead import Hyperbolic as Hyperbolic
-from multihorizon.lookahead import Lookahead as Lookahead
-from multihorizon.lookahead import QuasiHyperbolic as QuasiHyperbolic
 from multihorizon.mdp import MDP as MDP
 from multihorizon.mdp import gymnasium_reward as gymnasium_reward
 from multihorizon.paper import theory as theory
@@ -60,6 +59,7 @@ from multihorizon.questions.track import track as track
 from multihorizon.questions.whatif.nudge import nudge as nudge
 from multihorizon.questions.whatif.predict import predict as predict
 from multihorizon.report.files import load as load
+from multihorizon.solution import Evidence as Evidence
 from multihorizon.solution import Solution as Solution
 from multihorizon.solution import Status as Status
 

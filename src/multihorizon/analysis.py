@@ -26,21 +26,19 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pandas as pd
 
-from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Floats, Ints, Seed, as_seed
+from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Floats, Frame, Ints, Seed, as_seed
 from multihorizon.choice.model import Choice, Temperature
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.data.dynamics import counted_in_one_unit
 from multihorizon.data.steps import Steps
-from multihorizon.driver import solve
-from multihorizon.frames import Frame
+from multihorizon.driver import as_mdps, as_tables, build_problem, solve
+from multihorizon.horizon import Lookahead
 from multihorizon.likelihood.evidence import LikelihoodEvidence, SieveEvidence
 from multihorizon.likelihood.intervals import Contrasts, reward_contrasts
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood, resume
-from multihorizon.lookahead import Lookahead
 from multihorizon.mdp import MDP
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.population.solver import Population
-from multihorizon.preparation import as_mdps, as_tables, build_problem
 from multihorizon.problem import Problem, SampledProblem
 from multihorizon.questions.differences import compare_persons
 from multihorizon.questions.fit import check_fit, check_state_reward, checked_goals, find_goals, find_groups, not_to_be_used

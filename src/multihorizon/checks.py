@@ -1,23 +1,163 @@
-"""Checks of user input, and the few numbers that several packages share.
+"""What users hand in: numbers, labels, places and data frames, checked and read; and the few numbers that several packages share.
 
 Each check raises one sentence that names the place, the expected and the received. Each number comes with what it decides and why
 it has this size; one that a single module uses stays there.
+
+*Data frames.* `as_frame` takes what `narwhals` knows as a frame: of pandas, polars or pyarrow, a polars `LazyFrame`, a DuckDB
+relation and others; what is lazy is collected. One table gives the same columns, and so the same digits, from whatever library it
+comes:
+
+- whole numbers stay whole numbers; where cells are empty they become floats, as in pandas, or, beyond 2⁵³, where floats would
+  round them, Python's own numbers;
+- decimals become floats, dates without a time become text (`2026-01-31`, as a CSV file has them), and an empty cell is missing;
+- groups whose order was declared keep it: categories of pandas, dictionaries of pyarrow, the Enum of polars and of DuckDB. The
+  categories of polars become text, because their order is the one in which the program met them.
+
+What is missing in a table of pandas, NaN or None, is null in the libraries that `HasFrame` hands it to.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
 import warnings
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import wraps
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+import narwhals.stable.v2 as nw
 import numpy as np
+import pandas as pd
 import scipy.sparse as sp
+from narwhals.stable.v2.typing import IntoFrame
 from numpy.typing import NDArray
 
-from multihorizon.frames import as_frame, is_frame
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+
+
+#: A data frame of any library.
+Frame = IntoFrame
+#: Up to this number, floats hold every whole number exactly.
+LARGEST_WHOLE = 2.0**53
+
+
+def is_frame(value: object) -> bool:
+    """Say whether a value is a data frame of some library."""
+    return isinstance(value, pd.DataFrame) or isinstance(_narwhals(value), nw.DataFrame | nw.LazyFrame)
+
+
+def as_frame(value: object, name: str, hint: str = "") -> pd.DataFrame:
+    """Read a data frame of any library; `name` and `hint` are for the message where it is none.
+
+    Example:
+        >>> import duckdb
+        >>> as_frame(duckdb.sql("SELECT 'Ann' AS expert, DATE '2026-01-31' AS day"), "persons").to_dict("records")
+        [{'expert': 'Ann', 'day': '2026-01-31'}]
+    """
+    if isinstance(value, pd.DataFrame):
+        # Cells that are pd.NA are no cells of NumPy: comparing them gives neither true nor false.
+        foreign = [i for i, kind in enumerate(value.dtypes) if getattr(kind, "na_value", None) is pd.NA]
+        table = value.copy(deep=False) if foreign else value
+        for i in foreign:
+            values: Any = value.iloc[:, i]
+            native = values.array.__arrow_array__() if isinstance(values.dtype, pd.ArrowDtype) else values
+            table.isetitem(i, _column(nw.from_native(native, series_only=True)).array)
+        return table
+    frame = _narwhals(value)
+    if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
+        expected = "a data frame of pandas, polars, pyarrow or DuckDB"
+        raise ValueError(f"{name} must be {expected}, received {type(value).__name__}{hint}")
+    kinds = frame.collect_schema()
+    dates = [column for column, kind in kinds.items() if kind == nw.Date]
+    if dates:
+        frame = frame.with_columns(nw.col(*dates).cast(nw.String))
+    if isinstance(frame, nw.LazyFrame):
+        if not frame.implementation.is_polars():
+            table = as_frame(frame.collect("pandas").to_native(), name)
+            # DuckDB rounds numbers of 128 bits and, before version 2, those of a column with empty cells.
+            for column in table.select_dtypes("float"):
+                if kinds[str(column)].is_integer() and table[column].abs().max() >= LARGEST_WHOLE:
+                    raise ValueError(
+                        f"column {column} of {name} must be text, received whole numbers above {LARGEST_WHOLE:.0e}, which would "
+                        "be rounded"
+                    )
+            return table
+        frame = frame.collect()
+    return pd.DataFrame({column.name: _column(column) for column in frame.iter_columns()}, index=range(len(frame)))
+
+
+def _narwhals(value: object) -> Any:
+    """Return the frame as narwhals has it, and anything else as it is."""
+    try:
+        return nw.from_native(value, pass_through=True)
+    except nw.exceptions.DuplicateError as error:
+        raise ValueError("a data frame must have each column once, received one of them twice: rename it") from error
+
+
+def _column(values: Any) -> pd.Series[Any]:
+    """Return the column in the types of NumPy, text, and groups in their order."""
+    if values.dtype == nw.Date:
+        values = values.cast(nw.String)
+    kind = values.dtype
+    whole = kind.is_integer() and kind not in (nw.Int128, nw.UInt128)  # NumPy has no such numbers
+    if kind.is_float() or kind == nw.Duration or ((whole or kind == nw.Boolean) and not values.null_count()):
+        return pd.Series(values.to_numpy())
+    if isinstance(kind, nw.Datetime):
+        if kind.time_zone is None:
+            return pd.Series(values.to_numpy())
+        times = pd.DatetimeIndex(values.dt.convert_time_zone("UTC").dt.replace_time_zone(None).to_numpy())
+        return pd.Series(times.tz_localize("UTC").tz_convert(kind.time_zone))
+    cells = [None if empty else cell for cell, empty in zip(values.to_list(), values.is_null().to_list(), strict=True)]
+    if kind == nw.Decimal:
+        return pd.Series([np.nan if cell is None else float(cell) for cell in cells], dtype=np.float64)
+    if kind.is_integer():
+        exact = all(cell is None or abs(cell) <= LARGEST_WHOLE for cell in cells)
+        return pd.Series(cells, dtype=np.float64 if exact else object)
+    if isinstance(kind, nw.Enum):
+        return pd.Series(pd.Categorical(cells, list(kind.categories)))
+    if kind == nw.Categorical and not values.implementation.is_polars():
+        return pd.Series(pd.Categorical(cells, values.cat.get_categories().to_list()))
+    return pd.Series(cells) if kind == nw.String or kind == nw.Categorical else pd.Series(cells, dtype=object)
+
+
+class HasFrame(ABC):
+    """A result with a table of pandas, which it also hands to other libraries."""
+
+    @abstractmethod
+    def to_frame(self) -> pd.DataFrame:
+        """Return the table of pandas."""
+
+    def to_polars(self, **options: Any) -> pl.DataFrame:
+        """Return the table of `to_frame`, which takes the same options, in polars; what is missing is null."""
+        table: pl.DataFrame = _to(self.to_frame(**options), "polars")
+        return table
+
+    def to_arrow(self, **options: Any) -> pa.Table:
+        """Return the table of `to_frame`, which takes the same options, in pyarrow; what is missing is null."""
+        table: pa.Table = _to(self.to_frame(**options), "pyarrow")
+        return table
+
+
+def _to(frame: pd.DataFrame, backend: Literal["polars", "pyarrow"]) -> Any:
+    kinds = {"f": nw.Float64, "i": nw.Int64, "u": nw.Int64, "b": nw.Boolean, "floating": nw.Float64, "boolean": nw.Boolean}
+    columns: dict[str, list[Any]] = {}
+    schema: dict[str, Any] = {}
+    for name, values in frame.items():
+        cells = [None if empty else cell for cell, empty in zip(values.tolist(), values.isna(), strict=True)]
+        inferred = pd.api.types.infer_dtype(values) if values.dtype == object else values.dtype.kind
+        kind = nw.Datetime("us", getattr(values.dtype, "tz", None)) if inferred == "M" else kinds.get(inferred, nw.String)
+        columns[str(name)] = [str(cell) if kind == nw.String and cell is not None else cell for cell in cells]
+        schema[str(name)] = kind
+    try:
+        return nw.from_dict(columns, schema, backend=backend).to_native()
+    except ModuleNotFoundError as error:
+        raise ValueError(f"a table of {backend} needs this package: pip install {backend}") from error
+
 
 #: The largest discount that is searched or reported where a policy never ends: at 1 its values do not exist. It stands for a
 #: horizon of 10,000 steps; recorded decisions do not distinguish longer horizons, and values keep twelve of their digits.
@@ -277,3 +417,117 @@ def _plain(value: object) -> object:
     if isinstance(value, list | tuple):
         return type(value)([_plain(item) for item in value])
     return value.item() if isinstance(value, np.generic | np.ndarray) else value
+
+
+def positions(labels: Sequence[str], names: Sequence[str], what: str, place: Callable[[int], str] | None = None) -> Ints:
+    """Return the index of each label among `names`.
+
+    Raises:
+        ValueError: for the first label that is no name, with the name that comes closest. It calls the label `what`, "state" or
+            "action", and says where it was read, if `place` does.
+    """
+    index = {name: i for i, name in enumerate(names)}
+    unknown = next((i for i, one in enumerate(labels) if one not in index), None)
+    if unknown is not None:
+        where = "" if place is None else f"{place(unknown)}: "
+        close = closest(labels[unknown], names)
+        hint = f". Correct the name, or add this {what} to the transitions"
+        if close:
+            # Foreign letters may look the same as those of the label: then both are written out.
+            alike = close.isascii() == labels[unknown].isascii()
+            meant = repr(close) if alike else f"{close!r} (in letters {close!a}, not {labels[unknown]!a})"
+            hint = f". Did you mean {meant}? Names must agree letter by letter"
+        raise ValueError(
+            f"{where}{what} {labels[unknown]!r} must be one of the {len(names)} {what}s of the transitions "
+            f"({', '.join(names[:5])}{', …' if len(names) > 5 else ''}){hint}"
+        )
+    return np.array([index[one] for one in labels], dtype=np.int64)
+
+
+def place_of(given: object, names: Sequence[str], what: str, kind: str) -> int:
+    """Return the place of one label, as people write it, among `names`.
+
+    Args:
+        given: the label; 3, 3.0 and "3" are one.
+        names: the labels there are.
+        what: the argument that gives it, for the message.
+        kind: what the names are of, such as "state".
+
+    Raises:
+        ValueError: for a label that is no name, with the name that comes closest.
+
+    Example:
+        >>> place_of(2.0, ["1", "2"], "states", "state")
+        1
+    """
+    name = label(given, f"each {kind} of {what}")
+    if name in names:
+        return names.index(name)
+    close = closest(name, names)
+    hint = "" if close is None else f". Did you mean {close!r}?"
+    raise ValueError(f"{what} must name {kind}s among {first_few(names)}, received {name!r}{hint}")
+
+
+def numbers_of(
+    given: Mapping[Any, Any],
+    names: Sequence[str],
+    what: str,
+    kind: str,
+    read: Callable[[Any, str], Any] = as_floats,
+) -> Floats:
+    """Return the number that a mapping gives for each name `(n,)`, NaN where it gives none; `read` checks each number.
+
+    Raises:
+        ValueError: for a key that is no name, and for a value that is no finite number.
+    """
+    index = {name: i for i, name in enumerate(names)}
+    numbers = np.full(len(names), np.nan)
+    for key, value in given.items():
+        name = label(key, f"each {kind} of {what}")
+        at = index[name] if name in index else place_of(name, names, what, kind)
+        numbers[at] = float(read(value, f"{what} of {name}"))
+    return numbers
+
+
+def closest(label: str, names: Sequence[str]) -> str | None:
+    """Return the one name that differs from the label in case, blanks or the text before its number; else one spelt alike."""
+    for form in (_without_case, _number_in):
+        wanted = form(label)
+        same = [name for name in names if wanted and form(name) == wanted]
+        if len(same) == 1:
+            return same[0]
+    # Near misses in spelling are looked for among at most this many names; comparing takes time for each.
+    compared_names = 2000
+    near = get_close_matches(label, names[:compared_names], n=1, cutoff=0.75)
+    return near[0] if near else None
+
+
+def look_alikes(names: Sequence[str], what: str) -> str | None:
+    """Return a sentence on names that differ only in capitals or blanks; None where there are none.
+
+    Example:
+        >>> look_alikes(["Drug", "drug", "wait"], "action")[:88]
+        "Some actions differ only in capitals or blanks and count as different: 'Drug' and 'drug'"
+    """
+    groups: dict[str, list[str]] = {}
+    for name in names:
+        groups.setdefault(_without_case(name), []).append(name)
+    alike = [" and ".join(map(repr, group)) for group in groups.values() if len(group) > 1]
+    if not alike:
+        return None
+    # Groups of names that look alike are listed up to this many.
+    listed_groups = 5
+    listed = "; ".join(alike[:listed_groups]) + (f"; and {len(alike) - listed_groups} more" if len(alike) > listed_groups else "")
+    return (
+        f"Some {what}s differ only in capitals or blanks and count as different: {listed}. If they mean the same, "
+        "write them alike in the table."
+    )
+
+
+def _without_case(name: str) -> str:
+    return "".join(unicodedata.normalize("NFKC", name).casefold().split())
+
+
+def _number_in(name: str) -> str:
+    digits = re.findall(r"\d+", name)
+    return digits[0].lstrip("0") or "0" if len(digits) == 1 else ""

@@ -1,4 +1,4 @@
-"""How far ahead a discount factor looks: the one definition of a horizon, and how it is written.
+"""How far ahead people look: what a discount factor weighs and how that is written, and weights of other shapes.
 
 *Definition.* A discount factor γ weighs what happens t from now by `γ^t`. The effective planning horizon is the sum of these
 weights over the longest episode of the task, which lasts H (infinite where states can recur):
@@ -9,14 +9,35 @@ weights over the longest episode of the task, which lasts H (infinite where stat
 It is a rule of thumb, not a cut-off: what comes later counts less, and is never left out. In time it does not depend on the unit:
 per minute γ is the 60th root of γ per hour, and h is 60 times as large. The half-life `ln 2 / (−ln γ)` is the delay after which
 something counts half.
+
+*Look-ahead.* The weights of what happens t steps from now have one of five shapes. They begin with d(1) = 1 and never grow. Plans
+(`planning.weighted_plan`) need only the step discounts `ρ_t = d(t+1)/d(t)`:
+
+| family | d(t) | ρ_t | parameters |
+|---|---|---|---|
+| `Exponential` | γ^(t−1) | γ | discount γ |
+| `Depth` | 1 for t ≤ n, else 0 | 1 for t < n, else 0 | depth n = 1, …, H |
+| `Hyperbolic` | 1/(1 + κ(t−1)) | (1 + κ(t−1))/(1 + κt) | kappa κ ≥ 0 |
+| `QuasiHyperbolic` | 1, then β δ^(t−1) | βδ, then δ | beta β and delta δ |
+| `FreeWeights` | any | any in [0,1] | the weights d(2), …, d(H) |
+
+H is the number of steps that a person can look ahead: with H = 1 nothing of this matters, and with H = 2 all families but `Depth`
+are one. Where a step has weight 0, nothing after it counts.
+
+A family searches *coordinates* in [0,1] (n for `Depth`) and reports *parameters*. They differ for `Hyperbolic`, whose coordinate
+is d(2) = 1/(1+κ), and for `FreeWeights`, whose coordinates are ρ_1, …, ρ_(H−1).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import expm1, inf, isinf, isnan, log, nan
+from typing import ClassVar, Protocol, runtime_checkable
 
+import numpy as np
+
+from multihorizon.checks import Floats
 from multihorizon.mdp import MDP, steps_left, time_left
 from multihorizon.words import horizon_text
 
@@ -111,3 +132,225 @@ class Horizon:
         if self.timed:
             words += " The half-life, ln 2/(−ln γ), is the delay after which a reward counts half. Neither depends on the unit."
         return words
+
+
+#: Values of a coordinate that are tried before the search.
+TRIED = (0.05, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0)
+
+
+@runtime_checkable
+class Lookahead(Protocol):
+    """A family of look-ahead weights, as `MaximumLikelihood(lookahead=…)` and `compare_lookahead` take it.
+
+    Arrays of coordinates are `(n,m)`: one row per expert. Coordinates are searched in [0,1].
+
+    Example:
+        >>> import multihorizon as mh
+        >>> isinstance(mh.Hyperbolic(), Lookahead)
+        True
+    """
+
+    name: ClassVar[str]
+
+    def parameters(self, steps: int) -> tuple[str, ...]:
+        """Name the m parameters of a person who can look `steps` steps ahead."""
+        ...
+
+    def step_discounts(self, coordinates: Floats, steps: int) -> tuple[Floats, Floats]:
+        """Return ρ `(H−1,n)`, and its derivatives `(H−1,n,m)` by the coordinates."""
+        ...
+
+    def report(self, coordinates: Floats) -> tuple[Floats, Floats]:
+        """Return the parameters `(n,m)`, and their derivatives `(n,m,m)` by the coordinates."""
+        ...
+
+    def tried(self, steps: int) -> Floats:
+        """Return coordinates `(c,m)` to begin a search with, scattered over the family."""
+        ...
+
+
+@dataclass(frozen=True)
+class Exponential:
+    """Weights γ^(t−1): each step counts γ times as much as the one before. The one family that is consistent over time.
+
+    Example:
+        >>> Exponential().parameters(3)
+        ('discount',)
+    """
+
+    name: ClassVar[str] = "exponential"
+
+    def parameters(self, steps: int) -> tuple[str, ...]:
+        """Name the discount."""
+        return ("discount",)
+
+    def step_discounts(self, coordinates: Floats, steps: int) -> tuple[Floats, Floats]:
+        """Return γ at every step."""
+        shape = (steps - 1, len(coordinates))
+        return np.broadcast_to(coordinates[:, 0], shape).copy(), np.ones((*shape, 1))
+
+    def report(self, coordinates: Floats) -> tuple[Floats, Floats]:
+        """Return the discount, which is its own coordinate."""
+        return coordinates, _identity(coordinates)
+
+    def tried(self, steps: int) -> Floats:
+        """Return discounts from 0.05 to 1."""
+        return np.array(TRIED)[:, None]
+
+
+@dataclass(frozen=True)
+class Depth:
+    """Weight 1 for the next n steps and 0 for all after them.
+
+    Example:
+        >>> Depth().parameters(3)
+        ('depth',)
+    """
+
+    name: ClassVar[str] = "depth"
+
+    def parameters(self, steps: int) -> tuple[str, ...]:
+        """Name the depth."""
+        return ("depth",)
+
+    def step_discounts(self, coordinates: Floats, steps: int) -> tuple[Floats, Floats]:
+        """Return 1 up to the depth, then 0. A depth is a whole number, so it has no derivative."""
+        t = np.arange(1, steps)[:, None]
+        return (t < coordinates[:, 0]).astype(np.float64), np.zeros((steps - 1, len(coordinates), 1))
+
+    def report(self, coordinates: Floats) -> tuple[Floats, Floats]:
+        """Return the depth, which is its own coordinate."""
+        return coordinates, _identity(coordinates)
+
+    def tried(self, steps: int) -> Floats:
+        """Return all depths."""
+        return np.arange(1.0, steps + 1)[:, None]
+
+
+@dataclass(frozen=True)
+class Hyperbolic:
+    """Weights 1/(1+κ(t−1)): the near future loses weight fast, the far future slowly.
+
+    Example:
+        >>> Hyperbolic().parameters(3)
+        ('kappa',)
+    """
+
+    name: ClassVar[str] = "hyperbolic"
+
+    def parameters(self, steps: int) -> tuple[str, ...]:
+        """Name κ, which is infinite for a person who weighs only the next step."""
+        return ("kappa",)
+
+    def step_discounts(self, coordinates: Floats, steps: int) -> tuple[Floats, Floats]:
+        """Return `ρ_t = (h + (1−h)(t−1))/(h + (1−h)t)` with h = d(2)."""
+        h = coordinates[:, 0]
+        t = np.arange(1, steps)[:, None]
+        below = h + (1 - h) * t
+        return 1 - (1 - h) / below, (1 / below**2)[:, :, None]
+
+    def report(self, coordinates: Floats) -> tuple[Floats, Floats]:
+        """Return κ = 1/h − 1."""
+        with np.errstate(divide="ignore"):
+            kappa = 1 / coordinates - 1
+            slope = -1 / coordinates**2
+        return kappa, slope[:, :, None]
+
+    def tried(self, steps: int) -> Floats:
+        """Return weights of the second step from 0.05 to 1."""
+        return np.array(TRIED)[:, None]
+
+
+@dataclass(frozen=True)
+class QuasiHyperbolic:
+    """Weights 1, then β δ^(t−1): everything but the next step loses weight at once (β ≤ 1), and then at a constant rate.
+
+    Example:
+        >>> QuasiHyperbolic().parameters(3)
+        ('beta', 'delta')
+    """
+
+    name: ClassVar[str] = "quasi-hyperbolic"
+
+    def parameters(self, steps: int) -> tuple[str, ...]:
+        """Name β and δ."""
+        return ("beta", "delta")
+
+    def step_discounts(self, coordinates: Floats, steps: int) -> tuple[Floats, Floats]:
+        """Return βδ for the first step, δ for the others."""
+        beta, delta = coordinates.T
+        first = np.arange(1, steps)[:, None] == 1
+        slopes = np.stack([np.where(first, delta, 0.0), np.where(first, beta, 1.0)], axis=2)
+        return np.where(first, beta * delta, delta), slopes
+
+    def report(self, coordinates: Floats) -> tuple[Floats, Floats]:
+        """Return both parameters, which are their own coordinates."""
+        return coordinates, _identity(coordinates)
+
+    def tried(self, steps: int) -> Floats:
+        """Return all pairs of values from 0.05 to 1."""
+        return np.array([(beta, delta) for beta in TRIED for delta in TRIED])
+
+
+@dataclass(frozen=True)
+class FreeWeights:
+    """Any weights that never grow. All other families are among them, so each of those can be tested against this one.
+
+    Example:
+        >>> FreeWeights().parameters(3)
+        ('d(2)', 'd(3)')
+    """
+
+    name: ClassVar[str] = "free weights"
+
+    def parameters(self, steps: int) -> tuple[str, ...]:
+        """Name the weights of the second and later steps."""
+        return tuple(f"d({t})" for t in range(2, steps + 1))
+
+    def step_discounts(self, coordinates: Floats, steps: int) -> tuple[Floats, Floats]:
+        """Return the coordinates, which are the step discounts."""
+        return coordinates.T.copy(), np.broadcast_to(np.eye(steps - 1)[:, None, :], (steps - 1, *coordinates.shape)).copy()
+
+    def report(self, coordinates: Floats) -> tuple[Floats, Floats]:
+        """Return `d(t+1) = ρ_1 ⋯ ρ_t`."""
+        n, m = coordinates.shape
+        slopes = np.zeros((n, m, m))
+        for j in range(m):
+            others = coordinates.copy()
+            others[:, j] = 1.0
+            slopes[:, j:, j] = others.cumprod(axis=1)[:, j:]
+        return coordinates.cumprod(axis=1), slopes
+
+    def tried(self, steps: int) -> Floats:
+        """Return the weights that the other families try."""
+        return np.concatenate([family.step_discounts(family.tried(steps), steps)[0].T for family in FAMILIES[:-1]])
+
+
+#: All families; the last contains the others.
+FAMILIES: tuple[Lookahead, ...] = (Exponential(), Depth(), Hyperbolic(), QuasiHyperbolic(), FreeWeights())
+
+
+def family_named(name: str, option: str = "lookahead", *others: str) -> Lookahead:
+    """Return the family of this name, words joined by hyphens or spaces; a message names the option and its `others` values."""
+    for family in FAMILIES:
+        if family.name.replace(" ", "-") == name.strip().lower().replace(" ", "-"):
+            return family
+    names = ", ".join([*(family.name.replace(" ", "-") for family in FAMILIES), *others])
+    raise ValueError(f"{option} must be one of {names}, received {name}")
+
+
+def weights_of(step_discounts: Floats) -> Floats:
+    """Return the weights d(1), …, d(H) `(n,H)` of step discounts `(H−1,n)`."""
+    first = np.ones((1, step_discounts.shape[1]))
+    return np.concatenate([first, step_discounts]).cumprod(axis=0).T
+
+
+def step_discounts_of(weights: Sequence[float] | Floats) -> Floats:
+    """Return ρ `(H−1,)` of one person's weights `(H,)`; 0 after a weight of 0."""
+    d = np.asarray(weights, dtype=np.float64)
+    return np.where(d[:-1] > 0, d[1:] / np.where(d[:-1] > 0, d[:-1], 1.0), 0.0)
+
+
+def _identity(coordinates: Floats) -> Floats:
+    n, m = coordinates.shape
+    return np.broadcast_to(np.eye(m), (n, m, m)).copy()

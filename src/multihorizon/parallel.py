@@ -1,4 +1,4 @@
-"""Work spread over processes, here or on a cluster, and its progress.
+"""How work is carried out: its progress, its processes, here or on a cluster, and the memory it needs.
 
 *Progress.* A solver calls `progress(share, message)`; the caller decides whether and how to show it.
 
@@ -9,12 +9,17 @@ another order end in other digits.
 By default tasks run on joblib's processes. Inside `with cluster(address)` all of them run on a Dask cluster instead. What tasks
 share travels to each worker once, and each task then costs its item and its result. In both cases the tasks of a worker that dies
 are done again by others.
+
+*Memory.* Work that needs more than is left is refused before it begins. On Linux the least counts of what the machine has to give
+(`MemAvailable`), and of what is left of the limits of a container (cgroup) and of the process (`RLIMIT_AS`). Elsewhere it is the
+memory of the machine, and where not even that is known, nothing is refused.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 import time
 import warnings
@@ -28,6 +33,7 @@ from functools import lru_cache
 from importlib import import_module
 from itertools import pairwise
 from numbers import Integral
+from pathlib import Path
 from pickle import PickleBuffer, loads
 from threading import RLock
 from typing import Any, TypeVar
@@ -366,3 +372,57 @@ def _on_one_thread(task: Callable[[Item], Result], item: Item) -> Result:
 def _threads(modules: int) -> ThreadpoolController:
     """Return the control over the threads of the loaded libraries; finding these is slow, so only new imports repeat it."""
     return ThreadpoolController()
+
+
+def free_bytes() -> float:
+    """Return the memory that this process may still take; infinite where that is not known."""
+    return min(_of_machine(), _of_container(), _of_process())
+
+
+def require_memory(size: float, what: str, instead: str) -> None:
+    """Raise where work needs more bytes than are free; `what` names the work, `instead` an alternative."""
+    free = free_bytes()
+    if size > free:
+        raise ValueError(f"{what} would take about {_shown(size)} of memory, and {_shown(free)} are free: {instead}")
+
+
+def _shown(size: float) -> str:
+    return f"{size / 1e9:,.1f} GB" if size < 1e10 else f"{size / 1e9:,.0f} GB"
+
+
+def _of_machine() -> float:
+    available = _numbers(Path("/proc/meminfo")).get("MemAvailable")
+    if available is not None:
+        return 1024.0 * available
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return float("inf")
+
+
+def _of_container() -> float:
+    folder = Path("/sys/fs/cgroup")
+    try:
+        return float((folder / "memory.max").read_text()) - float((folder / "memory.current").read_text())
+    except (OSError, ValueError):  # there is none, or it says "max"
+        return float("inf")
+
+
+def _of_process() -> float:
+    if sys.platform == "win32":
+        return float("inf")
+    import resource  # noqa: PLC0415  Windows has none
+
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    taken = _numbers(Path("/proc/self/status")).get("VmSize")
+    return float("inf") if limit == resource.RLIM_INFINITY or taken is None else limit - 1024.0 * taken
+
+
+def _numbers(path: Path) -> dict[str, float]:
+    """Read the first number of each line that begins with a name and a colon."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return {}
+    parts = (line.split() for line in lines)
+    return {part[0].removesuffix(":"): float(part[1]) for part in parts if len(part) > 1 and part[1].isdigit()}

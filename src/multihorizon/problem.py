@@ -37,10 +37,21 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from multihorizon.checks import ENDLESS_DISCOUNT, Bools, Floats, Ints, Sparse, as_floats, as_names, as_shape, first_few, read_only
+from multihorizon.checks import (
+    ENDLESS_DISCOUNT,
+    Bools,
+    Floats,
+    Ints,
+    Sparse,
+    as_floats,
+    as_names,
+    as_shape,
+    first_few,
+    is_frame,
+    read_only,
+)
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.data.steps import Steps
-from multihorizon.frames import is_frame
 from multihorizon.horizon import Horizon
 from multihorizon.mdp import MDP, refuse_durations
 from multihorizon.planning.plan import check_policy, one_hot

@@ -24,10 +24,9 @@ import numpy as np
 import pandas as pd
 from rich.cells import cell_len
 
+from multihorizon.checks import HasFrame
 from multihorizon.files import visible, write_json
-from multihorizon.frames import HasFrame
-from multihorizon.tables import STYLE, Table, in_html, is_p_value, without_empty, written
-from multihorizon.words import shortened
+from multihorizon.words import STYLE, Table, in_html, is_p_value, shortened, without_empty, written
 
 #: Colours that stay apart for the common kinds of colour blindness (Okabe and Ito's palette).
 COLOURS = ("#0072B2", "#E69F00", "#CC79A7", "#009E73", "#D55E00", "#56B4E9", "#999999")

@@ -1,11 +1,39 @@
-"""How findings are said: answers to questions, and numbers, shares and p-values as they are written."""
+"""How findings are said: words, numbers as they are written, tables, and answers to questions.
+
+Text, terminal, notebook, page, LaTeX, Markdown and JSON show a `Table` with the same digits. It is a frame; each of its columns
+has a role that decides how its numbers are written:
+
+- `discount`, `chance`, `score` (a log-likelihood per decision): three decimals;
+- `count`: no decimals; `share`: per cent; `p`: three decimals, never 0 and never 1;
+- `horizon`: one decimal, as everywhere;
+- `number`: as many decimals as give a number in the middle of the column four digits, but from two to four;
+- `amount`: as many as give it three digits, from none to four;
+- `label`: text as it is, with numbers among it as in a column of numbers.
+
+The ends of an interval have the digits of their estimate. A terminal and a page show both ends in one column; a cell that is a
+pair is an interval, too. What is not known is a dash. Labels are data: each way of writing escapes whatever means something in
+it, so that a label is shown as it is and can neither break a table nor run.
+
+In HTML the row of an estimate has a small picture of it and its interval. Colours and lines are those of the text around it, so a
+table is light or dark as the notebook is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from html import escape
+from math import floor, isinf, isnan, log10
+from typing import Any, Literal, get_args
 
 import numpy as np
+import pandas as pd
+from pandas.api.types import is_bool_dtype, is_numeric_dtype
+from rich.cells import cell_len
+from rich.table import Table as RichTable
+
+from multihorizon.files import visible
 
 #: The level of intervals; a test is a finding where its p-value is below the rest.
 LEVEL = 0.95
@@ -105,3 +133,383 @@ def from_to(ends: list[str]) -> str:
 def shortened(label: str, most: int) -> str:
     """A label of at most so many characters, with a sign where some are left out."""
     return label if len(label) <= most else f"{label[: most - 1]}…"
+
+
+#: Rows of a long table that are shown; `to_frame()`, LaTeX and Markdown have all of them.
+SHOWN = 20
+
+#: What a column holds.
+Role = Literal["label", "number", "amount", "discount", "chance", "score", "p", "share", "horizon", "count"]
+ROLES: tuple[Role, ...] = get_args(Role)
+
+_IN_LATEX = {
+    "\\": r"\textbackslash{}",
+    **{c: rf"\{c}" for c in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "`": r"\textasciigrave{}",
+    # After the end of a row, a star or a bracket would belong to that end, and several hyphens would be a dash.
+    **{c: f"{{{c}}}" for c in "[]*-"},
+    "–": "--",
+    "…": r"\ldots{}",
+    "∞": r"$\infty$",
+    "γ": r"$\gamma$",
+    "λ": r"$\lambda$",
+    "²": r"$^2$",
+    "χ": r"$\chi$",
+    "±": r"$\pm$",
+}
+_IN_MARKDOWN = {"&": "&amp;", "<": "&lt;", ">": "&gt;"} | {c: rf"\{c}" for c in "\\`*_[]()#|$~^!"}
+
+
+def in_latex(text: str) -> str:
+    """The text as LaTeX prints it."""
+    return "".join(_IN_LATEX.get(c, c) for c in _one_line(text))
+
+
+def in_markdown(text: str) -> str:
+    """The text as Markdown shows it, in the cell of a table too."""
+    return "".join(_IN_MARKDOWN.get(c, c) for c in _one_line(text))
+
+
+def in_html(text: str) -> str:
+    """The text as HTML shows it."""
+    return escape(visible(text))
+
+
+def _one_line(text: str) -> str:
+    return visible(" ".join(text.split()))
+
+
+def written(values: Sequence[Any], role: Role = "number", like: Sequence[Any] | None = None) -> list[str]:
+    """Write the cells of a column with this role, with the decimals of other numbers if some are given.
+
+    A pair is an interval.
+
+    Example:
+        >>> written([0.5, 12.0, float("nan"), float("inf")]), written([3.0, 1200.0]), written([0.04, 1e-9], "p")
+        (['0.5000', '12.0000', '–', '∞'], ['3', '1,200'], ['0.040', '< 0.001'])
+    """
+    write = _writer(role, values if like is None else like)
+
+    def cell(value: Any) -> str:
+        if value is None:
+            return UNKNOWN
+        if isinstance(value, bool | np.bool_):
+            return "yes" if value else "no"
+        if isinstance(value, tuple):
+            low, high = value
+            return interval_text(low, high, write)
+        return write(float(value)) if _is_number(value) else str(value)
+
+    return [cell(value) for value in values]
+
+
+def _writer(role: Role, column: Sequence[Any]) -> Callable[[float], str]:
+    """How numbers with this role are written, in a column with these numbers; what is not known is a dash."""
+    write = _WRITERS.get(role) or (_in_column(column, 3, 0) if role == "amount" else _in_column(column, 4, 2))
+    infinite = write if role in ("p", "horizon") else lambda value: "∞" if value > 0 else "-∞"
+    return lambda value: UNKNOWN if isnan(value) else infinite(value) if isinf(value) else write(value)
+
+
+def _in_column(column: Sequence[Any], digits: int, least: int) -> Callable[[float], str]:
+    """How a number is written if one in the middle of its column has so many digits, and each at least so many decimals."""
+    numbers = np.array([v for v in column if _is_number(v)], dtype=np.float64)
+    numbers = numbers[np.isfinite(numbers)]
+    sizes = np.sort(np.abs(numbers[numbers != 0]))
+    middle = float(sizes[(sizes.size - 1) // 2]) if sizes.size else 1.0
+    places = 0 if (numbers == np.round(numbers)).all() else min(max(digits - 1 - floor(log10(middle)), least), 4)
+
+    def write(value: float) -> str:
+        return significant(value, 3) if middle < 1e-3 or (places and abs(value) >= 1e6) else decimals(value, places)
+
+    return write
+
+
+_WRITERS: dict[Role, Callable[[float], str]] = {
+    "discount": lambda value: decimals(value, 3),
+    "chance": lambda value: decimals(value, 3),
+    "score": lambda value: decimals(value, 3),
+    "count": lambda value: decimals(value, 0),
+    "share": percent,
+    "p": lambda value: p_text(value, ""),
+    "horizon": horizon_text,
+}
+
+
+def is_p_value(name: str) -> bool:
+    """Whether a column of this name holds p-values."""
+    return name in ("p", "p_value", "adjusted") or name.endswith("_p")
+
+
+def without_empty(frame: pd.DataFrame, kept: Sequence[str] = ()) -> pd.DataFrame:
+    """The columns that hold anything, or that are kept."""
+    empty = [name for name in frame if name not in kept and (frame[name].isna() | (frame[name] == "")).all()]
+    return frame.drop(columns=empty)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool | np.bool_)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table as it is shown.
+
+    Attributes:
+        name: of the column in the frame; of an interval, of its lower end.
+        heading: what stands above it.
+        role: what it holds.
+        cells: what is written.
+        values: what the cells stand for; of an interval, both ends.
+    """
+
+    name: str
+    heading: str
+    role: Role
+    cells: Sequence[str]
+    values: Sequence[Any]
+
+    @property
+    def numbers(self) -> bool:
+        """Whether it holds numbers, which are set to the right."""
+        return self.role != "label"
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A frame as a reader sees it.
+
+    Attributes:
+        frame: the rows.
+        caption: what they are; may be empty. The table is known by what stands before the first comma.
+        drawn: the columns of an estimate, and of the ends of its interval if there is one.
+        bars: whether these are drawn in HTML, all on one scale.
+        labels: columns that users named; in the names of others a space is shown for _.
+        roles: of columns whose name and numbers do not say it: p-values by their names, whole numbers and others are known.
+        headings: of columns that are not called by their names; that of the lower end stands for an interval in one column.
+
+    Example:
+        >>> frame = pd.DataFrame({"expert": ["Ann"], "discount": [0.5], "low": [0.25], "high": [0.75]})
+        >>> table = Table(frame, roles={"discount": "discount"}, drawn=("discount", "low", "high"))
+        >>> print(*table.text(), sep="\\n")
+        expert  discount    low   high
+        ------------------------------
+        Ann        0.500  0.250  0.750
+        >>> [column.cells for column in table.columns(joined=True)]
+        [['Ann'], ['0.500'], ['0.250 to 0.750']]
+    """
+
+    frame: pd.DataFrame
+    caption: str = ""
+    drawn: Sequence[str] = ()
+    bars: bool = True
+    labels: Sequence[str] = ()
+    roles: Mapping[str, Role] = field(default_factory=dict)
+    headings: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Of an interval that the frame does not have, nothing is drawn."""
+        object.__setattr__(self, "drawn", tuple(name for name in self.drawn if name in self.frame))
+
+    @classmethod
+    def of(cls, headers: Sequence[str], rows: Sequence[Sequence[Any]], caption: str = "", **how: Any) -> Table:
+        """Make a table of rows under headers, which are shown as they are."""
+        frame = pd.DataFrame([*rows], columns=[*headers], dtype=None if rows else object)
+        return cls(frame, caption, labels=[*headers], **how)
+
+    def select(self, *names: str) -> Table:
+        """The table with those of these columns that it has."""
+        return replace(self, frame=self.frame[[name for name in names if name in self.frame]])
+
+    def head(self, rows: int, caption: str | None = None) -> Table:
+        """The first rows of the table."""
+        return replace(self, frame=self.frame.head(rows), caption=self.caption if caption is None else caption)
+
+    def role(self, name: str) -> Role:
+        """What a column holds; the ends of an interval hold what their estimate does."""
+        if name in self.drawn[1:]:
+            return self.role(self.drawn[0])
+        if name in self.roles:
+            return self.roles[name]
+        column = self.frame[name]
+        numbers = is_numeric_dtype(column) and not is_bool_dtype(column)
+        return "label" if not numbers else "p" if is_p_value(name) else "number"
+
+    def columns(self, most: int | None = None, joined: bool = False) -> list[Column]:
+        """The columns as they are shown, with so many rows; `joined` puts both ends of an interval into one."""
+        shown, ends = [], self.drawn[1:] if len(self.drawn) == 3 and joined else ()
+        for name in map(str, self.frame.columns):
+            if name in ends[1:]:
+                continue
+            of = self.drawn[0] if name in self.drawn[1:] else name
+            values, role = self.frame[name][:most].tolist(), self.role(name)
+            heading = name if name in self.labels else name.replace("_", " ")
+            if of != name:  # the ends of an interval stand beside what it is of
+                heading = heading.split()[-1]
+            if name in ends:
+                values, heading = list(zip(values, self.frame[ends[1]][:most].tolist(), strict=True)), "interval"
+            cells = written(values, role, self.frame[of].tolist())
+            shown.append(Column(name, self.headings.get(name, heading), role, cells, values))
+        return shown
+
+    def records(self) -> list[dict[str, Any]]:
+        """The rows as JSON stores them; what is not known is null."""
+        rows = self.frame.to_dict("records")
+        return [{str(k): None if isinstance(v, float) and isnan(v) else v for k, v in row.items()} for row in rows]
+
+    def rich(self, most: int | None = None, lines: bool = False) -> RichTable:
+        """The table for a terminal, folded where it is too wide; with lines between rows of long texts."""
+        columns = self.columns(most, joined=True)
+        drawn = RichTable(title=self.caption or None, show_lines=lines, min_width=cell_len(self.caption))
+        for column in columns:
+            # Numbers stay on a line, but for long words among them; a name keeps room for twelve characters, or for what it has.
+            widest = max(map(cell_len, [column.heading, *column.cells]))
+            together, least = column.numbers and widest <= 28, None if column.numbers else min(widest, 12)
+            justify: Literal["left", "right"] = "right" if column.numbers else "left"
+            drawn.add_column(column.heading, justify=justify, overflow="fold", no_wrap=together, min_width=least)
+        for row in zip(*(column.cells for column in columns), strict=True):
+            drawn.add_row(*row)
+        return drawn
+
+    @property
+    def _left_out(self) -> str:
+        """The line that says how many rows are not shown; empty where all are."""
+        rows = len(self.frame)
+        return f"… and {rows - SHOWN:,} more rows; to_frame() has all {rows:,}" if rows > SHOWN else ""
+
+    def text(self) -> list[str]:
+        """The lines of the table for a terminal."""
+        columns = self.columns(SHOWN)
+        texts = [[_one_line(cell) for cell in column.cells] for column in columns]
+        widths = [max(map(cell_len, [column.heading, *cells])) for column, cells in zip(columns, texts, strict=True)]
+
+        def line(cells: Sequence[str]) -> str:
+            parts = []
+            for cell, width, column in zip(cells, widths, columns, strict=True):
+                space = " " * (width - cell_len(cell))
+                parts.append(space + cell if column.numbers else cell + space)
+            return "  ".join(parts).rstrip()
+
+        rows = [line(cells) for cells in zip(*texts, strict=True)]
+        rule = "-" * (sum(widths) + 2 * len(widths) - 2)
+        lines = [self.caption, line([column.heading for column in columns]), rule, *rows, self._left_out]
+        return [line for line in lines if line]
+
+    def html(self) -> str:
+        """The table as HTML."""
+        columns, (low, high) = self.columns(SHOWN), self.scale()
+        heads = [f"<th{_side(column)}>{in_html(column.heading)}</th>" for column in columns]
+        rows = [
+            [f"<td{_side(column)}>{in_html(column.cells[k])}</td>" for column in columns]
+            for k in range(min(len(self.frame), SHOWN))
+        ]
+        if low < high:
+            heads.append(f'<th class="mh-bar"><span>{significant(low, 3)}</span><span>{significant(high, 3)}</span></th>')
+            for k, row in enumerate(rows):
+                values = [float(self.frame[name].iloc[k]) for name in self.drawn]
+                row.append(f'<td class="mh-bar">{_bar(values, low, high)}</td>')
+        body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
+        caption = f"<caption>{in_html(self.caption)}</caption>" if self.caption else ""
+        more = f"<p>{in_html(self._left_out)}</p>" if self._left_out else ""
+        return f"<table>{caption}<thead><tr>{''.join(heads)}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+    def scale(self) -> tuple[float, float]:
+        """Where the small pictures begin and end, both 0 without any: 0 and 1 for shares, else so that all that is finite is
+        within, and 0 unless it is far off."""
+        numbers = self.frame[[*self.drawn] if self.bars else []].to_numpy(float)
+        known = numbers[np.isfinite(numbers)]
+        if not known.size:
+            return 0.0, 0.0
+        low, high = float(known.min()), float(known.max())
+        if low >= 0 and 0.05 < high <= 1:
+            return 0.0, 1.0
+        return (low, high) if 2 * np.abs(known).min() > np.abs(known).max() and low < high else (min(low, 0.0), max(high, 0.0))
+
+    def latex(self) -> str:
+        """The table as LaTeX; its preamble needs `\\usepackage{booktabs}`."""
+        columns = self.columns()
+        kinds = "".join("r" if column.numbers else "l" for column in columns)
+
+        def cell(text: str, number: bool) -> str:
+            return re.sub(r"^-(?=[\d∞])", "$-$", text).replace("∞", r"$\infty$").replace("<", "$<$") if number else in_latex(text)
+
+        heads = " & ".join(in_latex(column.heading) for column in columns)
+        cells = ([cell("--" if text == UNKNOWN else text, column.numbers) for text in column.cells] for column in columns)
+        rows = [rf"{' & '.join(row)} \\" for row in zip(*cells, strict=True)]
+        parts = [rf"\begin{{tabular}}{{{kinds}}}", r"\toprule", rf"{heads} \\", r"\midrule", *rows]
+        return "\n".join([*parts, r"\bottomrule", r"\end{tabular}", ""])
+
+    def markdown(self) -> str:
+        """The table as Markdown, with the pipes of GitHub and Jupyter."""
+        columns = self.columns()
+        heads = [in_markdown(column.heading) for column in columns]
+        cells = ([text if column.numbers else in_markdown(text) for text in column.cells] for column in columns)
+        rows = [heads, ["---:" if column.numbers else ":---" for column in columns], *zip(*cells, strict=True)]
+        return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _side(column: Column) -> str:
+    return ' class="mh-number"' if column.numbers else ""
+
+
+def _bar(values: Sequence[float], low: float, high: float) -> str:
+    """An estimate and its interval between two ends, as a picture of 120 × 12; what is not known is left out."""
+
+    def at(value: float) -> float:
+        return round(4 + 112 * float(np.clip((value - low) / (high - low), 0.0, 1.0)), 1)
+
+    parts = ['<path d="M4 6H116" opacity=".25"/>', f'<path d="M{at(0.0)} 1V11" opacity=".4"/>' if low <= 0 <= high else ""]
+    if len(values) == 3 and not isnan(values[1] + values[2]):
+        parts.append(f'<path d="M{at(values[1])} 6H{at(values[2])}" stroke-width="4" stroke-linecap="round" opacity=".55"/>')
+    if not isnan(values[0]):
+        parts.append(f'<circle cx="{at(values[0])}" cy="6" r="3.5" fill="currentColor" stroke="none"/>')
+    return f'<svg viewBox="0 0 120 12" aria-hidden="true" stroke="currentColor" fill="none">{"".join(parts)}</svg>'
+
+
+#: The look of results in a notebook: that of the text around them, so light or dark.
+STYLE = (
+    ".mh-result table{border-collapse:collapse;margin:.6em 0;font-variant-numeric:tabular-nums}"
+    ".mh-result th,.mh-result td{padding:.15em .7em .15em 0;text-align:left;vertical-align:top;border:0}"
+    ".mh-result thead th{border-bottom:1px solid currentColor;font-weight:600}"
+    ".mh-result caption{caption-side:top;text-align:left;font-weight:600;color:inherit;padding:.2em 0}"
+    ".mh-result{overflow-x:auto}.mh-result .mh-number{text-align:right;white-space:nowrap}"
+    ".mh-result p{margin:.3em 0;max-width:48em}"
+    ".mh-result .mh-facts th{font-weight:400;opacity:.75}"
+    ".mh-result th.mh-bar{font-weight:400;opacity:.75;white-space:nowrap}"
+    ".mh-result .mh-bar span+span{float:right}"
+    ".mh-result .mh-bar svg{display:block;margin-top:.25em;width:120px;height:12px;color:#2f83bf}"
+)
+
+
+#: Good news, news to be careful with, and bad news.
+Kind = Literal["good", "caution", "bad"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The answer to one question.
+
+    Attributes:
+        question: in plain words, with a question mark.
+        answer: a word or two.
+        reasons: a sentence or two.
+        kind: whether that is good news.
+        numbers: the result that the words follow from, such as a test; None where there is none.
+        content: its part of `result.json`.
+    """
+
+    question: str
+    answer: str
+    reasons: str
+    kind: Kind
+    numbers: Any = None
+    content: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, str]:
+        """Return the words, as they stand in files."""
+        return {"question": self.question, "answer": self.answer, "reasons": self.reasons, "kind": self.kind}

@@ -45,11 +45,11 @@ from multihorizon.checks import (
     as_positive,
     first_few,
     label,
+    numbers_of,
     read_only,
 )
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.mdp import MDP
-from multihorizon.names import numbers_of
 from multihorizon.numerics.newton import Dense, Metric, resting
 from multihorizon.problem import AnyProblem, Expert, Problem, require_counts
 from multihorizon.words import significant

@@ -43,8 +43,8 @@ from scipy.special import expit
 from multihorizon.checks import Floats, Ints, Sparse
 from multihorizon.choice.tabular import Features, Large, Persons, Plans, engine_for
 from multihorizon.choice.weighted import WeightedPlans, steps_ahead, weighted_plans
-from multihorizon.lookahead import Depth, Lookahead
-from multihorizon.memory import require_memory
+from multihorizon.horizon import Depth, Lookahead
+from multihorizon.parallel import require_memory
 from multihorizon.problem import CountedTask
 
 #: m, the places on each side of a patch.

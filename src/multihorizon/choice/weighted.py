@@ -27,7 +27,7 @@ import numpy as np
 from multihorizon.checks import Floats, Ints
 from multihorizon.choice.model import DENSE_REWARDS, ChoicePoint, Choices, Quadratic, Settings, with_known_reward
 from multihorizon.choice.tabular import MOST_LEVELS, ListedModel, Persons, persons_by_task
-from multihorizon.lookahead import Depth, Exponential, Lookahead
+from multihorizon.horizon import Depth, Exponential, Lookahead
 from multihorizon.mdp import MDP, refuse_durations, steps_left
 from multihorizon.planning.plan import INFINITE, weighted_plan
 from multihorizon.problem import Problem, require_counts

@@ -17,8 +17,7 @@ from multihorizon.data.reading import file_kind, files_of
 from multihorizon.mdp import MDP
 from multihorizon.report.charts import Badge, Block, Page, Section, TableBlock
 from multihorizon.result import package_version
-from multihorizon.tables import Role, Table
-from multihorizon.words import count, from_to
+from multihorizon.words import Role, Table, count, from_to
 
 FILES = ("check.json", "check.html")
 

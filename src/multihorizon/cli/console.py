@@ -44,14 +44,14 @@ from multihorizon.data.demonstrations import Demonstrations, put_under, read_tab
 from multihorizon.data.reading import JOINT, columns_of, files_of
 from multihorizon.data.rules import CODES, TableError
 from multihorizon.data.side_tables import read_episodes, read_features, read_persons, read_transitions
+from multihorizon.driver import build_problem
 from multihorizon.files import check_output, existing_file, visible, write_all, write_json
+from multihorizon.horizon import FAMILIES, Exponential, Lookahead, family_named
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
-from multihorizon.lookahead import FAMILIES, Exponential, Lookahead, family_named
 from multihorizon.mdp import MDP
 from multihorizon.parallel import Progress, TimeLeft, as_jobs, cluster, part_of
 from multihorizon.population.covariates import Missing, read_formula
 from multihorizon.population.solver import Population
-from multihorizon.preparation import build_problem
 from multihorizon.problem import Problem
 from multihorizon.questions.goals import LEAST_SIMULATIONS
 from multihorizon.report.charts import Page

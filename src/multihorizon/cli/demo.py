@@ -24,8 +24,7 @@ from multihorizon.questions.horizons import own_steps_text, steps_text
 from multihorizon.questions.whole import Analysis
 from multihorizon.report.files import write_fit
 from multihorizon.report.plots import best_walk, plot_walks, save
-from multihorizon.tables import Role, Table
-from multihorizon.words import decimals
+from multihorizon.words import Role, Table, decimals
 
 WALKERS = ("Ann", "Ben", "Cleo")
 #: Walks that each walker makes, from places all over the meadow.

@@ -46,8 +46,7 @@ from multihorizon.report.files import FILES, write_fit
 from multihorizon.report.pages import families_table
 from multihorizon.report.people import at_means, compared_with, conditions_table, contrast_rows, effect_rows
 from multihorizon.solution import Solution, Status
-from multihorizon.tables import Role, Table
-from multihorizon.words import decimals
+from multihorizon.words import Role, Table, decimals
 
 #: The terminal lists the experts one by one up to this many; `people.csv` lists all.
 LISTED_EXPERTS = 60

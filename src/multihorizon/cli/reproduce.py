@@ -16,7 +16,7 @@ from multihorizon.paper.own_domain import load_domain, study_domain, write_domai
 from multihorizon.paper.report import draw_figures, write_figures, write_page, write_report
 from multihorizon.paper.run import PARTS, read_timings, run_part
 from multihorizon.paper.settings import StudySettings
-from multihorizon.tables import Table
+from multihorizon.words import Table
 
 PAGES = ("report.html", "paper.md")
 

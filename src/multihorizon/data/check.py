@@ -28,7 +28,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import gammaincc
 
-from multihorizon.checks import Floats, Ints
+from multihorizon.checks import Floats, Ints, closest, look_alikes
 from multihorizon.data.counting import KEPT_ROWS
 from multihorizon.data.demonstrations import Demonstrations, decisions_in
 from multihorizon.data.dynamics import capital, contradictions
@@ -36,7 +36,6 @@ from multihorizon.data.reading import connect, files_of, in_order, joint_name, l
 from multihorizon.data.rules import COLUMNS, CUT_OFF, LABELS, Log, Rule, breaches, fixed
 from multihorizon.files import FORMULA, spreadsheet_safe
 from multihorizon.mdp import MDP
-from multihorizon.names import closest, look_alikes
 from multihorizon.result import Result
 from multihorizon.words import decimals
 

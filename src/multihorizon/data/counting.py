@@ -26,7 +26,7 @@ import duckdb
 import numpy as np
 import pandas as pd
 
-from multihorizon.checks import Bools, Floats, Ints, Sparse, label
+from multihorizon.checks import LARGEST_WHOLE, Bools, Floats, Ints, Sparse, label
 from multihorizon.data.demonstrations import Demonstrations, Episodes, Keys, Moves, decide, require_conditions, summed
 from multihorizon.data.reading import (
     MEMORY,
@@ -45,7 +45,6 @@ from multihorizon.data.reading import (
     text,
 )
 from multihorizon.data.rules import CODES, COLUMNS, LABELS, Decision, located
-from multihorizon.frames import LARGEST_WHOLE
 from multihorizon.mdp import MDP
 
 

@@ -26,7 +26,22 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from multihorizon.checks import Bools, Floats, Ints, Seed, Sparse, as_count, as_names, as_seed, as_shape, first_few
+from multihorizon.checks import (
+    Bools,
+    Floats,
+    Frame,
+    HasFrame,
+    Ints,
+    Seed,
+    Sparse,
+    as_count,
+    as_frame,
+    as_names,
+    as_seed,
+    as_shape,
+    first_few,
+    positions,
+)
 from multihorizon.data.reading import (
     LARGE_BYTES,
     LARGE_ROWS,
@@ -46,10 +61,8 @@ from multihorizon.data.rules import CODES, COLUMNS, LABELS, Decision, Log, Rule,
 from multihorizon.data.simulation import simulate_policy
 from multihorizon.data.times import Clock, Times
 from multihorizon.files import existing_file, write_csv
-from multihorizon.frames import Frame, HasFrame, as_frame
 from multihorizon.mdp import MDP
-from multihorizon.memory import require_memory
-from multihorizon.names import positions
+from multihorizon.parallel import require_memory
 from multihorizon.planning.plan import check_policy
 
 

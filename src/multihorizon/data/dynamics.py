@@ -58,14 +58,13 @@ import pandas as pd
 import scipy.sparse as sp
 from scipy.special import bdtrc, chdtrc
 
-from multihorizon.checks import SMOOTHING, Bools, Floats, Ints, as_floats
+from multihorizon.checks import SMOOTHING, Bools, Floats, Ints, as_floats, positions
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.data.reading import in_order
 from multihorizon.data.rules import CUT_OFF, Decision, TableError
 from multihorizon.data.times import TIME_UNITS
 from multihorizon.horizon import Horizon
 from multihorizon.mdp import MDP, Durations
-from multihorizon.names import positions
 from multihorizon.words import count, significant
 
 #: Moves contradict given transitions where their chance is smaller than this, over all tests of a table. It is small because a

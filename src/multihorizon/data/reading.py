@@ -41,9 +41,8 @@ import duckdb
 import numpy as np
 import pandas as pd
 
-from multihorizon.checks import LARGEST_NUMBER, Bools, Floats, Ints, label
+from multihorizon.checks import LARGEST_NUMBER, LARGEST_WHOLE, Bools, Floats, Ints, as_frame, label
 from multihorizon.files import DAMAGED, FORMULA, existing_file, expanded, is_other_trouble
-from multihorizon.frames import LARGEST_WHOLE, as_frame
 
 #: How many bytes are looked through at a time. A line that fills such a block is refused: the database drops it in silence if it
 #: is the last one and longer than 32 MB, and a small compressed file may hold more of it than memory.

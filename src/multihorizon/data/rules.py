@@ -28,9 +28,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from multihorizon.checks import Bools, Floats, Ints
+from multihorizon.checks import Bools, Floats, Ints, positions
 from multihorizon.data.reading import Table, as_numbers, in_order, label_order
-from multihorizon.names import positions
 
 #: The columns of a table of decisions, and those of them that hold labels.
 COLUMNS = ("expert", "episode", "step", "state", "action")

@@ -30,13 +30,23 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 
-from multihorizon.checks import LARGEST_UNIT, ROW_TOLERANCE, SMALLEST_UNIT, Bools, Floats, Ints, Sparse
+from multihorizon.checks import (
+    LARGEST_UNIT,
+    ROW_TOLERANCE,
+    SMALLEST_UNIT,
+    Bools,
+    Floats,
+    Frame,
+    Ints,
+    Sparse,
+    as_frame,
+    closest,
+    positions,
+)
 from multihorizon.data.demonstrations import conditions_of
 from multihorizon.data.reading import Table, in_order, numbers_or_missing, read_table
 from multihorizon.files import existing_file
-from multihorizon.frames import Frame, as_frame
 from multihorizon.mdp import MDP, Durations
-from multihorizon.names import closest, positions
 from multihorizon.words import significant
 
 

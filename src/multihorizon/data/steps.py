@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from multihorizon.checks import Bools, Floats, Ints
+from multihorizon.checks import Bools, Floats, Frame, HasFrame, Ints, as_frame
 from multihorizon.data.reading import Table, read_table
 from multihorizon.data.rules import read_log, refusing
 from multihorizon.files import write_csv
-from multihorizon.frames import Frame, HasFrame, as_frame
 
 COLUMNS = ("expert", "episode", "step", "action")
 #: The arrays of a table, one entry per decision each.

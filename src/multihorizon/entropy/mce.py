@@ -34,13 +34,12 @@ import scipy.sparse.linalg as spla
 from scipy.optimize import minimize
 
 from multihorizon.checks import ROUNDING, Floats, as_discount, as_positive, first_few
-from multihorizon.evidence import Evidence
 from multihorizon.mdp import refuse_durations
 from multihorizon.parallel import Progress, silent
 from multihorizon.planning.linear import Resolvent
 from multihorizon.planning.plan import causal_entropy, feature_counts, occupancy, policy_entropy, soft_plan
 from multihorizon.problem import Expert, Problem
-from multihorizon.solution import Solution, Status
+from multihorizon.solution import Evidence, Solution, Status
 from multihorizon.words import power_of_ten, significant
 
 #: Up to this many reward parameters the Hessian is built and factorised.

@@ -50,7 +50,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 
-from multihorizon.checks import Bools, Floats, Ints, Sparse, as_floats, as_shape, first_few
+from multihorizon.checks import Bools, Floats, Ints, Sparse, as_floats, as_frame, as_shape, first_few, is_frame
 from multihorizon.exact.equations import (
     Explanation,
     FeatureEquations,
@@ -63,7 +63,6 @@ from multihorizon.exact.equations import (
     reward_families,
 )
 from multihorizon.exact.identify import Temperature, judge, minimise, read_temperature
-from multihorizon.frames import as_frame, is_frame
 from multihorizon.mdp import MDP, refuse_durations
 from multihorizon.numerics.lp import INFINITY, LinearProgram, LPResult, LPStatus, branch_and_bound, solve_lp
 from multihorizon.numerics.newton import Local, maximize_many

@@ -15,12 +15,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from multihorizon.checks import Floats, as_positive
-from multihorizon.evidence import Evidence
 from multihorizon.exact.equations import StateEquations, in_order_of_content, joint_equations
 from multihorizon.exact.identify import LinearSystem, Temperature, identify, log_likelihood, minimise, planned, read_temperature
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Problem
-from multihorizon.solution import Solution, Status
+from multihorizon.solution import Evidence, Solution, Status
 from multihorizon.words import decimals, power_of_ten
 
 

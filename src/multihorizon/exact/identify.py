@@ -75,8 +75,7 @@ from multihorizon.numerics.distributions import chi2_ppf, halton
 from multihorizon.planning.plan import SoftPlan, soft_plan
 from multihorizon.problem import Problem, require_finite
 from multihorizon.result import Result
-from multihorizon.tables import Table
-from multihorizon.words import FORM_ALONE, decimals, power_of_ten, significant
+from multihorizon.words import FORM_ALONE, Table, decimals, power_of_ten, significant
 
 Temperature = float | Literal["per_expert"]
 #: The largest spread of possible answers at which a direction of discounts counts as identified.

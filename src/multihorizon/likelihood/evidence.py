@@ -10,10 +10,9 @@ import numpy as np
 import pandas as pd
 
 from multihorizon.checks import Floats
-from multihorizon.evidence import DecisionEvidence, Deviations, DiscountEvidence, Evidence
 from multihorizon.files import read_numbers
-from multihorizon.solution import Solution
-from multihorizon.tables import Table
+from multihorizon.solution import DecisionEvidence, Deviations, DiscountEvidence, Evidence, Solution
+from multihorizon.words import Table
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -79,8 +79,8 @@ from multihorizon.choice.model import (
 from multihorizon.choice.tabular import Likelihood, Persons, Plans, Point, draw_decisions
 from multihorizon.choice.weighted import require_lookahead
 from multihorizon.estimate import Estimate
-from multihorizon.evidence import Deviations
 from multihorizon.exact.closed_form import closed_form_start
+from multihorizon.horizon import FAMILIES, Exponential, Lookahead
 from multihorizon.likelihood.ascent import CONVERGED_GRADIENT, P, at_maximum, climb, polished
 from multihorizon.likelihood.clusters import (
     Independence,
@@ -111,14 +111,12 @@ from multihorizon.likelihood.look_ahead import fit_lookahead, lookahead_solution
 from multihorizon.likelihood.maxima import WITHIN, about_rivals, candidates, distinct, elsewhere, ranked, spread_over_levels
 from multihorizon.likelihood.one_discount import one_discount_is_open
 from multihorizon.likelihood.persons import ANOTHER, COLDEST, FLAT, RANDOM, PersonsApart, left_open, persons_solution
-from multihorizon.lookahead import FAMILIES, Exponential, Lookahead
 from multihorizon.mdp import MDP
-from multihorizon.memory import free_bytes, require_memory
 from multihorizon.numerics.distributions import chi2_sf, halton
 from multihorizon.numerics.newton import Ascent, Dense, Metric, resting
-from multihorizon.parallel import Progress, part_of, silent
+from multihorizon.parallel import Progress, free_bytes, part_of, require_memory, silent
 from multihorizon.problem import Problem
-from multihorizon.solution import Solution, Status
+from multihorizon.solution import Deviations, Solution, Status
 from multihorizon.words import decimals, power_of_ten, significant
 
 #: From so many persons on, those who share no parameter are fitted one by one: then their common grid costs less than it saves,

@@ -53,7 +53,7 @@ import scipy.linalg as la
 import scipy.sparse as sp
 from scipy.ndimage import maximum_filter
 
-from multihorizon.checks import Floats, as_count, as_floats, as_positive, renamed
+from multihorizon.checks import Floats, as_count, as_floats, as_frame, as_positive, is_frame, numbers_of, renamed
 from multihorizon.choice.model import Settings, Temperature, check_discounts, check_temperature, temperature_penalty
 from multihorizon.choice.sieve_model import (
     LARGEST_DISCOUNT,
@@ -72,22 +72,19 @@ from multihorizon.choice.sieve_model import (
     value_points,
 )
 from multihorizon.data.steps import Steps
-from multihorizon.frames import as_frame, is_frame
 from multihorizon.likelihood.ascent import CONVERGED_GRADIENT, climb, polished
 from multihorizon.likelihood.estimates import FunctionEstimate
 from multihorizon.likelihood.evidence import SieveEvidence, dynamics_unknown, unpredicted
 from multihorizon.likelihood.intervals import Precision, precision
 from multihorizon.likelihood.maxima import WITHIN, about_rivals, candidates, elsewhere
 from multihorizon.likelihood.maximum_likelihood import estimate_spread
-from multihorizon.names import numbers_of
 from multihorizon.numerics.distributions import chi2_sf, halton
 from multihorizon.numerics.newton import Ascent
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import SampledProblem
 from multihorizon.result import COLOURS, Result, literal, pictured, plain
 from multihorizon.solution import Solution, Status
-from multihorizon.tables import Table
-from multihorizon.words import decimals, power_of_ten, significant
+from multihorizon.words import Table, decimals, power_of_ten, significant
 
 #: What is said where the functions of the state are gone.
 NOT_AS_SOLVED = (

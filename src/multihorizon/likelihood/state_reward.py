@@ -19,11 +19,10 @@ from multihorizon.checks import Floats, Ints
 from multihorizon.choice.action_rewards import WiderReward
 from multihorizon.choice.deviations import NearPoint
 from multihorizon.choice.tabular import Point, decide
-from multihorizon.finding import Finding
 from multihorizon.numerics.newton import resting
 from multihorizon.numerics.spectrum import ScoreTest, score_test
 from multihorizon.result import Result
-from multihorizon.words import LEVEL, decimals, p_text
+from multihorizon.words import LEVEL, Finding, decimals, p_text
 
 QUESTION = "Does the reward depend on the state reached alone?"
 #: At this p-value or below a wider reward predicts clearly better.

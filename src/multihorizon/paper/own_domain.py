@@ -17,8 +17,7 @@ from multihorizon.paper.report import verdicts_table
 from multihorizon.paper.settings import CHOSEN, StudySettings
 from multihorizon.parallel import Progress
 from multihorizon.report.charts import Badge, Block, Notice, Page, Section, TableBlock
-from multihorizon.tables import Table
-from multihorizon.words import decimals
+from multihorizon.words import Table, decimals
 
 
 def load_domain(name: str) -> Domain:

@@ -21,8 +21,7 @@ from multihorizon.parallel import Progress
 from multihorizon.report.charts import Badge, Block, Notice, Page, Picture, Section, TableBlock, figure
 from multihorizon.report.plots import plot_policy, plot_reward, save
 from multihorizon.result import COLOURS
-from multihorizon.tables import Table
-from multihorizon.words import decimals, plus_minus, power_of_ten, significant
+from multihorizon.words import Table, decimals, plus_minus, power_of_ten, significant
 
 
 def _sheet(rows: int, columns: int, width: float, height: float, framed: bool = False) -> tuple[Figure, Any]:

@@ -23,11 +23,11 @@ import numpy as np
 
 from multihorizon.checks import Floats
 from multihorizon.choice.deviations import states_visited
-from multihorizon.evidence import Deviations
 from multihorizon.likelihood.deviations import LEAST, MOST, crossing, highest
 from multihorizon.numerics.distributions import chi2_ppf, chi2_sf
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.population.marginal import Maximum, climb, finish, node_shares
+from multihorizon.solution import Deviations
 from multihorizon.words import significant
 
 

@@ -17,9 +17,9 @@ from scipy.special import expit, logit, ndtri
 
 from multihorizon.checks import Floats
 from multihorizon.estimate import Draws, Estimate, ExpertValues, NamedValues, NoUncertaintyError, Pairs, PointEstimate, dealt
-from multihorizon.evidence import Deviations
 from multihorizon.numerics.spectrum import positive_part
 from multihorizon.population.evidence import PopulationEvidence, PopulationFindings
+from multihorizon.solution import Deviations
 
 #: The most parameters of which the covariance is written out.
 MOST_PARAMETERS = 3000

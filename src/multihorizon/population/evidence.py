@@ -11,12 +11,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from multihorizon.checks import Floats, as_shape
-from multihorizon.evidence import DecisionEvidence, Deviations, Evidence
 from multihorizon.files import read_numbers
 from multihorizon.result import COLOURS, literal
-from multihorizon.solution import Solution, Status
-from multihorizon.tables import Table
-from multihorizon.words import LEVEL, percent, shortened
+from multihorizon.solution import DecisionEvidence, Deviations, Evidence, Solution, Status
+from multihorizon.words import LEVEL, Table, percent, shortened
 
 #: What is known of a person under one combination of conditions, in `PopulationFindings.cells`.
 CELL_NUMBERS = (

@@ -53,8 +53,10 @@ from multihorizon.checks import (
     RANK_TOLERANCE,
     TINY,
     Floats,
+    Frame,
     as_count,
     as_floats,
+    as_frame,
     as_non_negative,
     as_positive,
     first_few,
@@ -62,8 +64,6 @@ from multihorizon.checks import (
 )
 from multihorizon.choice.model import read_settings, with_known_reward
 from multihorizon.estimate import Estimate, ExpertValues, gradient_of
-from multihorizon.evidence import Deviations
-from multihorizon.frames import Frame, as_frame
 from multihorizon.likelihood.intervals import holm, precision
 from multihorizon.likelihood.maximum_likelihood import fit
 from multihorizon.likelihood.state_reward import StateRewardTest
@@ -89,7 +89,7 @@ from multihorizon.population.marginal import (
 from multihorizon.population.state_reward import population_state_reward
 from multihorizon.population.types import fit_types, types_solution
 from multihorizon.problem import Problem
-from multihorizon.solution import Solution, Status
+from multihorizon.solution import Deviations, Solution, Status
 from multihorizon.words import decimals, in_words, p_text, significant
 
 #: From this standard deviation of logits on, a normal distribution around 0 has half of the persons below a discount of 0.12 or

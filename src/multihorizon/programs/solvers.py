@@ -37,7 +37,6 @@ from scipy.special import bdtr
 
 from multihorizon.checks import ENDLESS_DISCOUNT, Floats, as_discount, as_positive, first_few
 from multihorizon.driver import Search, SearchResult, check_search
-from multihorizon.evidence import Evidence
 from multihorizon.numerics.lp import INFINITY, LinearProgram, solve_lp
 from multihorizon.parallel import Progress, as_jobs, silent
 from multihorizon.planning.breakpoints import first_departure
@@ -45,7 +44,7 @@ from multihorizon.planning.plan import evaluate, one_hot
 from multihorizon.problem import Problem, require_counts
 from multihorizon.programs.inner import Inner, Margins, Objective, Optimum, build_margins
 from multihorizon.programs.search import SequentialLP, bound_optimum, cheap_boxes
-from multihorizon.solution import Solution, Status
+from multihorizon.solution import Evidence, Solution, Status
 from multihorizon.words import percent, significant
 
 #: Discounts closer than this share a place in the order of horizons, or rest on a limit.

@@ -83,7 +83,6 @@ from multihorizon.checks import Floats, Seed, as_discount, as_seed, first_few
 from multihorizon.choice.model import with_known_reward
 from multihorizon.choice.surfaces import Tables
 from multihorizon.data.demonstrations import Demonstrations
-from multihorizon.finding import Finding
 from multihorizon.likelihood.maximum_likelihood import never_earned
 from multihorizon.likelihood.state_reward import StateRewardTest
 from multihorizon.mdp import MDP
@@ -96,7 +95,7 @@ from multihorizon.population.state_reward import population_state_reward
 from multihorizon.problem import Problem, require_finite
 from multihorizon.questions.schedule import tables_of
 from multihorizon.result import COLOURS, Result, literal
-from multihorizon.words import LEVEL, count, in_words, p_text
+from multihorizon.words import LEVEL, Finding, count, in_words, p_text
 
 #: The models by their names in tables, and in words.
 MODELS = {"own": "own horizon", "one_discount": "one discount for everybody", "chance": "chance"}

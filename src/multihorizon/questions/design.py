@@ -46,10 +46,9 @@ import numpy as np
 import pandas as pd
 from scipy.special import nctdtr, ndtr, ndtri, stdtrit
 
-from multihorizon.checks import TINY, Floats, Ints, Seed, as_count, as_level, as_positive, as_seed, first_few
+from multihorizon.checks import TINY, Floats, Frame, Ints, Seed, as_count, as_level, as_positive, as_seed, first_few
 from multihorizon.choice.model import Settings, with_known_reward
 from multihorizon.choice.tabular import Likelihood, Plans
-from multihorizon.frames import Frame
 from multihorizon.mdp import MDP
 from multihorizon.numerics.allocation import Allocation, Worth, allocate, evenly, whole
 from multihorizon.numerics.spectrum import spectrum
@@ -58,8 +57,7 @@ from multihorizon.population.covariates import least_persons
 from multihorizon.questions.schedule import LENGTH, MOST_TIMES, Layout, Pilot, Schedule, in_tasks, read_pilot
 from multihorizon.result import COLOURS, Result, literal, package_version
 from multihorizon.solution import Solution, Status
-from multihorizon.tables import Role, Table
-from multihorizon.words import LEVEL, VAGUE_WIDTH, count, decimals, percent, shortened, significant
+from multihorizon.words import LEVEL, VAGUE_WIDTH, Role, Table, count, decimals, percent, shortened, significant
 
 #: More candidates than this are too many to share a budget among.
 MOST_CANDIDATES = 2000

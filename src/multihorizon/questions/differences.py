@@ -24,7 +24,6 @@ import pandas as pd
 from scipy.special import expit, logit
 
 from multihorizon.driver import solve
-from multihorizon.finding import Finding, Kind
 from multihorizon.horizon import Horizon
 from multihorizon.parallel import Progress
 from multihorizon.population.evidence import PopulationEvidence, PopulationFindings
@@ -33,7 +32,7 @@ from multihorizon.population.types import number_words, types_words
 from multihorizon.questions.fitted import Asked, F, Fitted
 from multihorizon.questions.people import CONDITIONS, PEOPLE, artefact, unit_columns
 from multihorizon.solution import Solution, Status
-from multihorizon.words import LEVEL, VAGUE_WIDTH, count, decimals, in_words, p_text, percent, shortened
+from multihorizon.words import LEVEL, VAGUE_WIDTH, Finding, Kind, count, decimals, in_words, p_text, percent, shortened
 
 
 @dataclass(frozen=True)

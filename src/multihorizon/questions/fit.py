@@ -17,7 +17,6 @@ import pandas as pd
 
 from multihorizon.checks import Floats
 from multihorizon.choice.model import DENSE_REWARDS
-from multihorizon.finding import Finding, Kind
 from multihorizon.likelihood.clusters import WithinEpisodes
 from multihorizon.likelihood.evidence import LikelihoodEvidence, SieveEvidence, unpredicted
 from multihorizon.likelihood.intervals import Contrasts
@@ -44,7 +43,7 @@ from multihorizon.questions.model_checks import (
 from multihorizon.questions.people import ALONE, People, check_population
 from multihorizon.questions.shared_goal import SharedGoalTest, state_reward_test
 from multihorizon.solution import Solution, Status
-from multihorizon.words import FORM_ALONE, LEVEL, count, in_words, p_text, percent
+from multihorizon.words import FORM_ALONE, LEVEL, Finding, Kind, count, in_words, p_text, percent
 
 QUESTION = "Does the model fit?"
 #: What a reader must know where the model does not fit.

@@ -21,15 +21,13 @@ from scipy.special import ndtri
 from multihorizon.checks import Bools, Floats, Ints, first_few
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.data.steps import Steps
-from multihorizon.evidence import Deviations
 from multihorizon.exact.identify import Identification
-from multihorizon.horizon import Horizon
+from multihorizon.horizon import Horizon, Lookahead
 from multihorizon.likelihood.evidence import LikelihoodEvidence, SieveEvidence, TakenAsIndependent
 from multihorizon.likelihood.intervals import Contrasts, ProfileIntervals, ProfilesApart
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.likelihood.persons import COLDEST, RANDOM, SEPARATED, UNFINISHED
 from multihorizon.likelihood.state_reward import StateRewardTest
-from multihorizon.lookahead import Lookahead
 from multihorizon.numerics.distributions import chi2_ppf
 from multihorizon.population.solver import Population
 from multihorizon.problem import Problem, SampledProblem
@@ -39,7 +37,7 @@ from multihorizon.questions.model_checks import Compared, Misfit, ModelChecks, c
 from multihorizon.questions.people import GroupPrediction, People, expected_choices, predicted_by_group
 from multihorizon.questions.shared_discount import SharedDiscountTest
 from multihorizon.questions.study import Recovery
-from multihorizon.solution import Solution, Status
+from multihorizon.solution import Deviations, Solution, Status
 from multihorizon.words import LEVEL, VAGUE_WIDTH, count, in_words
 
 if TYPE_CHECKING:

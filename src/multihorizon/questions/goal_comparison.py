@@ -32,9 +32,7 @@ from multihorizon.choice.deviations import NearlyShared
 from multihorizon.choice.model import Settings, Temperature
 from multihorizon.choice.tabular import Likelihood
 from multihorizon.data.demonstrations import Demonstrations
-from multihorizon.evidence import Deviations
 from multihorizon.exact.equations import in_order_of_content
-from multihorizon.finding import Finding
 from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.clusters import dispersion
 from multihorizon.likelihood.evidence import LikelihoodEvidence
@@ -46,7 +44,8 @@ from multihorizon.questions.model_checks import Extent, fold_of_episodes, of_par
 from multihorizon.questions.schedule import tables_of
 from multihorizon.questions.shared_goal import SharedGoalTest, bound_words, one_goal_test, one_reward
 from multihorizon.result import Result
-from multihorizon.solution import Solution
+from multihorizon.solution import Deviations, Solution
+from multihorizon.words import Finding
 
 Support = Literal["one goal", "nearly one goal", "several goals"]
 QUESTION = "Do they share a goal?"

@@ -67,7 +67,6 @@ from multihorizon.checks import Floats, Seed, as_count, as_positive, as_seed, la
 from multihorizon.choice.model import DENSE_REWARDS, Choice, Temperature, check_temperature, read_settings
 from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.driver import solve
-from multihorizon.evidence import Deviations
 from multihorizon.exact.equations import has_features, in_order_of_content, joint_equations, read_equations, reward_families
 from multihorizon.exact.identify import Conclusion, Identification, judge, read_temperature
 from multihorizon.exact.identify import Temperature as PolicyTemperature
@@ -89,9 +88,8 @@ from multihorizon.questions.shared_goal import (
     temperature_prior,
 )
 from multihorizon.result import Result
-from multihorizon.solution import Solution, Status
-from multihorizon.tables import Table, without_empty
-from multihorizon.words import decimals, p_text
+from multihorizon.solution import Deviations, Solution, Status
+from multihorizon.words import Table, decimals, p_text, without_empty
 
 #: With fewer simulations the test of one reward can never reject.
 LEAST_SIMULATIONS = 19

@@ -14,10 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from multihorizon.evidence import Evidence
 from multihorizon.exact.identify import Identification, identify
 from multihorizon.exact.nearly import discounts_within
-from multihorizon.finding import Finding
 from multihorizon.horizon import Horizon
 from multihorizon.likelihood.clusters import independence_words
 from multihorizon.likelihood.evidence import LikelihoodEvidence, SieveEvidence, dynamics_unknown
@@ -42,8 +40,8 @@ from multihorizon.questions.fitted import (
 )
 from multihorizon.questions.people import PEOPLE, People
 from multihorizon.questions.shared_discount import SharedDiscountTest, each_pair, shared_discount_test, with_holm
-from multihorizon.solution import Solution, Status
-from multihorizon.words import LEVEL, VAGUE_WIDTH, count, decimals, in_words, p_text, percent
+from multihorizon.solution import Evidence, Solution, Status
+from multihorizon.words import LEVEL, VAGUE_WIDTH, Finding, count, decimals, in_words, p_text, percent
 
 QUESTION = "How far do they look ahead?"
 

@@ -32,9 +32,9 @@ from multihorizon.checks import Floats, Seed, as_seed
 from multihorizon.choice.tabular import Point
 from multihorizon.choice.weighted import require_lookahead
 from multihorizon.data.demonstrations import Demonstrations
+from multihorizon.horizon import FAMILIES, Exponential, FreeWeights, Lookahead, QuasiHyperbolic
 from multihorizon.likelihood.look_ahead import LookaheadFit, fit_lookahead, lookahead_counts, lookahead_evidence, search
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
-from multihorizon.lookahead import FAMILIES, Exponential, FreeWeights, Lookahead, QuasiHyperbolic
 from multihorizon.numerics.distributions import chi2_sf
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Problem, require_counts, require_finite

@@ -75,8 +75,7 @@ from multihorizon.problem import Problem, cells_of_episodes, require_counts
 from multihorizon.questions.schedule import tables_of
 from multihorizon.result import COLOURS, Result
 from multihorizon.solution import Solution
-from multihorizon.tables import Table
-from multihorizon.words import LEVEL, count, decimals, in_words, p_text, percent, significant
+from multihorizon.words import LEVEL, Table, count, decimals, in_words, p_text, percent, significant
 
 MODELS = ("this model", "one shared discount", "discount 0", "own frequencies")
 #: Shares of fewer decisions say too little to be compared with the model.

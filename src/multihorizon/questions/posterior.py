@@ -70,10 +70,10 @@ from multihorizon.choice.tabular import Likelihood, ListedModel, Persons
 from multihorizon.choice.weighted import WeightedLikelihood
 from multihorizon.driver import solve
 from multihorizon.estimate import Draws, Sampled
+from multihorizon.horizon import Depth, Exponential
 from multihorizon.likelihood.evidence import LikelihoodEvidence
 from multihorizon.likelihood.look_ahead import fit_lookahead
 from multihorizon.likelihood.maximum_likelihood import WEAK_PRIOR, MaximumLikelihood, resume
-from multihorizon.lookahead import Depth, Exponential
 from multihorizon.numerics.newton import Local, maximize_many
 from multihorizon.parallel import Progress, in_parallel, part_of, silent
 from multihorizon.population.covariates import Covariates

@@ -32,7 +32,7 @@ import pandas as pd
 import scipy.sparse as sp
 from scipy.special import expit
 
-from multihorizon.checks import Floats, Ints, as_count, first_few, read_only
+from multihorizon.checks import Floats, Frame, Ints, as_count, as_frame, first_few, positions, read_only
 from multihorizon.choice.deviations import NearlyShared
 from multihorizon.choice.model import Settings, with_known_reward
 from multihorizon.choice.tabular import Likelihood, Point
@@ -40,12 +40,10 @@ from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.data.reading import Table, read_table
 from multihorizon.data.simulation import simulate_policy
 from multihorizon.estimate import Draws, NoUncertaintyError
-from multihorizon.frames import Frame, as_frame
 from multihorizon.likelihood.estimates import paired_normal, principal_root
 from multihorizon.likelihood.evidence import LikelihoodEvidence
 from multihorizon.likelihood.maximum_likelihood import joint
 from multihorizon.mdp import MDP
-from multihorizon.names import positions
 from multihorizon.numerics.distributions import normal_nodes
 from multihorizon.numerics.spectrum import spectrum
 from multihorizon.population.covariates import Covariates, least_persons

@@ -63,7 +63,6 @@ from multihorizon.choice.deviations import NearlyShared, NearPoint
 from multihorizon.choice.model import DENSE_REWARDS, Quadratic, with_known_reward
 from multihorizon.choice.tabular import Likelihood, Point, decide
 from multihorizon.driver import solve
-from multihorizon.evidence import Deviations
 from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.clusters import flipped
 from multihorizon.likelihood.evidence import LikelihoodEvidence
@@ -74,7 +73,7 @@ from multihorizon.numerics.spectrum import spectrum
 from multihorizon.parallel import Progress, in_parallel, part_of, silent
 from multihorizon.problem import Problem
 from multihorizon.result import Result
-from multihorizon.solution import Solution, Status
+from multihorizon.solution import Deviations, Solution, Status
 from multihorizon.words import p_text, significant
 
 #: With more rewards than this, deviations from them are estimated only where they are asked for by number.

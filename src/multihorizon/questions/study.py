@@ -38,7 +38,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
-from multihorizon.checks import Floats, Ints, Seed, as_count, as_floats, as_level, as_seed, first_few, label, renamed
+from multihorizon.checks import Floats, Ints, Seed, as_count, as_floats, as_level, as_seed, first_few, label, numbers_of, renamed
 from multihorizon.choice.model import check_discounts
 from multihorizon.choice.tabular import Likelihood, draw_decisions
 from multihorizon.data.demonstrations import Demonstrations
@@ -46,7 +46,6 @@ from multihorizon.driver import solve
 from multihorizon.files import read_json
 from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood, resume
-from multihorizon.names import numbers_of
 from multihorizon.parallel import Progress, as_jobs, in_parallel, silent
 from multihorizon.population.covariates import Covariates, least_persons
 from multihorizon.population.evidence import PopulationEvidence, PopulationFindings

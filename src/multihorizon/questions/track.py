@@ -43,11 +43,10 @@ import scipy.sparse as sp
 from scipy.interpolate import CubicSpline
 from scipy.special import expit
 
-from multihorizon.checks import Floats, Ints, first_few, label
+from multihorizon.checks import Floats, Frame, Ints, as_frame, first_few, is_frame, label
 from multihorizon.choice.model import with_known_reward
 from multihorizon.choice.surfaces import REACH, Tables
 from multihorizon.choice.tabular import Episodic
-from multihorizon.frames import Frame, as_frame, is_frame
 from multihorizon.horizon import Horizon
 from multihorizon.numerics.distributions import normal_nodes, t_ppf
 from multihorizon.population.covariates import Covariates
@@ -55,8 +54,7 @@ from multihorizon.population.evidence import PopulationEvidence, PopulationFindi
 from multihorizon.population.solver import covariance_at, remembered
 from multihorizon.result import COLOURS, Result
 from multihorizon.solution import Solution, Status
-from multihorizon.tables import Table
-from multihorizon.words import LEVEL, percent
+from multihorizon.words import LEVEL, Table, percent
 
 #: How far the means of even and odd nodes may be apart, in standard deviations.
 APART = 0.001

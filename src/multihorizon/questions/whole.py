@@ -15,8 +15,6 @@ import numpy as np
 import pandas as pd
 
 from multihorizon.data.dynamics import untaken_actions
-from multihorizon.evidence import DecisionEvidence
-from multihorizon.finding import Finding
 from multihorizon.questions import differences, fit, horizons
 from multihorizon.questions.differences import difference_words, population_words
 from multihorizon.questions.fit import notes_of, shared_goal, warnings_of
@@ -25,8 +23,8 @@ from multihorizon.questions.goal_comparison import deviation_words
 from multihorizon.questions.horizons import identifiability
 from multihorizon.questions.people import People
 from multihorizon.result import Result, draw_rows, package_version
-from multihorizon.tables import Table, without_empty
-from multihorizon.words import LEVEL, VAGUE_WIDTH, in_words, p_text, percent
+from multihorizon.solution import DecisionEvidence
+from multihorizon.words import LEVEL, VAGUE_WIDTH, Finding, Table, in_words, p_text, percent, without_empty
 
 if TYPE_CHECKING:
     pass

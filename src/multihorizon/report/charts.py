@@ -37,8 +37,7 @@ from markupsafe import Markup
 
 from multihorizon.files import visible
 from multihorizon.horizon import Horizon
-from multihorizon.tables import Column, Table
-from multihorizon.words import UNKNOWN, decimals, significant
+from multihorizon.words import UNKNOWN, Column, Table, decimals, significant
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 
 from multihorizon.checks import Floats
-from multihorizon.evidence import Deviations
 from multihorizon.likelihood.evidence import SieveEvidence
 from multihorizon.mdp import MDP
 from multihorizon.population.evidence import PopulationEvidence
@@ -76,7 +75,7 @@ from multihorizon.report.people import (
 )
 from multihorizon.report.plots import new_axes, plot_reward
 from multihorizon.result import package_version
-from multihorizon.solution import Solution, Status
+from multihorizon.solution import Deviations, Solution, Status
 from multihorizon.words import LEVEL, count, decimals, p_text, shortened
 
 

@@ -30,8 +30,7 @@ from multihorizon.planning.plan import plan
 from multihorizon.problem import Expert
 from multihorizon.report.charts import UNITS, BestActions, Block, Either, Ruler, TableBlock, Unit
 from multihorizon.report.plots import ARROWS, READABLE_CELLS
-from multihorizon.tables import Table
-from multihorizon.words import decimals, shortened
+from multihorizon.words import Table, decimals, shortened
 
 #: The most cells of a map that are drawn one by one.
 MOST_CELLS = 900

@@ -26,7 +26,6 @@ import pandas as pd
 from multihorizon.checks import Floats
 from multihorizon.exact.identify import Identification
 from multihorizon.files import write_all, write_csv, write_json
-from multihorizon.finding import Finding
 from multihorizon.horizon import Horizon
 from multihorizon.likelihood.evidence import LikelihoodEvidence
 from multihorizon.likelihood.intervals import reward_contrasts
@@ -62,9 +61,11 @@ from multihorizon.report.maps import MOST_CELLS, Arrow, GraphMap, GridMap, graph
 from multihorizon.report.plots import ARROWS, new_axes, plot_reward
 from multihorizon.result import package_version
 from multihorizon.solution import Solution, Status
-from multihorizon.tables import Role, Table
 from multihorizon.words import (
     UNKNOWN,
+    Finding,
+    Role,
+    Table,
     count,
     decimals,
     in_words,

@@ -56,8 +56,7 @@ from multihorizon.report.charts import (
     look_ahead_range,
 )
 from multihorizon.solution import Solution, Status
-from multihorizon.tables import Role, Table
-from multihorizon.words import decimals, in_words, p_text, percent, shortened, significant
+from multihorizon.words import Role, Table, decimals, in_words, p_text, percent, shortened, significant
 
 
 def contrast_rows(population: PopulationFindings, horizon: Horizon) -> list[tuple[str, str, str, str, str]]:

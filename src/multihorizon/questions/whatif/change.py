@@ -33,15 +33,17 @@ from multihorizon.checks import (
     Sparse,
     as_discount,
     as_floats,
+    as_frame,
     first_few,
+    is_frame,
+    numbers_of,
+    place_of,
 )
 from multihorizon.choice.tabular import engine_for
 from multihorizon.estimate import Estimate
 from multihorizon.exact.bounds import discount_members
 from multihorizon.exact.identify import Identification, identify
-from multihorizon.frames import as_frame, is_frame
 from multihorizon.mdp import MDP, refuse_durations
-from multihorizon.names import numbers_of, place_of
 from multihorizon.planning.linear import SingularError
 from multihorizon.planning.plan import log_policies, plan
 from multihorizon.problem import Expert, Problem, one_task

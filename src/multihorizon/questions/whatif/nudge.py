@@ -45,11 +45,10 @@ from numpy.typing import ArrayLike
 from scipy.special import logit
 from scipy.stats import spearmanr
 
-from multihorizon.checks import Bools, Floats, Ints, Seed, as_count, as_level, as_seed
+from multihorizon.checks import Bools, Floats, Ints, Seed, as_count, as_level, as_seed, place_of
 from multihorizon.estimate import Draws, interval_ends
 from multihorizon.exact.identify import Identification
 from multihorizon.mdp import MDP, steps_into
-from multihorizon.names import place_of
 from multihorizon.parallel import Progress, as_jobs, in_parallel, silent
 from multihorizon.planning.plan import plan
 from multihorizon.problem import Problem

@@ -44,13 +44,13 @@ from multihorizon.checks import (
     as_level,
     as_seed,
     first_few,
+    place_of,
 )
 from multihorizon.choice.tabular import Resolvents, engine_for, redrawn
 from multihorizon.estimate import Draws, NoUncertaintyError, Pairs, interval_ends
 from multihorizon.exact.bounds import predicted_bounds, read_restrictions
 from multihorizon.exact.identify import Identification
 from multihorizon.mdp import MDP, episodic_levels, steps_into
-from multihorizon.names import place_of
 from multihorizon.parallel import Progress, as_jobs, in_parallel, silent
 from multihorizon.problem import Problem
 from multihorizon.questions.whatif.change import (
@@ -72,8 +72,7 @@ from multihorizon.questions.whatif.change import (
 )
 from multihorizon.result import COLOURS, Result, literal
 from multihorizon.solution import Solution, Status
-from multihorizon.tables import Role, Table
-from multihorizon.words import count, in_words, percent, shortened
+from multihorizon.words import Role, Table, count, in_words, percent, shortened
 
 #: The words for what is known of a prediction.
 IDENTIFIED, BOUNDED, NOT_BOUNDED = "identified", "bounded", "not bounded"
