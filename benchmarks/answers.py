@@ -146,7 +146,7 @@ def program(*arguments: object) -> None:
 
 def simulated(domain: mh.domains.Domain, episodes: int, seed: int = 0) -> mh.Demonstrations:
     """Decisions of the experts of a domain."""
-    return mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), episodes, seed=seed, names=["near", "middle", "far"])
+    return mh.Demonstrations.simulate(domain.mdp, domain.soft_experts(), episodes, seed=seed, names=["near", "middle", "far"])
 
 
 # The cases.
@@ -218,22 +218,22 @@ def buses(given: argparse.Namespace) -> Answers:
 
 def exact(domain: mh.domains.Domain) -> Answers:
     """What exact policies and best actions of a domain say: identification, closed form, entropy and linear programs."""
-    problem = mh.Problem(domain.mdp, domain.mce_experts())
+    problem = mh.Problem(domain.mdp, domain.soft_experts())
     yield from of_identification("identify", mh.identify(problem))
     yield from of_identification("identify per expert", mh.identify(problem, temperature="per_expert"))
-    yield from of_identification("identify two", mh.identify(mh.Problem(domain.mdp, domain.mce_experts()[:2])))
+    yield from of_identification("identify two", mh.identify(mh.Problem(domain.mdp, domain.soft_experts()[:2])))
     yield from of_solution("ClosedForm", mh.solve(problem, mh.ClosedForm()))
     yield from of_solution("MPMCE", mh.solve(problem, mh.MPMCE()))
     yield from of_solution("MPML", mh.solve(problem, mh.MPML()))
-    yield from of_solution("MCE", mh.solve(mh.Problem(domain.mdp, domain.mce_experts()[:1]), mh.MCE(domain.mce_discounts[0])))
+    yield from of_solution("MCE", mh.solve(mh.Problem(domain.mdp, domain.soft_experts()[:1]), mh.MCE(domain.soft_discounts[0])))
     yield from of_goals("goals", mh.goals(problem))
-    best = mh.Problem(domain.mdp, domain.lp_experts())
+    best = mh.Problem(domain.mdp, domain.hard_experts())
     yield from of_solution("MPLP", mh.solve(best, mh.MPLP(reward_bound=20.0)))
     yield from of_solution("MPLP with a penalty", mh.solve(best, mh.MPLP(l1=0.1, reward_bound=20.0)))
     yield from of_solution("MPLP Bayesian", mh.solve(best, mh.MPLP(reward_bound=20.0, search=mh.Bayesian(12, 6))))
     yield from of_solution("NaiveLP", mh.solve(best, mh.NaiveLP(reward_bound=20.0, search=mh.Grid(0.25, jobs=1))))
-    one = mh.Problem(domain.mdp, domain.lp_experts()[:1])
-    yield from of_solution("LPIRL", mh.solve(one, mh.LPIRL(domain.lp_discounts[0], reward_bound=20.0)))
+    one = mh.Problem(domain.mdp, domain.hard_experts()[:1])
+    yield from of_solution("LPIRL", mh.solve(one, mh.LPIRL(domain.hard_discounts[0], reward_bound=20.0)))
     for place, (low, high, actions) in enumerate(mh.discount_intervals(domain.mdp, domain.reward)):
         yield f"discount_intervals/{place}", [low, high, *np.asarray(actions, dtype=float).ravel()]
     for name, planned in (("plan", mh.plan), ("soft_plan", mh.soft_plan)):
@@ -247,9 +247,9 @@ def toy(_: argparse.Namespace) -> Answers:
     """The toy domain, exactly known and as simulated decisions."""
     yield from exact(mh.domains.toy())
     domain = mh.domains.toy()
-    table = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), 500, seed=1)
+    table = mh.Demonstrations.simulate(domain.mdp, domain.soft_experts(), 500, seed=1)
     yield from of_solution("decisions", mh.solve(mh.Problem(domain.mdp, table), mh.MaximumLikelihood()), intervals=True)
-    rank = mh.theory.rank_test(mh.Problem(domain.mdp, domain.mce_experts()), domain.mce_discounts)
+    rank = mh.theory.rank_test(mh.Problem(domain.mdp, domain.soft_experts()), domain.soft_discounts)
     yield "rank_test", {part: getattr(rank, part, None) for part in ("rank", "residual", "feasible")}
 
 

@@ -25,7 +25,7 @@ DISCOUNTS = (0.3, 0.6, 0.9)
 def measure(side: int) -> dict[str, object]:
     mdp = mh.domains.gridworld(side, side, slip=0.1, terminal=[(side // 2, side // 2)])
     reward = np.random.default_rng(0).normal(size=mdp.n_states)
-    mh.identify(mh.Problem(mh.domains.cliff().mdp, mh.domains.cliff().mce_experts()))  # loads what is imported on first use
+    mh.identify(mh.Problem(mh.domains.cliff().mdp, mh.domains.cliff().soft_experts()))  # loads what is imported on first use
     begun = time.process_time()
     policies = [mh.soft_plan(mdp, reward, gamma).policy for gamma in DISCOUNTS]
     planned = time.process_time() - begun

@@ -42,7 +42,7 @@ def truth(mdp: mh.MDP, reward: Any, discounts: Any, temperature: float = 1.0) ->
 
 
 def pilot(domain: Any, episodes: int, seed: int) -> mh.Solution:
-    table = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), episodes, seed=seed)
+    table = mh.Demonstrations.simulate(domain.mdp, domain.soft_experts(), episodes, seed=seed)
     return mh.solve(mh.Problem(domain.mdp, table), KNOWN, seed=seed)
 
 
@@ -101,7 +101,7 @@ def simulated(guess: mh.Solution, solver: Any, schedule: Schedule, studies: int,
 
 def cliff(studies: int = 200) -> Iterator[dict[str, Any]]:
     domain = mh.domains.cliff()
-    for discounts in (domain.mce_discounts, (0.3, 0.5, 0.8)):
+    for discounts in (domain.soft_discounts, (0.3, 0.5, 0.8)):
         guess = truth(domain.mdp, domain.reward, discounts)
         found = mh.design(domain.mdp, guess, episodes=1000)
         spreads = {}

@@ -103,7 +103,7 @@ def tables() -> list[dict[str, object]]:
     starts = np.flatnonzero(~wide.terminal)
     few = mh.domains.big_small()
     cases = {
-        "a small table": ("fit", mh.Demonstrations.simulate(few.mdp, few.mce_experts(), 100)),
+        "a small table": ("fit", mh.Demonstrations.simulate(few.mdp, few.soft_experts(), 100)),
         "4,000 states linked at random": ("fit", decided(unordered(4000), 2, 600)),
         "4,356 states, many with one action": (
             "identify",

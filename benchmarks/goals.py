@@ -186,7 +186,7 @@ def decided(name: str, goals: list[int], episodes: int, seed: int) -> mh.Problem
     domain = mh.domains.cliff() if name == "cliff" else mh.domains.big_small()
     other, ends = domain.reward.copy(), np.flatnonzero(domain.mdp.terminal)
     other[ends] = np.roll(other[ends], len(ends) // 2)
-    rewards, discounts = (domain.reward, other), domain.mce_discounts
+    rewards, discounts = (domain.reward, other), domain.soft_discounts
     policies = [mh.soft_plan(domain.mdp, rewards[g], discounts[k % 3]).policy for k, g in enumerate(goals)]
     return mh.Problem(domain.mdp, mh.Demonstrations.simulate(domain.mdp, policies, episodes, seed=seed))
 

@@ -47,7 +47,7 @@ def fitted(problem: mh.Problem, exact: mh.Problem | None) -> Run:
 
 def given(name: str, episodes: int, seed: int) -> Run:
     domain = getattr(mh.domains, name)()
-    table = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), episodes, seed=seed)
+    table = mh.Demonstrations.simulate(domain.mdp, domain.soft_experts(), episodes, seed=seed)
     return fitted(mh.Problem(domain.mdp, table), None)
 
 
@@ -106,7 +106,7 @@ def main() -> None:
         return
     for name in options.domains.split(","):
         runs = pool(delayed(given)(name, options.episodes, seed) for seed in seeds)
-        truth = np.array(getattr(mh.domains, name)().mce_discounts)
+        truth = np.array(getattr(mh.domains, name)().soft_discounts)
         report(f"{name}, {options.episodes} episodes per expert", truth, runs)
 
 

@@ -33,14 +33,14 @@ def random_task() -> mh.Problem:
 
 
 def small(domain: Domain) -> mh.Problem:
-    return mh.Problem(domain.mdp, domain.lp_experts())
+    return mh.Problem(domain.mdp, domain.hard_experts())
 
 
 CASES: dict[str, Callable[[], mh.Problem]] = {
     "toy": lambda: small(mh.domains.toy()),
     "cliff": lambda: small(mh.domains.cliff()),
     "big-small": lambda: small(mh.domains.big_small()),
-    "big-small with ties": lambda: mh.Problem(mh.domains.big_small().mdp, mh.domains.big_small().lp_action_sets()),
+    "big-small with ties": lambda: mh.Problem(mh.domains.big_small().mdp, mh.domains.big_small().hard_action_sets()),
     "random, 8 actions": random_task,
     "cliff, 4 policies": lambda: every_policy(mh.domains.cliff(), slice(1, 5)),
     "big-small 3×8, 5 policies": lambda: every_policy(mh.domains.big_small(3, 8)),

@@ -21,7 +21,7 @@ def main() -> None:
     parser.add_argument("--evaluations", type=int, default=100)
     options = parser.parse_args()
     for domain, bound in CASES:
-        problem = mh.Problem(domain.mdp, domain.lp_experts())
+        problem = mh.Problem(domain.mdp, domain.hard_experts())
         start = time.perf_counter()
         found = mh.solve(problem, mh.MPLP(reward_bound=bound))
         seconds = time.perf_counter() - start

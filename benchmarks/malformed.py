@@ -156,7 +156,7 @@ def swap(old: str, new: str, text: str = GOOD) -> str:
 
 def _walks() -> Demonstrations:
     grid = domains.big_small()
-    return Demonstrations.simulate(grid.mdp, grid.mce_experts(), 60, seed=0)
+    return Demonstrations.simulate(grid.mdp, grid.soft_experts(), 60, seed=0)
 
 
 def _grid_walks(path: Path) -> None:

@@ -61,13 +61,13 @@ def by_rule(taxi: bool, slow: bool) -> None:
 def on_domains(seeds: int, evaluations: int) -> None:
     for gap in ("per_expert", "summed"):
         for domain in (mh.domains.big_small(), mh.domains.cliff(), mh.domains.toy()):
-            problem = mh.Problem(domain.mdp, domain.mce_experts())
-            print(f"\n{domain.name}, gap={gap}: truth {domain.mce_discounts}, the paper's MPMCE {PAPER[domain.name]}")
+            problem = mh.Problem(domain.mdp, domain.soft_experts())
+            print(f"\n{domain.name}, gap={gap}: truth {domain.soft_discounts}, the paper's MPMCE {PAPER[domain.name]}")
             within = 0
             for seed in range(seeds):
                 start = time.process_time()
                 answer = mh.solve(problem, mh.MPMCE(gap=gap, search=mh.Bayesian(evaluations)), seed=seed)
-                error = float(np.abs(answer.discounts - domain.mce_discounts).max())
+                error = float(np.abs(answer.discounts - domain.soft_discounts).max())
                 within += error <= 0.1
                 print(
                     f"  seed {seed}: {answer.discounts.round(3).tolist()}  error {error:.3f}  mismatch {answer.residual:.1e}  "

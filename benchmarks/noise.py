@@ -28,7 +28,7 @@ def noisy(policy: np.ndarray, size: float, rng: np.random.Generator) -> np.ndarr
 
 
 def study(domain: mh.domains.Domain, draws: int) -> tuple[list[float], int]:
-    experts, truth, errors, wrong = domain.mce_experts(), np.array(domain.mce_discounts), [], 0
+    experts, truth, errors, wrong = domain.soft_experts(), np.array(domain.soft_discounts), [], 0
     for size in SIZES:
         answers, statuses = [], []
         for seed in range(draws):

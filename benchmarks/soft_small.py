@@ -22,11 +22,11 @@ def median(work: Callable[[], object], repeats: int = 7) -> float:
 
 def closed_form() -> None:
     for domain in (mh.domains.big_small(), mh.domains.cliff()):
-        experts = domain.mce_experts()
+        experts = domain.soft_experts()
         for members in ((0, 1, 2), (0, 1), (0, 2), (1, 2)):
             problem = mh.Problem(domain.mdp, [experts[i] for i in members])
             found = mh.solve(problem, mh.ClosedForm())
-            error = np.abs(found.discounts - np.array(domain.mce_discounts)[list(members)]).max()
+            error = np.abs(found.discounts - np.array(domain.soft_discounts)[list(members)]).max()
             milliseconds = median(lambda problem=problem: mh.solve(problem, mh.ClosedForm()))
             reward = np.abs(found.reward - domain.reward).max()
             print(f"ClosedForm {domain.name:9} experts {members}: {milliseconds:6.1f} ms, Γ {error:.0e}, reward {reward:.0e}")

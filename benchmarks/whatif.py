@@ -233,7 +233,7 @@ def bounds(problems: int, count: int, first: int) -> None:
 def curve(tasks: int, seed: int) -> None:
     """The toy's curve of discounts."""
     domain = toy()
-    problem = mh.Problem(domain.mdp, domain.mce_experts())
+    problem = mh.Problem(domain.mdp, domain.soft_experts())
     names = problem.parameter_names
     for label, given in (("none", None), ("0 ≤ r ≤ 12", {"lower": 0, "upper": 12}), ("r rises", {"rising": names})):
         restrictions = read_restrictions(names, given)
@@ -301,7 +301,7 @@ def questions(domain: Domain) -> dict[str, dict[str, Any]]:
     mdp, names = domain.mdp, domain.mdp.state_names
     best = names[int(np.argmax(np.where(mdp.entered, domain.reward, -np.inf)))]
     start = int(np.flatnonzero(~mdp.terminal)[0])
-    first = mdp.action_names[int(np.argmax(domain.mce_experts()[-1][start]))]
+    first = mdp.action_names[int(np.argmax(domain.soft_experts()[-1][start]))]
     return {
         "bonus": {"pay": {best: 2.0}},
         "ban": {"forbid": {names[start]: first}},
@@ -312,10 +312,10 @@ def questions(domain: Domain) -> dict[str, dict[str, Any]]:
 def coverage(replications: int, episodes: int, draws: int, levels: list[float], first: int) -> None:
     """The share of choices whose interval holds the truth, by question and expert."""
     for name, domain in (("cliff", cliff()), ("big-small", big_small())):
-        asked, experts = questions(domain), domain.mce_experts()
+        asked, experts = questions(domain), domain.soft_experts()
         labels = tuple(str(k) for k in range(len(experts)))
         changes = {question: read_change(domain.mdp, labels, **given) for question, given in asked.items()}
-        truths = {question: planned_after(change, domain.reward, domain.mce_discounts) for question, change in changes.items()}
+        truths = {question: planned_after(change, domain.reward, domain.soft_discounts) for question, change in changes.items()}
         shares: dict[tuple[float, str, int], list[float]] = {}
         known, start = Counter[str](), time.process_time()
         for seed in range(first, first + replications):
@@ -339,7 +339,7 @@ def coverage(replications: int, episodes: int, draws: int, levels: list[float], 
             f"coverage, {name}, {replications} tables from seed {first}, {episodes} episodes, {draws} draws: {dict(known)},",
             end=" ",
         )
-        print(f"{seconds:.2f} s CPU each; discounts {domain.mce_discounts}")
+        print(f"{seconds:.2f} s CPU each; discounts {domain.soft_discounts}")
         for level in levels:
             every = [np.mean(shares[level, question, k], axis=0) for question in asked for k in range(len(experts))]
             print(f"  level {level:.4f}: {100 * np.mean(every):.1f} %, from {100 * min(every):.1f} to {100 * max(every):.1f} %")
@@ -411,7 +411,7 @@ def large(side: int) -> None:
 def generalization(episodes: int, first: int) -> None:
     """The error of one fit on each domain."""
     for name, domain in (("cliff", cliff()), ("big-small", big_small())):
-        table = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), episodes, seed=first)
+        table = mh.Demonstrations.simulate(domain.mdp, domain.soft_experts(), episodes, seed=first)
         solution = mh.solve(mh.Problem(domain.mdp, table), mh.MaximumLikelihood(1.0, starts=2))
         start = time.process_time()
         found = mh.generalization_error(domain, solution)

@@ -24,7 +24,7 @@ def walks() -> list[list[int]]:
     meadow = mh.domains.meadow()
     start = meadow.mdp.state_names.index("B3")
     return [
-        best_walk(meadow.mdp, meadow.reward, discount, start) for discount in meadow.lp_discounts
+        best_walk(meadow.mdp, meadow.reward, discount, start) for discount in meadow.hard_discounts
     ]
 
 

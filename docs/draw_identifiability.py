@@ -22,7 +22,7 @@ LEVELS = np.linspace(-2, 1, 13)
 
 def form_of(domain: mh.domains.Domain, members: tuple[int, ...]) -> JointEquations:
     """The equations of some of a domain's experts, with everything but the discounts projected out."""
-    experts = domain.mce_experts()
+    experts = domain.soft_experts()
     problem = mh.Problem(domain.mdp, [experts[i] for i in members])
     return joint_equations(problem)
 

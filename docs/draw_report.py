@@ -42,7 +42,7 @@ def slider() -> None:
     """The best actions at a discount, in the meadow."""
     meadow = mh.domains.meadow()
     walks = mh.Demonstrations.simulate(
-        meadow.mdp, meadow.mce_experts(), 300, names=["Ann", "Ben", "Cleo"]
+        meadow.mdp, meadow.soft_experts(), 300, names=["Ann", "Ben", "Cleo"]
     )
     with tempfile.TemporaryDirectory() as folder, browser() as tab:
         page = Path(folder) / "report.html"

@@ -29,14 +29,14 @@ START, END = "<!-- walks: written by docs/draw_walks.py -->", "<!-- end of walks
 def identify():
     """Policies to a verdict."""
     cliff = mh.domains.cliff()
-    problem = mh.Problem(cliff.mdp, cliff.mce_experts())
+    problem = mh.Problem(cliff.mdp, cliff.soft_experts())
     return "mh.identify(problem)", lambda: mh.identify(problem)
 
 
 def programs():
     """Best actions to a reward."""
     cliff = mh.domains.cliff()
-    problem = mh.Problem(cliff.mdp, cliff.lp_experts())
+    problem = mh.Problem(cliff.mdp, cliff.hard_experts())
     return "mh.solve(problem, mh.MPLP())", lambda: mh.solve(problem, mh.MPLP())
 
 

@@ -14,7 +14,7 @@ import multihorizon as mh
 meadow = mh.domains.meadow()
 height, width = meadow.mdp.grid_shape
 figure, panels = plt.subplots(1, 3, figsize=(10, 2.6), layout="constrained")
-for ax, discount in zip(panels, meadow.lp_discounts, strict=True):
+for ax, discount in zip(panels, meadow.hard_discounts, strict=True):
     policy = mh.plan(meadow.mdp, meadow.reward, discount).policy
     path = [meadow.mdp.state_names.index("B3")]
     while not meadow.mdp.terminal[path[-1]]:

@@ -15,7 +15,7 @@ from multihorizon.report.plots import plot_reward
 
 figure, axes = plt.subplots(2, 2, figsize=(9, 6), layout="constrained")
 for row, domain in zip(axes, (mh.domains.big_small(), mh.domains.cliff()), strict=True):
-    solution = mh.solve(mh.Problem(domain.mdp, domain.lp_experts()), mh.MPLP(reward_bound=20))
+    solution = mh.solve(mh.Problem(domain.mdp, domain.hard_experts()), mh.MPLP(reward_bound=20))
     discounts = ", ".join(f"{discount:.2f}" for discount in solution.discounts)
     plot_reward(domain.mdp, domain.reward, row[0], f"{domain.name}: the true reward")
     plot_reward(

@@ -15,7 +15,7 @@ names = ["Ann", "Bo", "Cy"]
 episodes = [50, 100, 200, 400, 800, 1600]
 figure, ax = plt.subplots(figsize=(6.5, 4), layout="constrained")
 for number, count in enumerate(episodes):
-    walks = mh.Demonstrations.simulate(cliff.mdp, cliff.mce_experts(), count, names=names)
+    walks = mh.Demonstrations.simulate(cliff.mdp, cliff.soft_experts(), count, names=names)
     found = (
         mh.solve(mh.Problem(cliff.mdp, walks), mh.MaximumLikelihood())
         .to_frame(0.95)
@@ -31,7 +31,7 @@ for number, count in enumerate(episodes):
             label=name if number == 0 else None,
         )
         ax.plot(number + 0.12 * k, discount, "o", color="white", markeredgecolor=f"C{k}")
-for k, discount in enumerate(cliff.mce_discounts):
+for k, discount in enumerate(cliff.soft_discounts):
     ax.axhline(discount, color=f"C{k}", ls="--", lw=1)
 ax.set_xticks([number + 0.12 for number in range(len(episodes))], episodes)
 ax.set(xlabel="walks of each", ylabel="discount, with 95 % interval")

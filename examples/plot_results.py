@@ -15,7 +15,7 @@ import multihorizon as mh
 # figures of the whole, what the solver says, each estimate with a small picture, and the reward.
 
 cliff = mh.domains.cliff()
-walks = mh.Demonstrations.simulate(cliff.mdp, cliff.mce_experts(), 300, names=["Ann", "Bo", "Cy"])
+walks = mh.Demonstrations.simulate(cliff.mdp, cliff.soft_experts(), 300, names=["Ann", "Bo", "Cy"])
 solution = mh.solve(mh.Problem(cliff.mdp, walks), mh.MaximumLikelihood())
 solution
 

@@ -12,7 +12,7 @@ import multihorizon as mh
 
 figure, panels = plt.subplots(1, 2, figsize=(8, 3.2), layout="constrained")
 for ax, domain in zip(panels, (mh.domains.toy(), mh.domains.cliff()), strict=True):
-    problem = mh.Problem(domain.mdp, domain.lp_experts())
+    problem = mh.Problem(domain.mdp, domain.hard_experts())
     optimum = mh.solve(problem, mh.MPLP(reward_bound=20)).objective
     searched = mh.solve(problem, mh.MPLP(reward_bound=20, search=mh.Bayesian(25)))
     ax.step(range(1, len(searched.trace) + 1), searched.trace.best, where="post")

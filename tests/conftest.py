@@ -35,7 +35,7 @@ def tab(running_browser: Tab) -> Tab:
 def grid_walks() -> pd.DataFrame:
     """Decisions of three experts on the grid of the paper."""
     d = mh.domains.big_small()
-    return mh.Demonstrations.simulate(d.mdp, d.mce_experts(), 300, seed=0, names=NAMES).to_frame()
+    return mh.Demonstrations.simulate(d.mdp, d.soft_experts(), 300, seed=0, names=NAMES).to_frame()
 
 
 @pytest.fixture(scope="session")

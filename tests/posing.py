@@ -38,5 +38,5 @@ def features_of(mdp, seed):
 
 
 def acting_best(domain: mh.domains.Domain, order=(0, 1, 2)) -> mh.Problem:
-    experts = domain.lp_experts()
+    experts = domain.hard_experts()
     return mh.Problem(domain.mdp, [experts[i] for i in order])

@@ -153,8 +153,8 @@ def test_where_no_direction_matters_the_answer_is_identified() -> None:
 def test_cliff_identifies_what_follows_from_other_transitions() -> None:
     domain = cliff()
     after = domain.tasks(1, seed=3)[0].mdp
-    found = predicted_bounds(Problem(domain.mdp, domain.mce_experts()), np.array(domain.mce_discounts), np.ones(3), mdp=after)
-    truth = np.array([soft_plan(after, domain.reward, gamma).policy for gamma in domain.mce_discounts])
+    found = predicted_bounds(Problem(domain.mdp, domain.soft_experts()), np.array(domain.soft_discounts), np.ones(3), mdp=after)
+    truth = np.array([soft_plan(after, domain.reward, gamma).policy for gamma in domain.soft_discounts])
     assert found.status == ("identified",) * 3
     assert np.abs(found.point - truth).max() < 1e-7
 
@@ -256,7 +256,7 @@ def test_policies_of_different_rewards_are_refused() -> None:
 def test_a_set_of_discounts_is_followed_and_nothing_is_proved() -> None:
     """The toy's curve of answers: another discount for everybody leaves ranges of .19 to .74, and of .002 to .28."""
     domain = toy()
-    problem = Problem(domain.mdp, domain.mce_experts())
+    problem = Problem(domain.mdp, domain.soft_experts())
     discounts, temperatures = discount_members(problem)
     assert len(discounts) >= 41
     assert (temperatures == 1).all()
@@ -273,9 +273,9 @@ def test_a_set_of_discounts_is_followed_and_nothing_is_proved() -> None:
 def test_members_meet_the_restrictions_up_to_their_ends() -> None:
     """The toy's own reward begins at 0, so the true discounts lie where `r ≥ 0` ends."""
     domain = toy()
-    problem = Problem(domain.mdp, domain.mce_experts())
+    problem = Problem(domain.mdp, domain.soft_experts())
     discounts, _ = discount_members(problem, restrictions=read_restrictions(problem.parameter_names, {"lower": 0, "upper": 12}))
-    assert np.abs(discounts.max(axis=0) - domain.mce_discounts).max() < 1e-5
+    assert np.abs(discounts.max(axis=0) - domain.soft_discounts).max() < 1e-5
     assert np.ptp(discounts[:, 0]) < 0.1
     with pytest.raises(ContradictionError, match="s3 ≤ -100"):
         discount_members(problem, restrictions=read_restrictions(problem.parameter_names, {"upper": {"s3": -100}}))
@@ -317,7 +317,7 @@ def test_restrictions_that_cannot_be_read(given: object, message: str) -> None:
 
 def test_contradictory_restrictions_are_named() -> None:
     domain = cliff()
-    problem, discounts = Problem(domain.mdp, domain.mce_experts()), np.array(domain.mce_discounts)
+    problem, discounts = Problem(domain.mdp, domain.soft_experts()), np.array(domain.soft_discounts)
     names = list(problem.parameter_names)
 
     def bounds(given: object) -> None:

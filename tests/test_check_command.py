@@ -24,7 +24,7 @@ def check(*arguments: object):
 
 @pytest.fixture(scope="module")
 def walks() -> pd.DataFrame:
-    policies = [*CLIFF.mce_experts(), np.full((12, 4), 0.25)]
+    policies = [*CLIFF.soft_experts(), np.full((12, 4), 0.25)]
     return mh.Demonstrations.simulate(CLIFF.mdp, policies, 20, names=["Ann", "Bo", "Cy", "Coin"]).to_frame()
 
 

@@ -27,7 +27,7 @@ def test_the_demo_shows_three_ways_finds_the_horizons_and_says_what_to_type_next
     assert (tmp_path / "d" / "walks.png").read_bytes()[:4] == b"\x89PNG"
     assert {path.name for path in (tmp_path / "d").iterdir()} == set(FILES)
     content = json.loads((tmp_path / "d" / "result.json").read_text(encoding="utf-8"))
-    true = dict(zip(("Ann", "Ben", "Cleo"), domains.meadow().mce_discounts, strict=True))
+    true = dict(zip(("Ann", "Ben", "Cleo"), domains.meadow().soft_discounts, strict=True))
     for name, (low, high) in zip(content["experts"], content["intervals"], strict=True):
         assert low <= true[name] <= high
     command = next(line for line in ending.splitlines() if "--transitions" in line)

@@ -24,10 +24,10 @@ def reward_error(mdp, found, truth):
 @pytest.mark.parametrize("ending", ["terminal", "absorbing"])
 def test_recovers_the_paper_domains(make, ending, members):
     domain = make(ending=ending)
-    experts = domain.mce_experts()
+    experts = domain.soft_experts()
     solution = mh.solve(mh.Problem(domain.mdp, [experts[i] for i in members]), mh.ClosedForm())
     assert solution.status == "optimal"
-    assert np.abs(solution.discounts - np.array(domain.mce_discounts)[list(members)]).max() < 1e-9
+    assert np.abs(solution.discounts - np.array(domain.soft_discounts)[list(members)]).max() < 1e-9
     assert reward_error(domain.mdp, solution.reward, domain.reward) < 1e-8
     assert solution.residual < 1e-10
     if ending == "absorbing":
@@ -40,10 +40,10 @@ def test_recovers_the_paper_domains(make, ending, members):
 @pytest.mark.parametrize("make", [mh.domains.big_small, mh.domains.cliff])
 def test_recovers_temperatures_of_their_own(make):
     domain, temperatures = make(), (1.0, 0.7, 1.6)
-    pairs = zip(domain.mce_discounts, temperatures, strict=True)
+    pairs = zip(domain.soft_discounts, temperatures, strict=True)
     experts = [mh.soft_plan(domain.mdp, domain.reward, gamma, lam).policy for gamma, lam in pairs]
     solution = mh.solve(mh.Problem(domain.mdp, experts), mh.ClosedForm(temperature="per_expert"))
-    np.testing.assert_allclose(solution.discounts, domain.mce_discounts, atol=1e-9)
+    np.testing.assert_allclose(solution.discounts, domain.soft_discounts, atol=1e-9)
     np.testing.assert_allclose(solution.temperature, temperatures, atol=1e-8)
     np.testing.assert_allclose(solution.reward, domain.reward, atol=1e-8)
     wrong = mh.solve(mh.Problem(domain.mdp, experts), mh.ClosedForm(temperature=1.0))
@@ -81,10 +81,10 @@ def test_four_states_two_actions_two_experts_are_enough():
 
 def test_swapping_experts_swaps_discounts():
     domain = mh.domains.cliff()
-    experts = domain.mce_experts()
+    experts = domain.soft_experts()
     for order in itertools.permutations(range(3)):
         found = mh.solve(mh.Problem(domain.mdp, [experts[i] for i in order]), mh.ClosedForm()).discounts
-        np.testing.assert_allclose(found, np.array(domain.mce_discounts)[list(order)], atol=1e-9)
+        np.testing.assert_allclose(found, np.array(domain.soft_discounts)[list(order)], atol=1e-9)
 
 
 def test_actions_that_are_not_available():
@@ -133,14 +133,14 @@ def test_a_null_space_larger_than_the_constants_is_found_by_both_paths():
 
 def test_zero_probabilities_get_a_sentence():
     domain = mh.domains.cliff()
-    policy = domain.mce_experts()[1].copy()
+    policy = domain.soft_experts()[1].copy()
     policy[5] = [0.5, 0.5, 0.0, 0.0]
     with pytest.raises(
         ValueError, match=r"expert b must give every available action a positive probability.*state 5 on action left"
     ):
-        mh.solve(mh.Problem(domain.mdp, [domain.mce_experts()[0], policy], names=["a", "b"]), mh.ClosedForm())
+        mh.solve(mh.Problem(domain.mdp, [domain.soft_experts()[0], policy], names=["a", "b"]), mh.ClosedForm())
     with pytest.raises(ValueError, match="linear-programming"):
-        mh.solve(mh.Problem(domain.mdp, domain.lp_action_sets()), mh.ClosedForm())
+        mh.solve(mh.Problem(domain.mdp, domain.hard_action_sets()), mh.ClosedForm())
 
 
 @pytest.mark.parametrize("bad", [{"temperature": "own"}, {"temperature": -1.0}, {"tolerance": 0.0}, {"smoothing": 0.0}])
@@ -165,10 +165,10 @@ def test_joined_tasks_share_a_discount_and_a_reward():
 
 def test_start_from_demonstrations_is_near_the_truth_and_always_finite():
     domain = mh.domains.cliff()
-    many = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), episodes=20_000, seed=1)
+    many = mh.Demonstrations.simulate(domain.mdp, domain.soft_experts(), episodes=20_000, seed=1)
     start = closed_form_start(mh.Problem(domain.mdp, many))
-    assert np.abs(start.discounts - domain.mce_discounts).max() < 0.25
-    few = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), episodes=1, seed=2)
+    assert np.abs(start.discounts - domain.soft_discounts).max() < 0.25
+    few = mh.Demonstrations.simulate(domain.mdp, domain.soft_experts(), episodes=1, seed=2)
     for temperature in (1.0, "per_expert"):
         start = closed_form_start(mh.Problem(domain.mdp, few), temperature=temperature)
         assert np.isfinite(start.reward).all()
@@ -182,7 +182,7 @@ def test_start_from_demonstrations_is_near_the_truth_and_always_finite():
 def test_decisions_get_the_status_and_the_residual_that_are_theirs(smoothing):
     """The residual is that of the frequencies smoothed as asked, here computed by hand from the answer."""
     domain = mh.domains.cliff()
-    demonstrations = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), 30, seed=0)
+    demonstrations = mh.Demonstrations.simulate(domain.mdp, domain.soft_experts(), 30, seed=0)
     problem = mh.Problem(domain.mdp, demonstrations)
     solution = mh.solve(problem, mh.ClosedForm(smoothing=smoothing))
     assert solution.status == "not identified"

@@ -64,7 +64,7 @@ def line() -> mh.Steps:
 @pytest.mark.parametrize("make", [mh.domains.cliff, mh.domains.big_small])
 def test_indicators_give_the_tabular_estimate(make) -> None:
     domain = make()
-    table = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), episodes=400, seed=1)
+    table = mh.Demonstrations.simulate(domain.mdp, domain.soft_experts(), episodes=400, seed=1)
     guess = mh.estimate_mdp(table, smoothing=0)
     rows = [guess.transition(action) for action in range(guess.n_actions)]
     names = {"state_names": guess.state_names, "action_names": guess.action_names}
@@ -154,7 +154,7 @@ def test_first_stage_errors_agree_with_resampled_dynamics(pair) -> None:
 @pytest.mark.slow
 def test_answers_do_not_depend_on_order_or_names() -> None:
     cliff = mh.domains.cliff()
-    frame = mh.Demonstrations.simulate(cliff.mdp, cliff.mce_experts(), episodes=60, seed=1).to_frame()
+    frame = mh.Demonstrations.simulate(cliff.mdp, cliff.soft_experts(), episodes=60, seed=1).to_frame()
     for column in ("state", "next_state"):
         frame[f"{column[:-5]}y"], frame[f"{column[:-5]}x"] = np.divmod(frame[column].astype(int), 4)
     frame["terminated"] = cliff.mdp.terminal[frame["next_state"].astype(int)].astype(int)
@@ -315,4 +315,4 @@ def test_bad_input_is_refused(walk, make, sentence: str) -> None:
 def test_finite_problems_are_refused() -> None:
     domain = mh.domains.cliff()
     with pytest.raises(ValueError, match="logged steps"):
-        mh.solve(mh.Problem(domain.mdp, domain.mce_experts()), mh.SieveLikelihood())
+        mh.solve(mh.Problem(domain.mdp, domain.soft_experts()), mh.SieveLikelihood())

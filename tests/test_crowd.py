@@ -167,7 +167,7 @@ def test_what_is_asked_of_each_person_is_refused(study) -> None:
 def test_without_a_population_many_experts_are_fitted_one_by_one(monkeypatch) -> None:
     domain = mh.domains.toy()
     monkeypatch.setattr(people, "MOST_ALONE", 1)
-    table = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), 20)
+    table = mh.Demonstrations.simulate(domain.mdp, domain.soft_experts(), 20)
     assert mh.analyse(table, [domain.mdp], quick=True).people is None
 
 

@@ -9,7 +9,7 @@ import multihorizon as mh
 from multihorizon.data.counting import in_order_of_file
 
 DOMAIN = mh.domains.cliff()
-POLICIES = DOMAIN.mce_experts()
+POLICIES = DOMAIN.soft_experts()
 
 
 def test_simulation_is_seeded_and_follows_policy_and_transitions() -> None:
@@ -33,7 +33,7 @@ def test_simulation_is_seeded_and_follows_policy_and_transitions() -> None:
 
 
 def test_first_states_follow_the_initial_distribution() -> None:
-    demos = mh.Demonstrations.simulate(mh.domains.toy().mdp, mh.domains.toy().mce_experts(), 50)
+    demos = mh.Demonstrations.simulate(mh.domains.toy().mdp, mh.domains.toy().soft_experts(), 50)
     assert (demos.state[demos.step == 0] == 0).all()
 
 
@@ -49,7 +49,7 @@ def test_episodes_end_in_a_terminal_state_or_at_the_limit() -> None:
 @pytest.mark.parametrize("kind", ["csv", "parquet", "frame"])
 def test_round_trip_with_names(kind: str, tmp_path) -> None:
     domain = mh.domains.toy()
-    demos = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), 20, names=["short", "middle", "far"])
+    demos = mh.Demonstrations.simulate(domain.mdp, domain.soft_experts(), 20, names=["short", "middle", "far"])
     if kind == "frame":
         back = mh.Demonstrations.from_frame(demos.to_frame())
     else:
@@ -238,7 +238,7 @@ def test_conditions_of_another_table_are_found_by_expert_and_episode() -> None:
 
 def test_episodes_without_a_name_are_experts_of_their_own(tmp_path: Path) -> None:
     d = mh.domains.cliff()
-    named = mh.Demonstrations.simulate(d.mdp, d.mce_experts()[:1], episodes=12)
+    named = mh.Demonstrations.simulate(d.mdp, d.soft_experts()[:1], episodes=12)
     rows = named.to_frame()
     each = named.unnamed()
     assert each.experts == named.episodes

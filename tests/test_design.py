@@ -435,7 +435,7 @@ def test_power_is_that_of_students_t_where_the_effect_is_the_difference(space) -
 
 def test_candidates_that_tell_nothing_are_refused() -> None:
     toy = mh.domains.toy()
-    table = mh.Demonstrations.simulate(toy.mdp, toy.mce_experts(), 200, seed=0)
+    table = mh.Demonstrations.simulate(toy.mdp, toy.soft_experts(), 200, seed=0)
     pilot = mh.solve(mh.Problem(toy.mdp, table), FIT)
     guess = pilot if np.isfinite(pilot.discounts).all() else None
     assert guess is not None

@@ -56,7 +56,7 @@ def nearly(problem: mh.Problem, spread: float, moves: bool = False, ridge: float
 def test_the_gradient_is_that_of_the_value(moves: bool) -> None:
     d = mh.domains.cliff()
     old, reward = d.mdp, np.asarray(d.reward)
-    problem = mh.Problem(old, mh.Demonstrations.simulate(old, d.mce_experts(), episodes=100))
+    problem = mh.Problem(old, mh.Demonstrations.simulate(old, d.soft_experts(), episodes=100))
     if moves:  # transitions that were estimated give way
         sizes = np.full(old.n_actions * old.n_states, 40.0)
         parts = [old.stacked[a * old.n_states : (a + 1) * old.n_states] for a in range(old.n_actions)]

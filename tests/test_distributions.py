@@ -32,7 +32,7 @@ def test_scattered_points_are_those_of_scipy(dimension: int) -> None:
 
 def test_a_fit_to_a_table_imports_no_statistics_no_pictures_and_no_learning(tmp_path: Path) -> None:
     domain = mh.domains.toy()
-    mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), episodes=50).to_csv(tmp_path / "decisions.csv")
+    mh.Demonstrations.simulate(domain.mdp, domain.soft_experts(), episodes=50).to_csv(tmp_path / "decisions.csv")
     code = (
         "import sys; from typer.testing import CliRunner; from multihorizon.cli import app\n"
         f"assert CliRunner().invoke(app, ['fit', {str(tmp_path / 'decisions.csv')!r}, '--quick']).exit_code == 0\n"

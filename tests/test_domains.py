@@ -65,13 +65,13 @@ def test_toy_value_functions_are_the_closed_forms() -> None:
 @pytest.mark.parametrize("make", MAKERS)
 def test_experts_of_a_domain_differ(make) -> None:
     domain = make()
-    actions = domain.lp_experts()
+    actions = domain.hard_experts()
     assert len({tuple(a) for a in actions}) == 3
-    for chosen, sets, discount in zip(actions, domain.lp_action_sets(), domain.lp_discounts, strict=True):
+    for chosen, sets, discount in zip(actions, domain.hard_action_sets(), domain.hard_discounts, strict=True):
         assert sets[np.arange(chosen.size), chosen].all()
         plan = mh.plan(domain.mdp, domain.reward, discount)
         np.testing.assert_array_equal(plan.policy.argmax(axis=1), chosen)
-    for policy, discount in zip(domain.mce_experts(0.5), domain.mce_discounts, strict=True):
+    for policy, discount in zip(domain.soft_experts(0.5), domain.soft_discounts, strict=True):
         np.testing.assert_allclose(policy, mh.soft_plan(domain.mdp, domain.reward, discount, 0.5).policy)
 
 
@@ -83,7 +83,7 @@ def test_lp_experts_lie_in_the_intervals_the_paper_prints() -> None:
     }
     for make in MAKERS:
         domain = make()
-        for discount, (low, high) in zip(domain.lp_discounts, printed[domain.name], strict=True):
+        for discount, (low, high) in zip(domain.hard_discounts, printed[domain.name], strict=True):
             assert low <= discount <= high
 
 

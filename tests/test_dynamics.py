@@ -75,7 +75,7 @@ def test_impossible_moves_are_listed_with_how_often_and_where_first():
 
 def test_possible_tables_have_no_impossible_moves():
     d = mh.domains.cliff()
-    assert impossible_moves(mh.Demonstrations.simulate(d.mdp, d.mce_experts(), 100), d.mdp).empty
+    assert impossible_moves(mh.Demonstrations.simulate(d.mdp, d.soft_experts(), 100), d.mdp).empty
 
 
 def test_sample_sizes_are_those_of_the_stated_covariance():
@@ -154,7 +154,7 @@ def test_supplied_actions_mend_the_reward_of_an_avoided_cliff():
     """Nobody steps off the cliff. Its cells are worth −10; left out, such steps make one look good; supplied, all look bad."""
     domain = mh.domains.cliff()
     truth = domain.mdp
-    demos = mh.Demonstrations.simulate(truth, domain.mce_experts(), 30, seed=0)
+    demos = mh.Demonstrations.simulate(truth, domain.soft_experts(), 30, seed=0)
     estimated = mh.estimate_mdp(demos)
     untaken = untaken_actions(estimated)
     moves = [
@@ -172,7 +172,7 @@ def test_supplied_actions_mend_the_reward_of_an_avoided_cliff():
     without, mended = (mh.solve(mh.Problem(mdp, demos), mh.MaximumLikelihood()) for mdp in (estimated, completed))
     assert without.reward[cliff].max() > 10
     assert mended.reward[cliff].max() < -4
-    assert mended.discounts == pytest.approx(domain.mce_discounts, abs=0.1)
+    assert mended.discounts == pytest.approx(domain.soft_discounts, abs=0.1)
 
 
 #: Three states and an end; "left" and "right" are slippery.

@@ -122,7 +122,7 @@ def test_every_estimate_answers_by_name(kind: str) -> None:
 
 
 def test_an_exact_answer_says_that_it_has_no_error() -> None:
-    problem = mh.Problem(CLIFF.mdp, CLIFF.mce_experts())
+    problem = mh.Problem(CLIFF.mdp, CLIFF.soft_experts())
     estimate = mh.solve(problem, mh.MCE(discount=0.4)).estimate
     assert isinstance(estimate, Exact)
     assert estimate.is_exact

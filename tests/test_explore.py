@@ -282,7 +282,7 @@ def test_print_hides_controls_and_opens_what_is_folded(tab, page, found, tmp_pat
 def other_pages(tmp_path_factory) -> list[Path]:
     """The reports of goals, recover and identify, for two experts of the cliff whose reward is tied."""
     kinds = np.stack([CLIFF.reward == value for value in (-10, 20)], axis=1) / 1.0
-    walks = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts()[1:], 20, names=HOSTILE[:2])
+    walks = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.soft_experts()[1:], 20, names=HOSTILE[:2])
     problem = mh.Problem(CLIFF.mdp, walks, features=CLIFF.mdp.stacked @ kinds, feature_names=["cliff", "goal"])
     solution = mh.solve(problem, mh.MaximumLikelihood())
     pages = {

@@ -6,7 +6,7 @@ from multihorizon.paper.theory import feasibility_at, rewards_at
 
 
 def problem(domain, count: int = 3) -> mh.Problem:
-    return mh.Problem(domain.mdp, domain.mce_experts()[:count])
+    return mh.Problem(domain.mdp, domain.soft_experts()[:count])
 
 
 DOMAINS = [mh.domains.toy(), mh.domains.toy(ending="absorbing"), mh.domains.big_small(), mh.domains.cliff()]
@@ -15,7 +15,7 @@ DOMAINS = [mh.domains.toy(), mh.domains.toy(ending="absorbing"), mh.domains.big_
 @pytest.mark.parametrize("domain", DOMAINS, ids=lambda d: f"{d.name}-{int(d.mdp.terminal.sum())}")
 def test_the_truth_has_residual_zero_and_agrees_with_the_rank_test(domain) -> None:
     found = problem(domain)
-    points = np.array([domain.mce_discounts, *np.random.default_rng(0).uniform(size=(10, 3))])
+    points = np.array([domain.soft_discounts, *np.random.default_rng(0).uniform(size=(10, 3))])
     residuals = feasibility_at(found, points)
     assert residuals[0] < 1e-12
     assert (residuals[1:] > 1e-4).all()
@@ -46,8 +46,8 @@ def test_the_reward_at_feasible_discounts_reproduces_the_experts() -> None:
 
 def test_the_temperature_scales_the_reward() -> None:
     domain = mh.domains.cliff()
-    warm = mh.Problem(domain.mdp, domain.mce_experts(2.0))
-    reward = rewards_at(warm, np.array([domain.mce_discounts]), temperature=2.0)[0]
+    warm = mh.Problem(domain.mdp, domain.soft_experts(2.0))
+    reward = rewards_at(warm, np.array([domain.soft_discounts]), temperature=2.0)[0]
     np.testing.assert_allclose(reward[:8], domain.reward[:8], atol=1e-8)
 
 
@@ -62,7 +62,7 @@ def test_processes_and_batches_change_nothing() -> None:
 
 def test_several_tasks_are_refused() -> None:
     toy = mh.domains.toy()
-    joined = mh.Problem.join(problem(toy), mh.Problem(toy.tasks(1)[0].mdp, toy.mce_experts()))
+    joined = mh.Problem.join(problem(toy), mh.Problem(toy.tasks(1)[0].mdp, toy.soft_experts()))
     with pytest.raises(ValueError, match="one task"):
         mh.theory.feasibility_grid(joined, mh.Grid(0.5))
 

@@ -346,7 +346,7 @@ TAMPERED = {
 @pytest.mark.parametrize("case", TAMPERED)
 def test_tampered_solutions_are_refused(case, tmp_path):
     domain = mh.domains.cliff()
-    mh.solve(mh.Problem(domain.mdp, domain.mce_experts()), mh.ClosedForm()).to_json(tmp_path / "s.json")
+    mh.solve(mh.Problem(domain.mdp, domain.soft_experts()), mh.ClosedForm()).to_json(tmp_path / "s.json")
     content = json.loads((tmp_path / "s.json").read_text())
     (tmp_path / "s.json").write_text(json.dumps(content | TAMPERED[case]))
     with pytest.raises(ValueError, match=r"s\.json is not a saved solution"):
@@ -438,7 +438,7 @@ def test_numbers_are_printed_even_if_writing_fails(tmp_path, monkeypatch):
     monkeypatch.setattr("multihorizon.report.files.write_all", full)
     monkeypatch.setattr("multihorizon.cli.fit.time", SimpleNamespace(monotonic=lambda: 0.0))
     domain = mh.domains.cliff()
-    mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), 60).to_csv(tmp_path / "d.csv")
+    mh.Demonstrations.simulate(domain.mdp, domain.soft_experts(), 60).to_csv(tmp_path / "d.csv")
     domain.mdp.to_npz(tmp_path / "m.npz")
     arguments = ["fit", str(tmp_path / "d.csv"), "--transitions", str(tmp_path / "m.npz"), "--out", str(tmp_path / "out")]
     result = CliRunner().invoke(app, arguments)
@@ -453,7 +453,7 @@ def test_control_characters_are_shown_not_obeyed(tmp_path):
     assert visible(name) == "\\x1b[31mann\\x07\\u202e"
     assert visible("Zoë 👩‍💻 日本") == "Zoë 👩‍💻 日本"
     domain = mh.domains.cliff()
-    table = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), 60, names=[name, "b", "c"])
+    table = mh.Demonstrations.simulate(domain.mdp, domain.soft_experts(), 60, names=[name, "b", "c"])
     table.to_csv(tmp_path / "d.csv")
     domain.mdp.to_npz(tmp_path / "m.npz")
     arguments = ["fit", tmp_path / "d.csv", "--transitions", tmp_path / "m.npz", "--quick", "--out", tmp_path / "out"]

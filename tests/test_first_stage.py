@@ -142,7 +142,7 @@ def test_what_follows_a_fast_state_needs_finer_functions() -> None:
 
 def test_labels_are_not_smoothed() -> None:
     domain = mh.domains.cliff()
-    table = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), episodes=30, seed=1).to_frame()
+    table = mh.Demonstrations.simulate(domain.mdp, domain.soft_experts(), episodes=30, seed=1).to_frame()
     steps = mh.Steps.from_frame(table.assign(state="s" + table.state, next_state="s" + table.next_state), ["state"])
     basis = fit_basis(mh.Splines(4, steps.sources), steps.states, steps.coordinates)
     stage = fit_outcomes(steps, basis)

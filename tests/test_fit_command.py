@@ -31,7 +31,7 @@ def test_fit_writes_everything_a_reader_needs(grid_folder, tmp_path):
     assert content["seed"] == 0
     assert content["options"]["temperature"] == "pooled"
     assert list(content["reward"]) == [str(i) for i in range(18)]
-    truth = mh.domains.big_small().mce_discounts
+    truth = mh.domains.big_small().soft_discounts
     assert content["discounts"] == pytest.approx(truth, abs=0.12)
     assert all(low <= gamma <= high for gamma, (low, high) in zip(content["discounts"], content["intervals"], strict=True))
     for text in ("Ann & <Co>", "900 episodes", "95 % interval", "1/(1−γ)"):
@@ -107,7 +107,7 @@ def test_one_expert_alone_is_fitted_and_judged(grid_walks, grid_folder, tmp_path
 def test_labels_are_shown_as_they_are(tmp_path) -> None:
     domain = mh.domains.cliff()
     names = ["[/a]", "[bold]", "$x^^$"]
-    mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), 60, names=names).to_csv(tmp_path / "d.CSV")
+    mh.Demonstrations.simulate(domain.mdp, domain.soft_experts(), 60, names=names).to_csv(tmp_path / "d.CSV")
     domain.mdp.to_npz(tmp_path / "m.npz")
     arguments = ["fit", str(tmp_path / "d.CSV"), "--transitions", str(tmp_path / "m.npz"), "--out", str(tmp_path / "out")]
     result = CliRunner().invoke(app, arguments)
@@ -224,7 +224,7 @@ def test_labels_that_differ_in_capitals_are_pointed_out(grid_walks, tmp_path):
 def test_intervals_are_the_same_wherever_they_are_asked_for(tmp_path):
     """With estimated transitions the command once wrote other intervals than the solution gave."""
     cliff = mh.domains.cliff()
-    mh.Demonstrations.simulate(cliff.mdp, cliff.mce_experts(), 60).to_csv(tmp_path / "walks.csv")
+    mh.Demonstrations.simulate(cliff.mdp, cliff.soft_experts(), 60).to_csv(tmp_path / "walks.csv")
     result = fit(tmp_path / "walks.csv", "--out", tmp_path / "out")
     assert result.exit_code == 0, result.output
     table = mh.Demonstrations.from_csv(tmp_path / "walks.csv")

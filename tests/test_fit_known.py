@@ -46,7 +46,7 @@ def test_known_rewards_and_discounts_are_kept(told, tmp_path):
     assert answers[0]["discounts"] == pytest.approx(answers[1]["discounts"], abs=1e-5)
     assert answers[0]["discounts"][2] == 0.9
     assert answers[0]["intervals"][2] == [0.9, 0.9]
-    assert answers[0]["discounts"] == pytest.approx(mh.domains.big_small().mce_discounts, abs=0.1)
+    assert answers[0]["discounts"] == pytest.approx(mh.domains.big_small().soft_discounts, abs=0.1)
     assert answers[0]["reward"] == dict(zip(map(str, range(18)), mh.domains.big_small().reward, strict=True))
     assert answers[1]["reward"] == {}
     assert "none of it was estimated" in (tmp_path / "told.csv" / "report.html").read_text()

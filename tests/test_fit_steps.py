@@ -137,7 +137,7 @@ def test_the_files_keep_what_they_held_and_are_the_same_for_all_kinds_of_state(f
     """Every key and column of version 0.2 is there with the same value; words may be better ones."""
     old = json.loads(Path(__file__).with_name("old_results.json").read_text(encoding="utf-8"))
     cliff = mh.domains.cliff()
-    table = mh.Demonstrations.simulate(cliff.mdp, cliff.mce_experts(), 200, names=["ann", "bob", "cy"])
+    table = mh.Demonstrations.simulate(cliff.mdp, cliff.soft_experts(), 200, names=["ann", "bob", "cy"])
     new = {"lists": mh.analyse(table, [cliff.mdp], quick=True), "vectors": found}
     contents = {kind: json.loads(json.dumps(for_json(result_of(analysis, {})))) for kind, analysis in new.items()}
     assert contents["lists"].keys() == contents["vectors"].keys()

@@ -6,7 +6,7 @@ import pytest
 import multihorizon as mh
 
 CLIFF = mh.domains.cliff()
-TABLE = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 300, names=["far", "near", "middle"])
+TABLE = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.soft_experts(), 300, names=["far", "near", "middle"])
 
 
 @pytest.mark.slow
@@ -26,7 +26,7 @@ def test_a_solution_of_decisions_has_errors_temperatures_and_intervals() -> None
 
 
 def test_columns_that_a_solver_does_not_have_are_left_out() -> None:
-    solution = mh.solve(mh.Problem(CLIFF.mdp, CLIFF.lp_experts()), mh.MPLP(reward_bound=20))
+    solution = mh.solve(mh.Problem(CLIFF.mdp, CLIFF.hard_experts()), mh.MPLP(reward_bound=20))
     assert list(solution.to_frame().columns) == ["expert", "discount", "horizon"]
     with pytest.raises(ValueError, match="need a solution of MaximumLikelihood"):
         solution.to_frame(0.95)
@@ -54,7 +54,7 @@ def test_other_shapes_of_look_ahead_bring_their_parameters() -> None:
 
 def test_what_is_not_identified_is_nan_and_has_its_range() -> None:
     toy = mh.domains.toy()
-    found = mh.identify(mh.Problem(toy.mdp, toy.mce_experts(), names=["near", "middle", "far"]))
+    found = mh.identify(mh.Problem(toy.mdp, toy.soft_experts(), names=["near", "middle", "far"]))
     frame = found.to_frame().set_index("expert")
     assert frame["discount"].isna().all()
     np.testing.assert_array_equal(frame[["discount_low", "discount_high"]], found.intervals)

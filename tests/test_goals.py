@@ -182,7 +182,7 @@ def test_pairs_that_follow_from_their_group_say_so():
 
 def test_one_expert():
     domain = mh.domains.cliff()
-    found = mh.goals(mh.Problem(domain.mdp, domain.mce_experts()[:1], names=["ann"]))
+    found = mh.goals(mh.Problem(domain.mdp, domain.soft_experts()[:1], names=["ann"]))
     assert found.groups == (("ann",),)
     assert np.isnan(found.discounts).all()
     assert found.to_dict()["discounts"] == [None]
@@ -239,6 +239,6 @@ def test_the_report_is_plain_json():
 def test_bad_options_get_a_sentence():
     domain = mh.domains.cliff()
     with pytest.raises(ValueError, match="tolerance"):
-        mh.goals(mh.Problem(domain.mdp, domain.mce_experts()), tolerance=0)
+        mh.goals(mh.Problem(domain.mdp, domain.soft_experts()), tolerance=0)
     with pytest.raises(ValueError, match="per_expert"):
-        mh.goals(mh.Problem(domain.mdp, domain.mce_experts()), temperature="each")
+        mh.goals(mh.Problem(domain.mdp, domain.soft_experts()), temperature="each")

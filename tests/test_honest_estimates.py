@@ -82,7 +82,7 @@ def test_an_unfinished_fit_has_no_intervals_and_no_standard_errors(monkeypatch):
     monkeypatch.setattr(
         newton, "climb", lambda start, held, *_: replace(climb(start, held, Tolerances(max_steps=1)), finished=False)
     )
-    table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 100)
+    table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.soft_experts(), 100)
     solution = mh.solve(mh.Problem(CLIFF.mdp, table), mh.MaximumLikelihood(temperature="shared", starts=1))
     assert solution.status == mh.Status.NOT_CONVERGED
     assert np.isnan(solution.standard_errors).all()
@@ -93,18 +93,18 @@ def test_an_unfinished_fit_has_no_intervals_and_no_standard_errors(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_few_decisions_give_a_wide_answer_that_holds(seed):
-    table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 30, seed=seed)
+    table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.soft_experts(), 30, seed=seed)
     solution = mh.solve(mh.Problem(CLIFF.mdp, table), mh.MaximumLikelihood())
     low, high = solution.confidence_intervals(0.95).T
     assert solution.status == mh.Status.CONVERGED
     assert np.abs(solution.reward).max() < 60
     assert "penalty" in solution.message
-    assert ((low <= CLIFF.mce_discounts) & (CLIFF.mce_discounts <= high)).all()
+    assert ((low <= CLIFF.soft_discounts) & (CLIFF.soft_discounts <= high)).all()
 
 
 def test_well_determined_answers_are_not_penalised():
     d = mh.domains.big_small()
-    table = mh.Demonstrations.simulate(d.mdp, d.mce_experts(), 3000)
+    table = mh.Demonstrations.simulate(d.mdp, d.soft_experts(), 3000)
     solution = mh.solve(mh.Problem(d.mdp, table), mh.MaximumLikelihood())
     assert solution.evidence["ridge"] == 0.0
     assert solution.evidence["ridge_reason"] == ""
@@ -142,7 +142,7 @@ def test_a_test_of_temperatures_that_did_not_end_is_not_passed(unequal, monkeypa
 
 @pytest.mark.slow
 def test_equal_temperatures_are_kept_where_nothing_speaks_against_them():
-    table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 500, seed=0)
+    table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.soft_experts(), 500, seed=0)
     solution = mh.solve(mh.Problem(CLIFF.mdp, table), mh.MaximumLikelihood())
     assert solution.evidence["equal_temperatures_p"] > 0.05
     assert (solution.temperature == 1.0).all()
@@ -162,14 +162,14 @@ def test_a_person_at_chance_spoils_nobody_wherever_they_stand(temperature):
 
 
 def test_free_temperatures_do_not_run_away():
-    table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 100)
+    table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.soft_experts(), 100)
     solution = mh.solve(mh.Problem(CLIFF.mdp, table), mh.MaximumLikelihood(temperature="per_expert"))
     assert solution.status == mh.Status.CONVERGED
     assert np.abs(np.log(solution.temperature)).max() < 1.5
 
 
 def test_a_whole_number_is_a_temperature_too():
-    table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 500)
+    table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.soft_experts(), 500)
     problem = mh.Problem(CLIFF.mdp, table)
     one, two = (mh.solve(problem, mh.MaximumLikelihood(temperature=t, ridge=0.0)) for t in (1.0, np.int64(2)))
     assert two.temperature == pytest.approx([2.0] * 3)
@@ -211,7 +211,7 @@ def test_the_error_of_estimated_transitions_is_somewhat_less_than_redrawing_them
 def test_estimated_transitions_widen_intervals_and_known_ones_do_not(estimated):
     assert (np.array(estimated.evidence["transition_widening"]) > 1.05).all()
     known = mh.solve(
-        mh.Problem(CLIFF.mdp, mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 300)),
+        mh.Problem(CLIFF.mdp, mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.soft_experts(), 300)),
         mh.MaximumLikelihood(1.0, starts=1),
     )
     assert known.evidence["transition_widening"] == [1.0, 1.0, 1.0]
@@ -287,7 +287,7 @@ def test_a_start_that_fails_is_left_out(monkeypatch):
         raise ValueError("no such start")
 
     monkeypatch.setattr("multihorizon.likelihood.maximum_likelihood.closed_form_start", fails)
-    table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 300)
+    table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.soft_experts(), 300)
     assert mh.solve(mh.Problem(CLIFF.mdp, table), mh.MaximumLikelihood()).status == mh.Status.CONVERGED
 
 

@@ -99,7 +99,7 @@ def test_states_that_the_model_cannot_fit_are_named(solution):
 def test_another_table_than_the_problems_is_refused(solution, table):
     """As many experts, but other decisions: held-out counts would be subtracted from counts they are no part of."""
     d = mh.domains.big_small()
-    other = mh.Demonstrations.simulate(d.mdp, d.mce_experts(), 10, names=["a", "b", "c"])
+    other = mh.Demonstrations.simulate(d.mdp, d.soft_experts(), 10, names=["a", "b", "c"])
     swapped = mh.Demonstrations.from_frame(table.to_frame().replace({"expert": {"a": "c", "c": "a"}}))
     for wrong in (other, swapped, [table, table]):
         with pytest.raises(ValueError, match="demonstrations must be the tables the problem was made of"):
@@ -125,7 +125,7 @@ def test_calibration_bins_are_weighted_means():
 
 def test_too_few_episodes_to_hold_out_is_said():
     d = mh.domains.big_small()
-    lone = mh.Demonstrations.simulate(d.mdp, d.mce_experts(), 1, names=["a", "b", "c"])
+    lone = mh.Demonstrations.simulate(d.mdp, d.soft_experts(), 1, names=["a", "b", "c"])
     known = mh.solve(mh.Problem(d.mdp, lone), mh.MaximumLikelihood(known_reward=d.reward, starts=1))
     with pytest.raises(ValueError, match="expert a must have at least 2 episodes"):
         mh.check_model(known, lone)

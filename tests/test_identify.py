@@ -13,7 +13,7 @@ from multihorizon.exact.identify import minimise
 
 def toy_problem(ending, members=(0, 1, 2)):
     domain = mh.domains.toy(ending=ending)
-    experts = domain.mce_experts()
+    experts = domain.soft_experts()
     return domain, mh.Problem(domain.mdp, [experts[i] for i in members])
 
 
@@ -25,10 +25,10 @@ def test_the_toy_domain_is_not_identifiable(ending, dimension):
     first, second = found.members
     assert np.linalg.norm(first.discounts - second.discounts) > 0.1
     for member in found.members:
-        for gamma, expert in zip(member.discounts, domain.mce_experts(), strict=True):
+        for gamma, expert in zip(member.discounts, domain.soft_experts(), strict=True):
             assert np.abs(mh.soft_plan(domain.mdp, member.reward, gamma).policy - expert).max() < 1e-10
-    assert (found.intervals[:, 0] <= np.array(domain.mce_discounts) + 1e-9).all()
-    assert (found.intervals[:, 1] >= np.array(domain.mce_discounts) - 1e-9).all()
+    assert (found.intervals[:, 0] <= np.array(domain.soft_discounts) + 1e-9).all()
+    assert (found.intervals[:, 1] >= np.array(domain.soft_discounts) - 1e-9).all()
     assert "do not identify" in found.sentences()
 
 
@@ -37,7 +37,7 @@ def test_the_order_of_the_toy_experts_can_be_reversed():
     form = equations_of(problem)
     point = minimise(form, np.array([0.702, 0.542, 0.158]))
     assert point.discounts[0] > point.discounts[1] > point.discounts[2]
-    for gamma, expert in zip(point.discounts, domain.mce_experts(), strict=True):
+    for gamma, expert in zip(point.discounts, domain.soft_experts(), strict=True):
         np.testing.assert_allclose(mh.soft_plan(domain.mdp, point.reward, gamma).policy, expert, atol=1e-12)
 
 
@@ -55,7 +55,7 @@ def test_the_ranges_of_the_terminal_toy_are_those_of_a_brute_force_search():
 
 def test_one_expert_alone_says_nothing_of_their_discount():
     domain = mh.domains.cliff(ending="absorbing")
-    found = mh.identify(mh.Problem(domain.mdp, domain.mce_experts()[2:]))
+    found = mh.identify(mh.Problem(domain.mdp, domain.soft_experts()[2:]))
     assert (found.status, found.dimension) == ("set", 1)
     np.testing.assert_allclose(found.intervals, [[0.0, 1.0]], atol=1e-6)
     assert max(m.error for m in found.members) < 1e-10
@@ -105,8 +105,8 @@ def test_features_and_action_costs(temperature):
 @pytest.mark.parametrize("temperature", [1.0, None])
 def test_jacobians_are_finite_differences(temperature):
     domain = mh.domains.cliff()
-    problem = mh.Problem(domain.mdp, domain.mce_experts())
-    tied = mh.Problem(domain.mdp, domain.mce_experts(), features=features_of(domain.mdp, 1))
+    problem = mh.Problem(domain.mdp, domain.soft_experts())
+    tied = mh.Problem(domain.mdp, domain.soft_experts(), features=features_of(domain.mdp, 1))
     here, step = np.array([0.2, 0.4, 0.7]), 1e-6
     for form in (equations_of(problem, temperature), equations_of(tied, temperature)):
         point = form.project(here)
@@ -122,16 +122,16 @@ def test_jacobians_are_finite_differences(temperature):
 
 def test_tabular_features_agree_with_the_closed_form():
     domain = mh.domains.cliff()
-    found = mh.identify(mh.Problem(domain.mdp, domain.mce_experts(), features=domain.mdp.stacked))
+    found = mh.identify(mh.Problem(domain.mdp, domain.soft_experts(), features=domain.mdp.stacked))
     assert found.status == "unique"
-    np.testing.assert_allclose(found.discounts, domain.mce_discounts, atol=1e-8)
+    np.testing.assert_allclose(found.discounts, domain.soft_discounts, atol=1e-8)
 
 
 def test_another_task_identifies_what_one_task_leaves_open():
     names, problems = ["a", "b", "c"], []
     for chances in ((0.95, 0.9, 0.6), (0.4, 0.8, 0.7)):
         domain = mh.domains.toy(chances=chances)
-        problems.append(mh.Problem(domain.mdp, domain.mce_experts(), names=names))
+        problems.append(mh.Problem(domain.mdp, domain.soft_experts(), names=names))
     assert mh.identify(problems[0]).status == "set"
     joined = mh.identify(mh.Problem.join(*problems))
     assert joined.status == "unique"
@@ -177,7 +177,7 @@ def test_a_fourth_expert_settles_the_toy_only_if_it_has_a_terminal_state():
 
 def test_one_expert_with_a_terminal_state_leaves_the_discount_open():
     domain = mh.domains.big_small()
-    found = mh.identify(mh.Problem(domain.mdp, domain.mce_experts()[:1]))
+    found = mh.identify(mh.Problem(domain.mdp, domain.soft_experts()[:1]))
     assert (found.status, found.dimension) == ("set", 1)
     assert np.ptp(found.intervals) > 0.9
     assert max(member.error for member in found.members) < 1e-10
@@ -188,7 +188,7 @@ def test_decisions_that_leave_a_direction_open_bound_nothing():
     """Demonstrations of a cliff: ranges from the errors of the counts would miss the third discount in half of these tables."""
     domain = mh.domains.cliff()
     for seed in range(5):
-        demonstrations = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), episodes=100, seed=seed)
+        demonstrations = mh.Demonstrations.simulate(domain.mdp, domain.soft_experts(), episodes=100, seed=seed)
         found = mh.identify(mh.Problem(domain.mdp, demonstrations))
         assert found.status == "set"
         np.testing.assert_array_equal(found.intervals, [[0, 1]] * 3)
@@ -220,12 +220,12 @@ def test_a_wall_is_no_ending():
 def test_decisions_confirm_what_is_said_of_them():
     """No pair of members is shown whose likelihood is worse, no policy is said to be reproduced, and the truth is possible."""
     for domain in (mh.domains.cliff(), mh.domains.toy(ending="absorbing")):
-        demonstrations = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), 300, seed=0)
+        demonstrations = mh.Demonstrations.simulate(domain.mdp, domain.soft_experts(), 300, seed=0)
         problem = mh.Problem(domain.mdp, demonstrations)
         found = mh.identify(problem)
         assert found.status == "set"
         assert "reproduces" not in found.sentences()
-        truth = np.array(domain.mce_discounts)
+        truth = np.array(domain.soft_discounts)
         assert ((found.intervals[:, 0] <= truth) & (truth <= found.intervals[:, 1])).all()
         likelihoods = []
         for member in found.members:
@@ -340,7 +340,7 @@ def test_a_set_that_leaves_the_box_at_once_is_described_as_such():
 
 def test_a_reward_known_in_part_is_refused():
     d = mh.domains.cliff()
-    problem = mh.Problem(d.mdp, d.mce_experts(), names=["a", "b", "c"])
+    problem = mh.Problem(d.mdp, d.soft_experts(), names=["a", "b", "c"])
     paid = problem.with_experts(replace(e, known_reward=np.ones(d.mdp.n_states * 4)) for e in problem.experts)
     for solve in (mh.identify, lambda p: mh.solve(p, mh.ClosedForm()), mh.goals):
         with pytest.raises(ValueError, match="must have no known part of the reward"):

@@ -27,7 +27,7 @@ def under_noise(domain, size):
     """What is found in eight problems with errors of one size, given that size as tolerance."""
     for seed in range(8):
         rng = np.random.default_rng(seed)
-        yield mh.identify(mh.Problem(domain.mdp, [noisy(p, size, rng) for p in domain.mce_experts()]), tolerance=size)
+        yield mh.identify(mh.Problem(domain.mdp, [noisy(p, size, rng) for p in domain.soft_experts()]), tolerance=size)
 
 
 UNIQUE = [(make, size) for make in (mh.domains.cliff, mh.domains.big_small) for size in (1e-6, 1e-4, 1e-2, 3e-2)]
@@ -39,9 +39,9 @@ def test_unique_is_claimed_where_noise_does_little(make, size):
     covered = 0
     for found in under_noise(domain, size):
         assert found.status == "unique"
-        assert np.abs(found.discounts - domain.mce_discounts).max() < 0.05
-        covered += ((found.intervals[:, 0] <= domain.mce_discounts) & (domain.mce_discounts <= found.intervals[:, 1])).sum()
-    assert covered >= 0.8 * 8 * len(domain.mce_discounts)
+        assert np.abs(found.discounts - domain.soft_discounts).max() < 0.05
+        covered += ((found.intervals[:, 0] <= domain.soft_discounts) & (domain.soft_discounts <= found.intervals[:, 1])).sum()
+    assert covered >= 0.8 * 8 * len(domain.soft_discounts)
 
 
 @pytest.mark.parametrize(
@@ -52,17 +52,17 @@ def test_unique_is_never_claimed_where_noise_moves_the_answer(make, size):
     errors = []
     for found in under_noise(domain, size):
         assert found.status == "set"
-        assert (found.intervals[:, 0] <= domain.mce_discounts).all()
-        assert (found.intervals[:, 1] >= domain.mce_discounts).all()
-        errors.append(np.abs(found.discounts - domain.mce_discounts).max())
+        assert (found.intervals[:, 0] <= domain.soft_discounts).all()
+        assert (found.intervals[:, 1] >= domain.soft_discounts).all()
+        errors.append(np.abs(found.discounts - domain.soft_discounts).max())
     assert max(errors) > 0.1
 
 
 def test_noise_beyond_the_tolerance_is_called_infeasible_and_the_size_is_guessed():
     domain = mh.domains.cliff()
     rng = np.random.default_rng(1)
-    problem = mh.Problem(domain.mdp, [noisy(p, 1e-4, rng) for p in domain.mce_experts()])
+    problem = mh.Problem(domain.mdp, [noisy(p, 1e-4, rng) for p in domain.soft_experts()])
     found = mh.identify(problem)
     assert found.status == "infeasible"
-    assert np.abs(found.discounts - domain.mce_discounts).max() < 0.01
+    assert np.abs(found.discounts - domain.soft_discounts).max() < 0.01
     assert 2e-5 < found.tolerance * found.misfit < 5e-4

@@ -25,13 +25,13 @@ def make_case(name):
     domains = {"cliff": mh.domains.cliff(), "big-small": mh.domains.big_small(), "toy": mh.domains.toy()}
     domains["toy, absorbing"] = mh.domains.toy(ending="absorbing")
     if name in domains:
-        return domains[name].mdp, domains[name].mce_experts(), None, 1.0
+        return domains[name].mdp, domains[name].soft_experts(), None, 1.0
     cliff = domains["cliff"]
     if name == "cliff, temperatures":
         pairs = ((0.0, 2.0), (0.2, 1.0), (0.52, 0.7))
         return cliff.mdp, [mh.soft_plan(cliff.mdp, cliff.reward, g, lam).policy for g, lam in pairs], None, "per_expert"
     if name == "cliff, decisions":
-        return cliff.mdp, mh.Demonstrations.simulate(cliff.mdp, cliff.mce_experts(), 400, seed=1).counts(cliff.mdp), None, 1.0
+        return cliff.mdp, mh.Demonstrations.simulate(cliff.mdp, cliff.soft_experts(), 400, seed=1).counts(cliff.mdp), None, 1.0
     rng = np.random.default_rng(3)
     if name == "one reward each":
         mdp = mh.domains.random_mdp(9, 3, seed=5)

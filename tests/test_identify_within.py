@@ -59,7 +59,7 @@ def needed(mdp, policies, discounts):
 @pytest.mark.parametrize("name", ["cliff", "big_small"])
 def test_a_distance_of_zero_is_the_shared_reward(name, ending):
     domain = getattr(mh.domains, name)(ending=ending)
-    found = mh.identify(mh.Problem(domain.mdp, domain.mce_experts()), within=0.0)
+    found = mh.identify(mh.Problem(domain.mdp, domain.soft_experts()), within=0.0)
     assert found.status == "unique"
     assert found.within.status == "explained"
     assert found.within.smallest[1] < 1e-5
@@ -118,7 +118,7 @@ def test_two_experts_by_brute_force():
 @pytest.mark.slow
 def test_the_toy_is_not_settled_and_says_so():
     domain = mh.domains.toy()
-    policies = domain.mce_experts()
+    policies = domain.soft_experts()
     found = mh.identify(mh.Problem(domain.mdp, policies, names=NAMES), within=0.06)
     assert not found.within.settled.all()
     assert "none possible outside" in found.sentences()
@@ -149,7 +149,7 @@ def test_order_names_and_the_unit_of_reward_do_not_matter():
 
 def test_a_large_distance_leaves_everything_open():
     domain = mh.domains.cliff()
-    found = mh.identify(mh.Problem(domain.mdp, domain.mce_experts(), names=NAMES), within=100.0)
+    found = mh.identify(mh.Problem(domain.mdp, domain.soft_experts(), names=NAMES), within=100.0)
     assert found.within.open.all()
     assert found.sentences().count("(open)") == 3
 
@@ -191,7 +191,7 @@ def test_known_discounts_and_another_task_narrow_the_range():
     assert (held.proved[:2, 0] >= free.proved[:2, 0] - 1e-3).all()
     assert (held.proved[:2, 1] <= free.proved[:2, 1] + 1e-3).all()
     toys = [mh.domains.toy(chances=chances) for chances in ((0.95, 0.9, 0.6), (0.4, 0.8, 0.7))]
-    joined = mh.Problem.join(*(mh.Problem(toy.mdp, toy.mce_experts(), names=NAMES) for toy in toys))
+    joined = mh.Problem.join(*(mh.Problem(toy.mdp, toy.soft_experts(), names=NAMES) for toy in toys))
     start = mh.identify(joined).discounts
     # each expert has one reward in both tasks; more boxes would settle nothing here
     both = discounts_within(joined, 0.0, np.ones(3), starts=[start], most_boxes=50)
@@ -211,7 +211,7 @@ def test_policies_that_no_reward_explains_have_no_distance():
 
 def test_the_finding_is_saved_and_tabled(tmp_path):
     domain = mh.domains.cliff()
-    found = mh.identify(mh.Problem(domain.mdp, domain.mce_experts(), names=NAMES), within=0.1)
+    found = mh.identify(mh.Problem(domain.mdp, domain.soft_experts(), names=NAMES), within=0.1)
     found.to_json(tmp_path / "found.json")
     saved = json.loads((tmp_path / "found.json").read_text())["within"]
     np.testing.assert_allclose(saved["proved"], found.within.proved)
@@ -223,11 +223,11 @@ def test_the_finding_is_saved_and_tabled(tmp_path):
 
 def test_bad_input_gets_a_sentence():
     domain = mh.domains.cliff()
-    problem = mh.Problem(domain.mdp, domain.mce_experts())
+    problem = mh.Problem(domain.mdp, domain.soft_experts())
     with pytest.raises(ValueError, match="within must be"):
         mh.identify(problem, within=-1.0)
     with pytest.raises(ValueError, match="temperature must be a number"):
         mh.identify(problem, "per_expert", within=1.0)
-    table = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), 20, seed=1)
+    table = mh.Demonstrations.simulate(domain.mdp, domain.soft_experts(), 20, seed=1)
     with pytest.raises(ValueError, match="within must be asked of experts given as policies"):
         mh.identify(mh.Problem(domain.mdp, table), within=1.0)

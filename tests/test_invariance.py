@@ -58,15 +58,15 @@ def shuffle(problem: mh.Problem, seed: int) -> Shuffle:
 
 
 def actions(domain: mh.domains.Domain) -> mh.Problem:
-    return mh.Problem(domain.mdp, domain.lp_experts())
+    return mh.Problem(domain.mdp, domain.hard_experts())
 
 
 def policies(domain: mh.domains.Domain) -> mh.Problem:
-    return mh.Problem(domain.mdp, domain.mce_experts())
+    return mh.Problem(domain.mdp, domain.soft_experts())
 
 
 def decisions(domain: mh.domains.Domain) -> mh.Problem:
-    return mh.Problem(domain.mdp, mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), 400, seed=3))
+    return mh.Problem(domain.mdp, mh.Demonstrations.simulate(domain.mdp, domain.soft_experts(), 400, seed=3))
 
 
 def five_on_big_small() -> mh.Problem:
@@ -81,18 +81,18 @@ BIG_SMALL, CLIFF = mh.domains.big_small(), mh.domains.cliff()
 EVERYTHING, DISCOUNTS, OBJECTIVE = ("discounts", "reward"), ("discounts",), ()
 Case = tuple[object, Callable[[], mh.Problem], tuple[str, ...]]
 CASES: dict[str, Case] = {
-    "LPIRL": (mh.LPIRL(discount=0.5, reward_bound=20.0), lambda: mh.Problem(CLIFF.mdp, CLIFF.lp_experts()[:1]), OBJECTIVE),
+    "LPIRL": (mh.LPIRL(discount=0.5, reward_bound=20.0), lambda: mh.Problem(CLIFF.mdp, CLIFF.hard_experts()[:1]), OBJECTIVE),
     "NaiveLP": (mh.NaiveLP(reward_bound=20.0, search=mh.SequentialLP(starts=2)), lambda: actions(CLIFF), OBJECTIVE),
     "MPLP": (mh.MPLP(reward_bound=20.0, search=mh.SequentialLP(starts=2)), lambda: actions(CLIFF), DISCOUNTS),
     "MPLP, five experts": (mh.MPLP(reward_bound=20.0, search=mh.SequentialLP(starts=2)), five_on_big_small, OBJECTIVE),
     "MPLP on a grid": (mh.MPLP(reward_bound=20.0, search=COARSE), lambda: actions(CLIFF), OBJECTIVE),
-    "MCE": (mh.MCE(discount=0.4), lambda: mh.Problem(CLIFF.mdp, CLIFF.mce_experts()[2:]), EVERYTHING),
-    "MPML": (mh.MPML(search=COARSE), lambda: mh.Problem(CLIFF.mdp, CLIFF.mce_experts()[1:]), DISCOUNTS),
-    "MPMCE": (mh.MPMCE(search=COARSE), lambda: mh.Problem(CLIFF.mdp, CLIFF.mce_experts()[1:]), DISCOUNTS),
+    "MCE": (mh.MCE(discount=0.4), lambda: mh.Problem(CLIFF.mdp, CLIFF.soft_experts()[2:]), EVERYTHING),
+    "MPML": (mh.MPML(search=COARSE), lambda: mh.Problem(CLIFF.mdp, CLIFF.soft_experts()[1:]), DISCOUNTS),
+    "MPMCE": (mh.MPMCE(search=COARSE), lambda: mh.Problem(CLIFF.mdp, CLIFF.soft_experts()[1:]), DISCOUNTS),
     "MPMCE, summed": (mh.MPMCE(gap="summed", search=COARSE), lambda: policies(BIG_SMALL), OBJECTIVE),
     "MPMCE, Bayesian": (mh.MPMCE(search=mh.Bayesian(6, initial=4)), lambda: policies(CLIFF), OBJECTIVE),
     "MPMCE, threshold": (mh.MPMCE(gap="threshold", threshold=2e-3, starts=1), lambda: policies(BIG_SMALL), DISCOUNTS),
-    "MPML, climbing": (mh.MPML(starts=2), lambda: mh.Problem(CLIFF.mdp, CLIFF.mce_experts()[1:]), DISCOUNTS),
+    "MPML, climbing": (mh.MPML(starts=2), lambda: mh.Problem(CLIFF.mdp, CLIFF.soft_experts()[1:]), DISCOUNTS),
     "ClosedForm": (mh.ClosedForm(), lambda: policies(CLIFF), EVERYTHING),
     "ClosedForm, temperatures": (mh.ClosedForm(temperature="per_expert"), lambda: policies(BIG_SMALL), EVERYTHING),
     "ClosedForm of decisions": (mh.ClosedForm(), lambda: decisions(BIG_SMALL), EVERYTHING),
@@ -169,7 +169,7 @@ def test_the_verdict_does_not_depend_on_order_or_names(name: str) -> None:
 
 
 def test_a_table_is_read_the_same_whatever_its_labels_and_the_order_of_its_rows() -> None:
-    table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 30, seed=0).to_frame()
+    table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.soft_experts(), 30, seed=0).to_frame()
     other = table.assign(
         state=[f"place {99 - int(s)}" for s in table["state"]],
         next_state=[f"place {99 - int(s)}" for s in table["next_state"]],

@@ -40,10 +40,10 @@ def test_a_reward_known_for_decisions_is_not_told_as_numbers_of_states(told):
 
 def test_a_reward_known_for_states_costs_no_derivatives_and_stays():
     d = mh.domains.big_small()
-    problem = mh.Problem(d.mdp, mh.Demonstrations.simulate(d.mdp, d.mce_experts(), 300))
+    problem = mh.Problem(d.mdp, mh.Demonstrations.simulate(d.mdp, d.soft_experts(), 300))
     solution = mh.solve(problem, mh.MaximumLikelihood("shared", known_reward=d.reward))
     np.testing.assert_array_equal(solution.reward, d.reward)
-    assert solution.discounts == pytest.approx(d.mce_discounts, abs=0.1)
+    assert solution.discounts == pytest.approx(d.soft_discounts, abs=0.1)
     assert solution.temperature == pytest.approx([1, 1, 1], abs=0.2)
     assert solution.evidence["ridge"] == 0
 

@@ -14,7 +14,7 @@ CLIFF = mh.domains.cliff()
 
 @pytest.fixture(scope="module")
 def problem() -> mh.Problem:
-    table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 500, names=["ann", "bob", "cyd"])
+    table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.soft_experts(), 500, names=["ann", "bob", "cyd"])
     return mh.Problem(CLIFF.mdp, table)
 
 
@@ -52,13 +52,13 @@ def test_a_known_reward_leaves_discounts_and_one_temperature(problem, form):
     known = {"states": CLIFF.reward, "rows": rows, "mapping": dict(zip(CLIFF.mdp.state_names, CLIFF.reward, strict=True))}
     solution = mh.solve(problem, mh.MaximumLikelihood(known_reward=known[form], temperature="shared"))
     assert solution.temperature == pytest.approx([1.0] * 3, rel=0.1)
-    assert (np.abs(solution.discounts - CLIFF.mce_discounts) < 4 * solution.standard_errors + 0.02).all()
-    assert solution.policies()[1] == pytest.approx(CLIFF.mce_experts()[1], abs=0.1)
+    assert (np.abs(solution.discounts - CLIFF.soft_discounts) < 4 * solution.standard_errors + 0.02).all()
+    assert solution.policies()[1] == pytest.approx(CLIFF.soft_experts()[1], abs=0.1)
 
 
 @pytest.mark.parametrize("kind", [int, float])
 def test_states_and_experts_may_be_named_by_numbers(kind):
-    numbered = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 100, names=[1, 2, 3])
+    numbered = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.soft_experts(), 100, names=[1, 2, 3])
     problem = mh.Problem(CLIFF.mdp, numbered)
     known = dict(zip(CLIFF.mdp.state_names, CLIFF.reward, strict=True))
     text = mh.solve(problem, mh.MaximumLikelihood(1.0, {"2": 0.2}, known, {"1": "a", "3": "a"}, starts=1))
@@ -71,7 +71,7 @@ def test_a_known_part_is_added_to_the_features():
     """The goal's reward is told; what the cells cost is estimated."""
     ties = np.stack([CLIFF.reward == value for value in (-10, -2, -1)], axis=1) / 1.0
     goal = np.where(CLIFF.reward == 20, 20.0, 0.0)
-    table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 1000)
+    table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.soft_experts(), 1000)
     problem = mh.Problem(CLIFF.mdp, table, arrival_features=ties, feature_names=["cliff", "edge", "path"])
     solution = mh.solve(problem, mh.MaximumLikelihood(known_reward=goal, temperature=1.0))
     errors = np.array(solution.evidence["reward_standard_errors"])

@@ -23,7 +23,7 @@ from multihorizon.numerics.newton import Dense
 @pytest.fixture(scope="module")
 def problem() -> mh.Problem:
     d = mh.domains.big_small()
-    return mh.Problem(d.mdp, mh.Demonstrations.simulate(d.mdp, d.mce_experts(), 1000))
+    return mh.Problem(d.mdp, mh.Demonstrations.simulate(d.mdp, d.soft_experts(), 1000))
 
 
 @pytest.mark.parametrize("per_expert", [False, True])
@@ -60,7 +60,7 @@ def test_what_weak_decisions_tell_is_not_taken_for_nothing(problem):
 
 def test_estimated_transitions_are_in_the_errors_without_matrices_too():
     d = mh.domains.cliff()
-    table = mh.Demonstrations.simulate(d.mdp, d.mce_experts(), 300)
+    table = mh.Demonstrations.simulate(d.mdp, d.soft_experts(), 300)
     mdp = mh.estimate_mdp(table)
     model = Likelihood(mh.Problem(mdp, table), Settings(moves=True))
     reward = d.reward[[int(name) for name in mdp.state_names]]

@@ -33,7 +33,7 @@ def count(path: Path, cut_off: bool = False, conditions: tuple[str, ...] = ()) -
 
 def walks(seed: int = 0, episodes: int = 12) -> pd.DataFrame:
     """Episodes of three experts, shuffled, with labels that are numbers, numbers with zeros, and text."""
-    table = mh.Demonstrations.simulate(DOMAIN.mdp, DOMAIN.mce_experts(), episodes, seed, 15, names=["b", "a", "10"])
+    table = mh.Demonstrations.simulate(DOMAIN.mdp, DOMAIN.soft_experts(), episodes, seed, 15, names=["b", "a", "10"])
     return table.to_frame().sample(frac=1, random_state=seed).reset_index(drop=True)
 
 
@@ -237,7 +237,7 @@ def test_tables_of_files_survive_pickling(large, tmp_path):
 
 @pytest.mark.slow
 def test_a_fit_does_not_depend_on_whether_the_table_was_loaded(tmp_path):
-    frame = mh.Demonstrations.simulate(DOMAIN.mdp, DOMAIN.mce_experts(), 60, names=["x", "y", "z"]).to_frame()
+    frame = mh.Demonstrations.simulate(DOMAIN.mdp, DOMAIN.soft_experts(), 60, names=["x", "y", "z"]).to_frame()
     answers = []
     for size in (1, 16_000_000 // len(frame)):
         folder = tmp_path / str(size)
@@ -430,7 +430,7 @@ def test_a_counted_condition_that_varies_is_refused_in_the_same_words(kind, colu
 
 @pytest.mark.slow
 def test_a_hundred_thousand_rows_have_the_same_cells_counted_as_loaded(tmp_path):
-    table = mh.Demonstrations.simulate(DOMAIN.mdp, [DOMAIN.mce_experts()[i % 3] for i in range(50)], 400, 1, 15)
+    table = mh.Demonstrations.simulate(DOMAIN.mdp, [DOMAIN.soft_experts()[i % 3] for i in range(50)], 400, 1, 15)
     assert len(table) > 100_000
     number = np.tile(np.arange(400), 50)
     table = table.with_conditions(pd.DataFrame({"noise": np.where(number % 2, "high", "low"), "block": number // 4}))

@@ -63,14 +63,14 @@ def test_information_is_the_scores_second_moment(per_expert):
 def test_expected_gradient_vanishes_at_the_truth():
     """With counts equal to their expectation the score is zero at the parameters they came from."""
     d = mh.domains.cliff()
-    table = mh.Demonstrations.simulate(d.mdp, d.mce_experts(), 20)
+    table = mh.Demonstrations.simulate(d.mdp, d.soft_experts(), 20)
     problem = mh.Problem(d.mdp, table)
     expected = problem.with_experts(
         replace(expert, counts=expert.counts.sum(axis=1, keepdims=True) * policy)
-        for expert, policy in zip(problem.experts, d.mce_experts(), strict=True)
+        for expert, policy in zip(problem.experts, d.soft_experts(), strict=True)
     )
     likelihood = Likelihood(expected)
-    point = likelihood.at(likelihood.pack(d.reward, np.array(d.mce_discounts)))
+    point = likelihood.at(likelihood.pack(d.reward, np.array(d.soft_discounts)))
     assert np.abs(point.gradient[~likelihood.fixed]).max() < 1e-9
 
 
@@ -110,7 +110,7 @@ def test_joined_tasks_add_up():
 def test_experts_without_demonstrations_are_refused():
     d = mh.domains.cliff()
     with pytest.raises(ValueError, match="expert 0 must be given as demonstrations"):
-        Likelihood(mh.Problem(d.mdp, d.mce_experts()))
+        Likelihood(mh.Problem(d.mdp, d.soft_experts()))
 
 
 def steps_left(horizon: int = 3) -> mh.MDP:

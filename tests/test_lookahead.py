@@ -212,7 +212,7 @@ def test_a_family_is_recovered_from_many_decisions(name, tmp_path) -> None:
 
 def test_a_task_that_can_go_on_is_refused_in_one_sentence() -> None:
     domain = mh.domains.cliff()
-    problem = mh.Problem(domain.mdp, mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), 20))
+    problem = mh.Problem(domain.mdp, mh.Demonstrations.simulate(domain.mdp, domain.soft_experts(), 20))
     for ask in (lambda: mh.solve(problem, mh.MaximumLikelihood(lookahead=mh.Depth())), lambda: mh.compare_lookahead(problem)):
         with pytest.raises(ValueError, match="a state can come again"):
             ask()

@@ -18,8 +18,8 @@ def signed_features() -> mh.Problem:
 
 
 PROBLEMS = {
-    "cliff": lambda: mh.Problem(mh.domains.cliff().mdp, mh.domains.cliff().lp_experts()),
-    "ties": lambda: mh.Problem(mh.domains.big_small().mdp, mh.domains.big_small().lp_action_sets()),
+    "cliff": lambda: mh.Problem(mh.domains.cliff().mdp, mh.domains.cliff().hard_experts()),
+    "ties": lambda: mh.Problem(mh.domains.big_small().mdp, mh.domains.big_small().hard_action_sets()),
     "features": signed_features,
 }
 
@@ -98,7 +98,7 @@ def test_prices_of_any_quality_give_a_bound_that_holds():
 def test_a_proof_is_the_same_for_any_number_of_processes():
     """With so narrow a gap the first round, which is one process, does not end it."""
     domain = mh.domains.big_small()
-    inner = Inner(build_margins(mh.Problem(domain.mdp, domain.lp_experts())), "worst", 0.0, 20.0)
+    inner = Inner(build_margins(mh.Problem(domain.mdp, domain.hard_experts())), "worst", 0.0, 20.0)
     point = inner.at(np.array([0.34024833, 0.74585255, 1.0]))
     one, two = (bound_optimum(inner, point, 0.001, 120.0, jobs)[0] for jobs in (1, 2))
     assert one.proved

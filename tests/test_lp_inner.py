@@ -78,7 +78,7 @@ def test_the_random_problems_have_full_partial_and_empty_supports():
 @pytest.mark.parametrize("objective", ["worst", "sum"])
 def test_the_linearised_program_promises_what_a_short_step_brings(objective):
     d = mh.domains.cliff()
-    inner = Inner(build_margins(mh.Problem(d.mdp, d.lp_experts())), objective, 0.0, 20.0)
+    inner = Inner(build_margins(mh.Problem(d.mdp, d.hard_experts())), objective, 0.0, 20.0)
     gamma = np.array([0.113, 0.391, 0.777])
     point = inner.at(gamma)
     for step in (*1e-6 * np.eye(3), *-1e-6 * np.eye(3)):
@@ -89,7 +89,7 @@ def test_the_linearised_program_promises_what_a_short_step_brings(objective):
 
 def test_l1_is_a_trade_off_and_the_least_norm_is_least():
     d = mh.domains.big_small()
-    margins = build_margins(mh.Problem(d.mdp, d.lp_experts()))
+    margins = build_margins(mh.Problem(d.mdp, d.hard_experts()))
     gamma = np.array([0.34, 0.74, 0.95])
     plain = Inner(margins, "worst", 0.0, 20.0)
     point = plain.at(gamma)
@@ -104,7 +104,7 @@ def test_l1_is_a_trade_off_and_the_least_norm_is_least():
 
 def test_equal_discounts_make_differing_experts_indistinguishable():
     d = mh.domains.cliff()
-    inner = Inner(build_margins(mh.Problem(d.mdp, d.lp_experts())), "worst", 0.0, 20.0)
+    inner = Inner(build_margins(mh.Problem(d.mdp, d.hard_experts())), "worst", 0.0, 20.0)
     point = inner.at(np.array([0.2, 0.5, 0.5]))
     assert point.objective == -np.inf
     assert {(1, 2), (2, 1)} <= set(point.unseparated)

@@ -149,7 +149,7 @@ def test_naive_extension_ends_with_a_status_without_l1(name):
 def test_action_sets_recover_the_shape_of_big_small():
     domain = mh.domains.big_small()
     solution = mh.solve(
-        mh.Problem(domain.mdp, domain.lp_action_sets()), mh.MPLP(reward_bound=20, search=mh.SequentialLP(starts=2))
+        mh.Problem(domain.mdp, domain.hard_action_sets()), mh.MPLP(reward_bound=20, search=mh.SequentialLP(starts=2))
     )
     steps = domain.reward == -2
     assert all(solution.evidence["reproduced"].values())
@@ -163,7 +163,7 @@ def test_action_sets_recover_the_shape_of_big_small():
 def test_action_sets_drop_rows_on_a_face_where_the_objective_jumps():
     """Why objectives with different Ω are not compared by the search: one step off the face nothing is left of the optimum."""
     domain = mh.domains.big_small()
-    inner = Inner(build_margins(mh.Problem(domain.mdp, domain.lp_action_sets())), "worst", 0.0, 20.0)
+    inner = Inner(build_margins(mh.Problem(domain.mdp, domain.hard_action_sets())), "worst", 0.0, 20.0)
     face, beside = inner.at(np.array([1.0, 0.665, 0.0])), inner.at(np.array([1.0, 0.665, 1e-4]))
     assert face.omega.sum() < beside.omega.sum() < face.omega.size
     assert face.objective > 1.3 > 0.01 > beside.objective
@@ -173,7 +173,7 @@ def test_action_sets_drop_rows_on_a_face_where_the_objective_jumps():
 def test_features_tie_rewards():
     domain = mh.domains.big_small()
     shape = np.stack([domain.reward == 2, domain.reward == 20, domain.reward == -2], axis=1).astype(float)
-    problem = mh.Problem(domain.mdp, domain.lp_action_sets(), features=domain.mdp.stacked @ shape)
+    problem = mh.Problem(domain.mdp, domain.hard_action_sets(), features=domain.mdp.stacked @ shape)
     solution = mh.solve(problem, mh.MPLP(reward_bound=20, search=mh.SequentialLP(starts=2)))
     assert solution.reward.shape == (3,)
     assert all(solution.evidence["reproduced"].values())
@@ -182,7 +182,7 @@ def test_features_tie_rewards():
 
 def test_single_known_discount():
     domain = mh.domains.cliff()
-    solution = mh.solve(mh.Problem(domain.mdp, domain.lp_experts()[1:2]), mh.LPIRL(discount=0.4, reward_bound=20))
+    solution = mh.solve(mh.Problem(domain.mdp, domain.hard_experts()[1:2]), mh.LPIRL(discount=0.4, reward_bound=20))
     assert solution.status == mh.Status.OPTIMAL
     assert solution.evidence["reproduced"] == {"0": True}
     assert solution.residual < 1e-6
@@ -246,7 +246,7 @@ def _labels(margins):
 
 def test_experts_who_act_alike_are_named():
     domain = mh.domains.cliff()
-    experts = domain.lp_experts()
+    experts = domain.hard_experts()
     problem = mh.Problem(domain.mdp, [experts[0], experts[0], experts[2]], names=["a", "b", "c"])
     solution = mh.solve(problem, mh.MPLP(reward_bound=20, search=mh.SequentialLP(starts=1)))
     assert solution.status == mh.Status.INDISTINGUISHABLE
@@ -256,7 +256,7 @@ def test_experts_who_act_alike_are_named():
 
 
 def test_a_policy_that_never_ends_excludes_discount_one():
-    problem = mh.Problem(mh.domains.toy(ending="absorbing").mdp, mh.domains.toy().lp_experts())
+    problem = mh.Problem(mh.domains.toy(ending="absorbing").mdp, mh.domains.toy().hard_experts())
     fixed = mh.solve(problem, mh.LPIRL(discount=1.0))
     assert fixed.status == mh.Status.INFEASIBLE
     assert "never ends" in fixed.message
@@ -306,7 +306,7 @@ def test_bad_options_are_named(options, named):
 def test_stochastic_experts_are_refused():
     domain = mh.domains.cliff()
     with pytest.raises(ValueError, match="linear-programming"):
-        mh.solve(mh.Problem(domain.mdp, domain.mce_experts()), mh.MPLP())
+        mh.solve(mh.Problem(domain.mdp, domain.soft_experts()), mh.MPLP())
 
 
 def test_solution_survives_json(tmp_path):

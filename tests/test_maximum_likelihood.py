@@ -14,7 +14,7 @@ from multihorizon.likelihood.maximum_likelihood import resume
 
 
 def simulated(domain, episodes=1000, seed=0, **options) -> mh.Problem:
-    return mh.Problem(domain.mdp, mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), episodes, seed=seed), **options)
+    return mh.Problem(domain.mdp, mh.Demonstrations.simulate(domain.mdp, domain.soft_experts(), episodes, seed=seed), **options)
 
 
 def expected(problem: mh.Problem, policies, decisions: float) -> mh.Problem:
@@ -33,9 +33,9 @@ def cliff_solution() -> mh.Solution:
 @pytest.mark.parametrize("name", ["cliff", "big_small"])
 def test_expected_counts_give_back_the_truth(name):
     d = getattr(mh.domains, name)()
-    solution = mh.solve(expected(simulated(d, 10), d.mce_experts(), 1e4), mh.MaximumLikelihood())
+    solution = mh.solve(expected(simulated(d, 10), d.soft_experts(), 1e4), mh.MaximumLikelihood())
     assert solution.status == mh.Status.CONVERGED
-    assert solution.discounts == pytest.approx(d.mce_discounts, abs=1e-3)
+    assert solution.discounts == pytest.approx(d.soft_discounts, abs=1e-3)
     assert solution.reward == pytest.approx(d.reward, abs=0.05)
 
 
@@ -72,11 +72,11 @@ def test_temperature_scales_the_reward_only(cliff_solution):
 def test_per_expert_temperatures_are_found():
     d = mh.domains.big_small()
     temperatures = (1.0, 2.0, 3.0)
-    policies = [mh.soft_plan(d.mdp, d.reward, g, t).policy for g, t in zip(d.mce_discounts, temperatures, strict=True)]
+    policies = [mh.soft_plan(d.mdp, d.reward, g, t).policy for g, t in zip(d.soft_discounts, temperatures, strict=True)]
     solution = mh.solve(expected(simulated(d, 10), policies, 1e4), mh.MaximumLikelihood(temperature="per_expert"))
     assert solution.status == mh.Status.CONVERGED
     assert solution.temperature == pytest.approx(np.array(temperatures) / 6 ** (1 / 3), rel=0.01)
-    assert solution.discounts == pytest.approx(d.mce_discounts, abs=0.01)
+    assert solution.discounts == pytest.approx(d.soft_discounts, abs=0.01)
 
 
 def test_features_tie_the_reward():
@@ -86,7 +86,7 @@ def test_features_tie_the_reward():
     solution = mh.solve(simulated(d, 300, features=d.mdp.stacked @ ties, feature_names=names), mh.MaximumLikelihood(starts=2))
     assert solution.status == mh.Status.CONVERGED
     assert solution.reward.shape == (4,)
-    assert (np.abs(solution.discounts - d.mce_discounts) < 4 * np.maximum(solution.standard_errors, 0.02)).all()
+    assert (np.abs(solution.discounts - d.soft_discounts) < 4 * np.maximum(solution.standard_errors, 0.02)).all()
 
 
 def toy_problem(mdp: mh.MDP, episodes: int, seed: int) -> mh.Problem:
@@ -113,11 +113,11 @@ def test_two_toy_experts_are_not_identified_until_a_second_task_joins():
 
 def test_absorbing_ends_leave_only_the_rewards_level_open():
     d = mh.domains.cliff(ending="absorbing")
-    problem = expected(simulated(d, 10), d.mce_experts(), 1e4)
+    problem = expected(simulated(d, 10), d.soft_experts(), 1e4)
     solution = mh.solve(problem, mh.MaximumLikelihood(starts=2))
     assert solution.status == mh.Status.CONVERGED
     assert solution.evidence["unidentified_directions"] == 1
-    assert solution.discounts == pytest.approx(d.mce_discounts, abs=1e-2)
+    assert solution.discounts == pytest.approx(d.soft_discounts, abs=1e-2)
     assert solution.reward - solution.reward.mean() == pytest.approx(d.reward - d.reward.mean(), abs=0.2)
 
 

@@ -52,14 +52,14 @@ def test_mce_at_discount_one_starts_where_values_exist():
 def test_the_dual_is_minimised_near_discount_one_too(discount):
     """From no reward Newton's method runs into rewards without a finite value; another start gets there."""
     domain = mh.domains.big_small()
-    dual = Dual(mh.Problem(domain.mdp, domain.mce_experts()), np.array([0.2, 0.6, discount]), np.ones(3))
+    dual = Dual(mh.Problem(domain.mdp, domain.soft_experts()), np.array([0.2, 0.6, discount]), np.ones(3))
     assert minimise_dual(dual).gradient_norm < 1e-6
 
 
 def test_the_dual_is_minimised_where_discounts_nearly_agree():
     """The reward that tells such experts apart is in the millions, and no step length keeps the minimisation from it."""
     domain = mh.domains.toy()
-    dual = Dual(mh.Problem(domain.mdp, domain.mce_experts()), np.array([0.9998, 0.9999, 0.9997]), np.ones(3))
+    dual = Dual(mh.Problem(domain.mdp, domain.soft_experts()), np.array([0.9998, 0.9999, 0.9997]), np.ones(3))
     found = minimise_dual(dual)
     assert found.converged
     assert found.iterations < 100
@@ -101,7 +101,7 @@ def test_mce_options_are_checked(bad):
 
 def test_dual_gradient_and_hessian_are_finite_differences():
     domain, rng = mh.domains.cliff(), np.random.default_rng(0)
-    dual = Dual(mh.Problem(domain.mdp, domain.mce_experts()), np.array([0.1, 0.4, 0.7]), np.array([1.0, 0.5, 2.0]))
+    dual = Dual(mh.Problem(domain.mdp, domain.soft_experts()), np.array([0.1, 0.4, 0.7]), np.array([1.0, 0.5, 2.0]))
     theta, v, step = rng.normal(size=12), rng.normal(size=12), 1e-5
     here, ahead, behind = (dual.at(theta + s * step * v) for s in (0, 1, -1))
     assert here.gradient @ v == pytest.approx((ahead.value - behind.value) / (2 * step), rel=1e-7)
@@ -120,7 +120,7 @@ def test_newton_by_products_agrees_with_the_dense_one():
 
 def test_likelihood_gradient_in_the_discounts_is_a_finite_difference():
     domain = mh.domains.cliff()
-    problem = mh.Problem(domain.mdp, domain.mce_experts())
+    problem = mh.Problem(domain.mdp, domain.soft_experts())
     theta, here, lam, step = np.random.default_rng(1).normal(size=12), np.array([0.2, 0.5, 0.8]), np.array([1.0, 0.7, 1.4]), 1e-6
 
     def likelihood(gammas):
@@ -136,7 +136,7 @@ def test_likelihood_gradient_in_the_discounts_is_a_finite_difference():
 
 def test_discounted_likelihood_is_the_expectation_it_stands_for():
     domain = mh.domains.cliff()
-    problem, gammas = mh.Problem(domain.mdp, domain.mce_experts()), np.array([0.2, 0.5, 0.8])
+    problem, gammas = mh.Problem(domain.mdp, domain.soft_experts()), np.array([0.2, 0.5, 0.8])
     dual, theta = Dual(problem, gammas, np.full(3, 0.8)), np.random.default_rng(2).normal(size=12)
     direct = 0.0
     for expert, gamma in zip(problem.experts, gammas, strict=True):
@@ -149,7 +149,7 @@ def test_discounted_likelihood_is_the_expectation_it_stands_for():
 @pytest.mark.parametrize("make", [mh.domains.toy, mh.domains.big_small, mh.domains.cliff])
 def test_the_mismatch_and_the_entropy_move_with_the_discounts_as_finite_differences_say(make):
     domain, here, step = make(), np.array([0.35, 0.55, 0.8]), 1e-5
-    problem = mh.Problem(domain.mdp, domain.mce_experts())
+    problem = mh.Problem(domain.mdp, domain.soft_experts())
 
     def at(gammas):
         dual = Dual(problem, gammas, np.full(3, 0.7))
@@ -194,7 +194,7 @@ AROUND = Points(((0.4, 0.52), (0.2, 0.7), (0.2, 0.52), (0.52, 0.2), (0.6, 0.8), 
 
 def two_cliff_experts():
     domain = mh.domains.cliff()
-    return mh.Problem(domain.mdp, [domain.mce_experts()[i] for i in (1, 2)])
+    return mh.Problem(domain.mdp, [domain.soft_experts()[i] for i in (1, 2)])
 
 
 def test_mpmce_picks_the_truth_where_each_expert_is_matched():
@@ -225,9 +225,9 @@ def test_the_summed_rule_calls_every_discount_feasible_and_climbs_in_entropy():
 @pytest.mark.slow
 def test_within_a_threshold_the_entropy_pulls_the_discounts_up_and_keeps_their_order():
     domain = mh.domains.big_small()
-    problem = mh.Problem(domain.mdp, domain.mce_experts())
+    problem = mh.Problem(domain.mdp, domain.soft_experts())
     tight, wide = (mh.solve(problem, mh.MPMCE(gap="threshold", threshold=e, starts=1)) for e in (1e-4, 3e-3))
-    np.testing.assert_allclose(tight.discounts, domain.mce_discounts, atol=0.01)
+    np.testing.assert_allclose(tight.discounts, domain.soft_discounts, atol=0.01)
     assert wide.status == "converged"
     assert wide.evidence["entropy_within_reach"] < 1e-5
     assert 0.99 * 3e-3 < wide.residual <= 3e-3
@@ -239,7 +239,7 @@ def test_within_a_threshold_the_entropy_pulls_the_discounts_up_and_keeps_their_o
 @pytest.mark.slow
 def test_no_discounts_nearby_pass_the_threshold_with_more_entropy():
     domain, threshold = mh.domains.big_small(), 3e-3
-    problem = mh.Problem(domain.mdp, domain.mce_experts())
+    problem = mh.Problem(domain.mdp, domain.soft_experts())
     found = mh.solve(problem, mh.MPMCE(gap="threshold", threshold=threshold, starts=1))
     rng = np.random.default_rng(0)
     near = Points(tuple(map(tuple, np.clip(found.discounts + rng.uniform(-0.05, 0.05, (60, 3)), 0, 1))))
@@ -251,7 +251,7 @@ def test_no_discounts_nearby_pass_the_threshold_with_more_entropy():
 def test_a_climb_that_did_not_end_is_not_converged():
     domain = mh.domains.big_small()
     solver = mh.MPMCE(gap="threshold", threshold=1e-2, starts=1, max_steps=1)
-    found = mh.solve(mh.Problem(domain.mdp, domain.mce_experts()), solver)
+    found = mh.solve(mh.Problem(domain.mdp, domain.soft_experts()), solver)
     assert found.status == "not converged"
     assert "the climb did not end" in found.message
 
@@ -297,7 +297,7 @@ def test_the_objective_of_discounts_that_just_pass_is_their_entropy():
 def test_a_climb_whose_end_could_not_be_checked_is_not_converged(monkeypatch):
     monkeypatch.setattr("multihorizon.entropy.mpmce.entropy_within_reach", lambda *_: np.nan)
     domain = mh.domains.big_small()
-    found = mh.solve(mh.Problem(domain.mdp, domain.mce_experts()), mh.MPMCE(gap="threshold", threshold=1e-2, starts=1))
+    found = mh.solve(mh.Problem(domain.mdp, domain.soft_experts()), mh.MPMCE(gap="threshold", threshold=1e-2, starts=1))
     assert found.status == mh.Status.NOT_CONVERGED
     assert "whether the climb ended could not be checked" in found.message
 
@@ -373,6 +373,6 @@ def test_experts_who_share_no_reward_are_not_matched() -> None:
 
 def test_the_toy_says_that_other_discounts_match_as_well() -> None:
     domain = mh.domains.toy()
-    found = mh.solve(mh.Problem(domain.mdp, domain.mce_experts()), mh.MPMCE())
+    found = mh.solve(mh.Problem(domain.mdp, domain.soft_experts()), mh.MPMCE())
     assert found.status == "not identified"
     assert found.residual < 1e-6

@@ -6,12 +6,12 @@ import pytest
 import multihorizon as mh
 
 CLIFF = mh.domains.cliff()
-TABLE = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 60, seed=0)
+TABLE = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.soft_experts(), 60, seed=0)
 PROBLEM = mh.Problem(CLIFF.mdp, TABLE)
 ADVENTURE = mh.domains.space_adventure(8)
 PLAYED = ADVENTURE.persons(2).demonstrations
 BLOCKS = mh.Problem(ADVENTURE.mdp, PLAYED, features=ADVENTURE.features)
-EXACT = mh.Problem(CLIFF.mdp, CLIFF.mce_experts())
+EXACT = mh.Problem(CLIFF.mdp, CLIFF.soft_experts())
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +48,22 @@ def test_old_names_of_arguments_still_work_with_a_warning(fitted: mh.Solution) -
         mh.goals(PROBLEM, simulations=3)
 
 
+def test_old_names_of_a_domains_experts_still_work_with_a_warning() -> None:
+    for old, new in (("lp_discounts", "hard_discounts"), ("mce_discounts", "soft_discounts")):
+        with pytest.warns(DeprecationWarning, match=f"^{old} of Domain is now {new}$") as warned:
+            assert getattr(CLIFF, old) == getattr(CLIFF, new)
+        assert warned[0].filename == __file__
+        names = {field: value for field, value in vars(CLIFF).items() if field != new}
+        with pytest.warns(DeprecationWarning, match=f"^{old} of Domain is now {new}$"):
+            made = mh.domains.Domain(**names, **{old: (0.5,)})
+        assert getattr(made, new) == (0.5,)
+    for old, new in (("lp_experts", "hard_experts"), ("lp_action_sets", "hard_action_sets"), ("mce_experts", "soft_experts")):
+        with pytest.warns(DeprecationWarning, match=f"^{old} of Domain is now {new}$"):
+            same = getattr(CLIFF, old)()
+        np.testing.assert_array_equal(same, getattr(CLIFF, new)())
+    assert not hasattr(CLIFF, "no_such_name")
+
+
 def test_an_argument_under_both_names_is_refused() -> None:
     with pytest.raises(TypeError, match="tol of Population is now tolerance, received both"):
         mh.Population(tol=0.1, tolerance=0.1)
@@ -62,7 +78,7 @@ def test_options_that_were_saved_under_old_names_are_read_without_a_warning() ->
 
 SEEDED = {
     "analyse": lambda seed, _: mh.analyse(TABLE, CLIFF.mdp, quick=True, seed=seed).solution.discounts,
-    "simulate": lambda seed, _: mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 3, seed=seed).to_frame(),
+    "simulate": lambda seed, _: mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.soft_experts(), 3, seed=seed).to_frame(),
     "solve": lambda seed, _: mh.solve(EXACT, mh.MPMCE(search=mh.Bayesian(3, initial=2)), seed=seed).trace.discounts,
     "bootstrap": lambda seed, of: mh.bootstrap(of, 3, seed=seed).discounts,
     "check_model": lambda seed, of: mh.check_model(of, TABLE, seed=seed).to_frame(),

@@ -223,14 +223,14 @@ def test_names_and_order_change_nothing() -> None:
 
 def test_a_larger_temperature_asks_for_so_much_more() -> None:
     domain = mh.domains.cliff()
-    problem = mh.Problem(domain.mdp, domain.mce_experts())
+    problem = mh.Problem(domain.mdp, domain.soft_experts())
     one, three = (mh.nudge(mh.identify(problem, temperature=t), state="4", action="right", chance=0.9) for t in (1.0, 3.0))
     np.testing.assert_allclose(three.bonus, 3 * one.bonus, rtol=1e-8)
 
 
 def test_where_discounts_are_a_set_bonuses_have_bounds() -> None:
     domain = mh.domains.toy()
-    problem = mh.Problem(domain.mdp, domain.mce_experts())
+    problem = mh.Problem(domain.mdp, domain.soft_experts())
     found = mh.nudge(problem, state=domain.mdp.state_names[1], action=domain.mdp.action_names[0], chance=0.9)
     assert "bounded" in found.status
     k = found.status.index("bounded")

@@ -20,30 +20,30 @@ def with_gaps(experts, gap):
 
 @pytest.mark.parametrize("domain", [CLIFF, mh.domains.big_small()], ids=lambda domain: domain.name)
 def test_discounts_are_recovered_exactly_from_experts_who_were_not_observed_everywhere(domain):
-    experts = [expert.copy() for expert in domain.mce_experts()]
+    experts = [expert.copy() for expert in domain.soft_experts()]
     gaps = np.flatnonzero(~domain.mdp.terminal)[:2]
     for expert, state in zip(experts, gaps, strict=False):
         expert[state] = np.nan
     problem = mh.Problem(domain.mdp, experts)
     report = mh.identify(problem)
     assert report.status == "unique"
-    np.testing.assert_allclose(report.discounts, domain.mce_discounts, atol=1e-8)
+    np.testing.assert_allclose(report.discounts, domain.soft_discounts, atol=1e-8)
     for solver, precision in ((mh.ClosedForm(), 1e-8), (mh.MPMCE(), 1e-4)):
         solution = mh.solve(problem, solver)
         assert solution.status in ("optimal", "converged")
-        np.testing.assert_allclose(solution.discounts, domain.mce_discounts, atol=precision)
-    for expert, policy in zip(domain.mce_experts(), solution.policies(), strict=True):
+        np.testing.assert_allclose(solution.discounts, domain.soft_discounts, atol=precision)
+    for expert, policy in zip(domain.soft_experts(), solution.policies(), strict=True):
         seen = ~problem.experts[0].mdp.terminal & ~np.isin(np.arange(domain.mdp.n_states), gaps)
         np.testing.assert_allclose(policy[seen], expert[seen], atol=1e-4)
 
 
 def test_what_arrival_where_an_expert_was_not_observed_is_worth_to_the_expert_is_a_parameter() -> None:
     """It is the reward of the state and the discounted value from there on."""
-    problem = mh.Problem(CLIFF.mdp, with_gaps(CLIFF.mce_experts(), np.nan), names=["ann", "ben", "cleo"])
+    problem = mh.Problem(CLIFF.mdp, with_gaps(CLIFF.soft_experts(), np.nan), names=["ann", "ben", "cleo"])
     state = CLIFF.mdp.state_names[LIVE[1]]
     assert problem.parameter_names[-2] == f"value of {state} to ben"
     solution = mh.solve(problem, mh.ClosedForm())
-    gamma = CLIFF.mce_discounts[1]
+    gamma = CLIFF.soft_discounts[1]
     worth = CLIFF.reward[LIVE[1]] + gamma * mh.soft_plan(CLIFF.mdp, CLIFF.reward, gamma).values[LIVE[1]]
     assert solution.reward[-2] == pytest.approx(worth, abs=1e-6)
     assert solution.reward[list(problem.parameter_names).index(state)] == pytest.approx(CLIFF.reward[LIVE[1]], abs=1e-6)
@@ -53,10 +53,10 @@ def test_features_keep_their_weights_where_an_expert_was_not_observed() -> None:
     arrival = np.stack([CLIFF.reward > 0, CLIFF.reward < -5, CLIFF.reward == -2, CLIFF.reward == -1], axis=1) / 1.0
     weights = np.linalg.lstsq(arrival, CLIFF.reward)[0]
     for given in ({"arrival_features": arrival}, {"features": CLIFF.mdp.stacked @ arrival}):
-        problem = mh.Problem(CLIFF.mdp, with_gaps(CLIFF.mce_experts(), np.nan), **given)
+        problem = mh.Problem(CLIFF.mdp, with_gaps(CLIFF.soft_experts(), np.nan), **given)
         solution = mh.solve(problem, mh.ClosedForm())
         assert solution.status == "optimal"
-        np.testing.assert_allclose(solution.discounts, CLIFF.mce_discounts, atol=1e-6)
+        np.testing.assert_allclose(solution.discounts, CLIFF.soft_discounts, atol=1e-6)
         np.testing.assert_allclose(solution.reward[:4], weights, atol=1e-5)
 
 
@@ -65,7 +65,7 @@ def test_features_keep_their_weights_where_an_expert_was_not_observed() -> None:
 )
 def test_every_solver_of_the_paper_takes_experts_who_were_not_observed_everywhere(solver) -> None:
     hard = isinstance(solver, mh.MPLP | mh.NaiveLP | mh.LPIRL)
-    experts = with_gaps(CLIFF.lp_experts(), -1) if hard else with_gaps(CLIFF.mce_experts(), np.nan)
+    experts = with_gaps(CLIFF.hard_experts(), -1) if hard else with_gaps(CLIFF.soft_experts(), np.nan)
     solution = mh.solve(mh.Problem(CLIFF.mdp, experts), solver)
     assert np.isfinite(solution.reward).all()
     if isinstance(solver, mh.MPLP):  # the actions that were observed are best under the answer
@@ -76,7 +76,7 @@ def test_every_solver_of_the_paper_takes_experts_who_were_not_observed_everywher
 
 
 def test_both_ways_to_leave_a_state_out_say_the_same() -> None:
-    actions = with_gaps(CLIFF.lp_experts(), -1)
+    actions = with_gaps(CLIFF.hard_experts(), -1)
     rows = [np.where((each >= 0)[:, None], np.eye(4)[np.maximum(each, 0)], np.nan) for each in actions]
     answers = [mh.solve(mh.Problem(CLIFF.mdp, each), mh.LPIRL(discount=0.4)) for each in (actions, rows)]
     for answer in answers[1:]:
@@ -86,7 +86,7 @@ def test_both_ways_to_leave_a_state_out_say_the_same() -> None:
 def test_an_expert_who_was_observed_nowhere_is_refused() -> None:
     with pytest.raises(ValueError, match="must be observed in at least one state"):
         mh.Problem(CLIFF.mdp, [np.full((12, 4), np.nan)])
-    half = CLIFF.mce_experts()[0]
+    half = CLIFF.soft_experts()[0]
     half[LIVE[0], 0] = np.nan
     with pytest.raises(ValueError, match="policy of expert 0 must be finite"):
         mh.Problem(CLIFF.mdp, [half])
@@ -94,7 +94,7 @@ def test_an_expert_who_was_observed_nowhere_is_refused() -> None:
 
 def test_the_error_of_feature_counts_is_the_spread_over_tables() -> None:
     """Frequencies of N choices in each state move the feature counts as the delta method says."""
-    policy, rng = CLIFF.mce_experts()[2], np.random.default_rng(0)
+    policy, rng = CLIFF.soft_experts()[2], np.random.default_rng(0)
     lengths, said = [], []
     for _ in range(200):
         counts = np.stack([rng.multinomial(300, row) for row in policy]) / 1.0
@@ -108,38 +108,38 @@ def test_the_error_of_feature_counts_is_the_spread_over_tables() -> None:
 
 def test_maximum_causal_entropy_takes_demonstrations_and_says_their_error() -> None:
     domain = mh.domains.big_small()
-    table = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), 2000, seed=0, names=["ann", "ben", "cleo"])
+    table = mh.Demonstrations.simulate(domain.mdp, domain.soft_experts(), 2000, seed=0, names=["ann", "ben", "cleo"])
     problem = mh.Problem(domain.mdp, table)
     solution = mh.solve(problem, mh.MPMCE())
     assert solution.status == "converged"
-    np.testing.assert_allclose(solution.discounts, domain.mce_discounts, atol=0.05)
+    np.testing.assert_allclose(solution.discounts, domain.soft_discounts, atol=0.05)
     errors = solution.evidence["count_errors"]
     assert all(0 < mismatch < 3 * error for mismatch, error in zip(solution.evidence["mismatch"], errors, strict=True))
     assert "standard error in brackets: ann" in solution.message
-    known = mh.solve(problem, mh.MCE(domain.mce_discounts))
+    known = mh.solve(problem, mh.MCE(domain.soft_discounts))
     assert known.status == "converged"
     assert known.evidence["count_errors"] == pytest.approx(errors, rel=0.2)
 
 
 def test_discounts_that_match_within_the_error_of_the_counts_are_a_set_and_not_one_answer() -> None:
     """The least mismatch of 100 episodes is far from the truth, and nothing but the counts' error says so."""
-    table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 100, seed=0)
+    table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.soft_experts(), 100, seed=0)
     solution = mh.solve(mh.Problem(CLIFF.mdp, table), mh.MPMCE())
-    assert np.abs(solution.discounts - CLIFF.mce_discounts).max() > 0.15
+    assert np.abs(solution.discounts - CLIFF.soft_discounts).max() > 0.15
     assert solution.status == "not identified"
     assert "(95 % intervals): 0 0.00 to 0." in solution.message
     low, high = solution.confidence_intervals(0.95).T
-    assert ((low <= CLIFF.mce_discounts) & (CLIFF.mce_discounts <= high)).all()
-    assert "within the error" not in mh.solve(mh.Problem(CLIFF.mdp, CLIFF.mce_experts()), mh.MPMCE()).message
+    assert ((low <= CLIFF.soft_discounts) & (CLIFF.soft_discounts <= high)).all()
+    assert "within the error" not in mh.solve(mh.Problem(CLIFF.mdp, CLIFF.soft_experts()), mh.MPMCE()).message
 
 
 @pytest.mark.slow
 def test_standard_errors_of_the_least_mismatch_are_its_spread_over_tables() -> None:
     domain, answers = mh.domains.big_small(), []
     for seed in range(20):
-        table = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), 1000, seed=seed)
+        table = mh.Demonstrations.simulate(domain.mdp, domain.soft_experts(), 1000, seed=seed)
         answers.append(mh.solve(mh.Problem(domain.mdp, table), mh.MPMCE()))
-    errors = np.array([answer.discounts - domain.mce_discounts for answer in answers])
+    errors = np.array([answer.discounts - domain.soft_discounts for answer in answers])
     spread = np.array([answer.standard_errors for answer in answers])
     np.testing.assert_allclose(np.sqrt((errors**2).mean(axis=0)), np.sqrt((spread**2).mean(axis=0)), rtol=0.5)
 
@@ -147,10 +147,10 @@ def test_standard_errors_of_the_least_mismatch_are_its_spread_over_tables() -> N
 @pytest.mark.slow
 def test_linear_programs_take_the_most_frequent_actions_and_say_how_doubtful_these_are() -> None:
     uniform = CLIFF.mdp.available / CLIFF.mdp.available.sum(axis=1, keepdims=True)
-    policies = [0.95 * np.eye(4)[actions] + 0.05 * uniform for actions in CLIFF.lp_experts()]
+    policies = [0.95 * np.eye(4)[actions] + 0.05 * uniform for actions in CLIFF.hard_experts()]
     table = mh.Demonstrations.simulate(CLIFF.mdp, policies, 300, seed=0)
     logged = mh.solve(mh.Problem(CLIFF.mdp, table), mh.MPLP(reward_bound=20))
-    exact = mh.solve(mh.Problem(CLIFF.mdp, CLIFF.lp_experts()), mh.MPLP(reward_bound=20))
+    exact = mh.solve(mh.Problem(CLIFF.mdp, CLIFF.hard_experts()), mh.MPLP(reward_bound=20))
     assert logged.objective == pytest.approx(exact.objective)
     np.testing.assert_allclose(logged.discounts, exact.discounts, atol=1e-6)
     assert all(0.02 < share < 0.06 for share in logged.evidence["other_decisions"].values())

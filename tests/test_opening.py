@@ -228,7 +228,7 @@ def test_what_forbids_to_use_the_numbers_comes_first(found) -> None:
 
 def test_experts_are_named_with_discounts_and_steps(found) -> None:
     few = mh.analyse(
-        mh.Demonstrations.simulate(mh.domains.cliff().mdp, mh.domains.cliff().mce_experts(), 300, names=["Ann", "Bo", EVIL]),
+        mh.Demonstrations.simulate(mh.domains.cliff().mdp, mh.domains.cliff().soft_experts(), 300, names=["Ann", "Bo", EVIL]),
         [mh.domains.cliff().mdp],
         quick=True,
     )

@@ -10,7 +10,7 @@ import multihorizon as mh
 from multihorizon.horizon import Exponential
 
 CLIFF = mh.domains.cliff()
-TABLE = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 50, seed=0, names=["ann", "ben", "cleo"])
+TABLE = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.soft_experts(), 50, seed=0, names=["ann", "ben", "cleo"])
 PROBLEM = mh.Problem(CLIFF.mdp, TABLE)
 
 
@@ -60,7 +60,7 @@ def test_a_solver_that_takes_the_problem_alone_is_told_so() -> None:
 
 
 def test_a_solution_of_other_experts_is_refused() -> None:
-    other = mh.solve(mh.Problem(CLIFF.mdp, CLIFF.mce_experts()), mh.ClosedForm())
+    other = mh.solve(mh.Problem(CLIFF.mdp, CLIFF.soft_experts()), mh.ClosedForm())
     with pytest.raises(ValueError, match=r"Guess\.solve must return a Solution of the experts ann, ben, cleo"):
         mh.solve(PROBLEM, Guess(replace(other, problem=None)))
 
@@ -151,7 +151,7 @@ def test_parameters_of_the_likelihood_are_checked(arguments, sentence) -> None:
 
 
 def test_a_generator_will_do_as_a_seed_and_moves_on() -> None:
-    problem = mh.Problem(CLIFF.mdp, CLIFF.mce_experts())
+    problem = mh.Problem(CLIFF.mdp, CLIFF.soft_experts())
     rng = np.random.default_rng(7)
     seeds = [mh.solve(problem, mh.ClosedForm(), seed=rng).seed for _ in range(2)]
     assert seeds[0] != seeds[1]

@@ -19,7 +19,7 @@ WRONG = [0.8, 0.2, 0.6]
 @DOMAINS
 def test_corollary_1_the_constraints_of_eq_12_hold_at_every_discount(domain) -> None:
     """Each expert's feature counts are matched by a reward of the expert's own, and the optimum is the experts' own entropy."""
-    problem = mh.Problem(domain.mdp, domain.mce_experts())
+    problem = mh.Problem(domain.mdp, domain.soft_experts())
     total = 0.0
     for expert, gamma in zip(problem.experts, WRONG, strict=False):
         alone = Dual(problem.with_experts([expert]), np.array([gamma]), np.ones(1))
@@ -35,7 +35,7 @@ def test_corollary_1_the_constraints_of_eq_12_hold_at_every_discount(domain) -> 
 @DOMAINS
 def test_eq_12_taken_literally_rises_with_every_discount(domain) -> None:
     """So the supremum of Eq. 10 lies at discount 1, whatever the experts' own."""
-    for policy in domain.mce_experts():
+    for policy in domain.soft_experts():
         entropies = [causal_entropy(domain.mdp, policy, gamma) for gamma in (0.0, 0.3, 0.6, 0.9, 0.99)]
         assert (np.diff(entropies) > 0).all()
 
@@ -44,7 +44,7 @@ def test_the_printed_reward_does_not_give_the_toy_experts_back() -> None:
     """The paper's MPMCE reward and discounts on the toy, and the expert with the shortest horizon at the first state."""
     domain = mh.domains.toy()
     reward, discounts = np.array([3.4, 4.2, 3.1, 9.7]), (0.53, 0.82, 0.98)
-    experts = domain.mce_experts()
+    experts = domain.soft_experts()
     assert experts[0][0] == pytest.approx([0.670, 0.259, 0.071], abs=1e-3)
     planned = [mh.soft_plan(domain.mdp, reward, gamma).policy for gamma in discounts]
     assert planned[0][0] == pytest.approx([0.377, 0.446, 0.177], abs=1e-3)

@@ -27,7 +27,7 @@ pytestmark = [
 
 
 def solved() -> mh.Solution:
-    table = mh.Demonstrations.simulate(DOMAIN.mdp, DOMAIN.mce_experts(), 60, names=["x", "y", "z"])
+    table = mh.Demonstrations.simulate(DOMAIN.mdp, DOMAIN.soft_experts(), 60, names=["x", "y", "z"])
     return mh.solve(mh.Problem(DOMAIN.mdp, table), mh.MaximumLikelihood(1.0, starts=1))
 
 
@@ -108,7 +108,7 @@ def test_a_task_that_kills_every_worker_of_a_cluster_is_given_up(workers: Any) -
 
 @pytest.mark.slow
 def test_a_fit_on_a_cluster_has_the_same_digits(workers: Any, tmp_path: Path) -> None:
-    mh.Demonstrations.simulate(DOMAIN.mdp, DOMAIN.mce_experts(), 60, names=["x", "y", "z"]).to_csv(tmp_path / "d.csv")
+    mh.Demonstrations.simulate(DOMAIN.mdp, DOMAIN.soft_experts(), 60, names=["x", "y", "z"]).to_csv(tmp_path / "d.csv")
     DOMAIN.mdp.to_npz(tmp_path / "m.npz")
     answers = []
     for more in ([], ["--cluster", workers.scheduler_address]):

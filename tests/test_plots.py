@@ -25,7 +25,7 @@ def test_reward_without_a_grid_is_bars_with_names() -> None:
 
 def test_one_arrow_for_each_optimal_action() -> None:
     domain = mh.domains.big_small()
-    sets = domain.lp_action_sets()[0]
+    sets = domain.hard_action_sets()[0]
     quiver = arrows(plots.plot_policy(domain.mdp, sets))
     assert sets[~domain.mdp.terminal].sum() == quiver.N
     only_right = np.eye(4)[np.zeros(18, dtype=int)]
@@ -42,7 +42,7 @@ def test_down_points_down_on_the_page() -> None:
 
 
 def test_policy_without_a_grid_is_a_table() -> None:
-    ax = plots.plot_policy(TOY.mdp, TOY.mce_experts()[0])
+    ax = plots.plot_policy(TOY.mdp, TOY.soft_experts()[0])
     assert [t.get_text() for t in ax.get_xticklabels()] == ["a0", "a1", "a2"]
     assert [t.get_text() for t in ax.get_yticklabels()] == ["s0", "s1", "s2"]
 

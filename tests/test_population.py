@@ -130,7 +130,7 @@ def test_a_free_reward_is_recovered_up_to_scale() -> None:
 @pytest.mark.parametrize("steps", [3, 120])
 def test_discounts_that_nobody_can_know_are_not_identified_however_far_the_search_came(steps: int) -> None:
     toy = mh.domains.toy()
-    logged = mh.Demonstrations.simulate(toy.mdp, toy.mce_experts(), episodes=20, seed=2)
+    logged = mh.Demonstrations.simulate(toy.mdp, toy.soft_experts(), episodes=20, seed=2)
     found = mh.solve(mh.Problem(toy.mdp, logged), mh.Population(nodes=5, max_steps=steps))
     assert found.status == mh.Status.NOT_IDENTIFIED
     assert "are not identified" in found.message

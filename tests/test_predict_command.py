@@ -21,7 +21,7 @@ STATES = CLIFF.mdp.state_names
 
 
 def table():
-    return mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 60, names=NAMES)
+    return mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.soft_experts(), 60, names=NAMES)
 
 
 @pytest.fixture(scope="module")
@@ -339,7 +339,7 @@ def test_features_of_a_new_task_are_known_by_their_names(tmp_path):
 def test_what_is_known_of_the_reward_bounds_what_nothing_else_does(tmp_path):
     """The toy's rewards are a curve: another discount may lead anywhere, unless the reward is said to rise."""
     d = mh.domains.toy()
-    decisions = mh.Demonstrations.simulate(d.mdp, d.mce_experts(), 400, names=["near", "middle", "far"])
+    decisions = mh.Demonstrations.simulate(d.mdp, d.soft_experts(), 400, names=["near", "middle", "far"])
     write_fit(tmp_path / "result", analyse([decisions], [d.mdp], quick=True), {})
     rising = "".join(f"{low},{high}\n" for low, high in zip(d.mdp.state_names, d.mdp.state_names[1:], strict=False))
     (tmp_path / "rising.csv").write_text(f"smaller,larger\n{rising}")

@@ -48,7 +48,7 @@ SYMMETRIC = ("MPLP", "ClosedForm", "MaximumLikelihood")
 
 def sampled(domain) -> mh.SampledProblem:
     """The domain's decisions as steps whose state is a category."""
-    frame = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), 400, seed=3).to_frame()
+    frame = mh.Demonstrations.simulate(domain.mdp, domain.soft_experts(), 400, seed=3).to_frame()
     ends = {name for name, end in zip(domain.mdp.state_names, domain.mdp.terminal, strict=True) if end}
     frame["terminated"] = frame.next_state.isin(ends).astype(int)
     named = frame.assign(state="s" + frame.state, next_state="s" + frame.next_state)
@@ -59,11 +59,11 @@ def problem(domain, kind: str, order: tuple[int, ...] = (0, 1, 2)) -> mh.Problem
     if kind == "steps":
         return sampled(domain)
     experts = {
-        "one action": lambda: domain.lp_experts()[:1],
-        "actions": lambda: [domain.lp_experts()[k] for k in order],
-        "action sets": lambda: [domain.lp_action_sets()[k] for k in order],
-        "policies": lambda: [domain.mce_experts()[k] for k in order],
-        "demonstrations": lambda: mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), 400, seed=3),
+        "one action": lambda: domain.hard_experts()[:1],
+        "actions": lambda: [domain.hard_experts()[k] for k in order],
+        "action sets": lambda: [domain.hard_action_sets()[k] for k in order],
+        "policies": lambda: [domain.soft_experts()[k] for k in order],
+        "demonstrations": lambda: mh.Demonstrations.simulate(domain.mdp, domain.soft_experts(), 400, seed=3),
     }[kind]()
     if kind == "demonstrations":
         experts = [mh.Expert(f"{k}", domain.mdp, "demonstrations", counts=experts.counts(domain.mdp)[k]) for k in order]
@@ -126,7 +126,7 @@ def test_exact_solvers_find_the_truth(label: str, name: str) -> None:
     domain = DOMAINS[name]
     solver, kind = SOLVERS[label]
     solution = mh.solve(problem(domain, kind), solver)
-    np.testing.assert_allclose(solution.discounts, domain.mce_discounts, atol=1e-9)
+    np.testing.assert_allclose(solution.discounts, domain.soft_discounts, atol=1e-9)
     np.testing.assert_allclose(solution.reward, domain.reward, atol=1e-8)
-    for found, expert in zip(solution.policies(), domain.mce_experts(), strict=True):
+    for found, expert in zip(solution.policies(), domain.soft_experts(), strict=True):
         np.testing.assert_allclose(found, expert, atol=1e-10)

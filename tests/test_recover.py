@@ -23,7 +23,7 @@ KNOWN = mh.MaximumLikelihood(1.0, known_reward=mh.domains.cliff().reward, starts
 @pytest.fixture(scope="module")
 def cliff():
     domain = mh.domains.cliff()
-    table = mh.Demonstrations.simulate(domain.mdp, domain.mce_experts(), 60, seed=1, names=["ann", "bo", "cy"])
+    table = mh.Demonstrations.simulate(domain.mdp, domain.soft_experts(), 60, seed=1, names=["ann", "bo", "cy"])
     return domain, table, mh.Problem(domain.mdp, table)
 
 
@@ -54,7 +54,7 @@ def test_simulated_episodes_begin_where_those_of_the_study_did(space) -> None:
 def test_without_the_table_persons_decide_where_they_decided(cliff) -> None:
     domain, _, problem = cliff
     design = read_design(problem, None)
-    policies = domain.mce_experts()
+    policies = domain.soft_experts()
     simulated = design.simulate(problem, np.arange(3), policies, 1.0, 0)
     for before, after in zip(problem.experts, simulated.experts, strict=True):
         assert (after.counts.sum(axis=1) == before.counts.sum(axis=1)).all()

@@ -32,7 +32,7 @@ LONG = "annabelle.featherstonehaugh-cholmondeley@example.org"
 @pytest.fixture(scope="module")
 def found() -> Analysis:
     names = [LONG, "王小明 🙂", "Cy"]
-    return mh.analyse([mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 1000, names=names)], [CLIFF.mdp])
+    return mh.analyse([mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.soft_experts(), 1000, names=names)], [CLIFF.mdp])
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +72,7 @@ def test_analyse_gives_no_intervals_and_no_tests_where_the_fit_did_not_converge(
         return replace(real(self, problem, seed), status=mh.Status.NOT_CONVERGED)
 
     monkeypatch.setattr(mh.MaximumLikelihood, "solve", broken_off)
-    found = mh.analyse([mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 300)], [CLIFF.mdp])
+    found = mh.analyse([mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.soft_experts(), 300)], [CLIFF.mdp])
     assert found.withheld
     assert np.isnan(found.intervals).all()
     assert found.shared is None
@@ -147,7 +147,7 @@ def test_experts_stand_in_one_order_throughout(found):
 
 @pytest.mark.slow
 def test_a_penalty_is_told_with_what_it_moved(tmp_path):
-    mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 200, names=["a", "b", "c"]).to_csv(tmp_path / "d.csv")
+    mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.soft_experts(), 200, names=["a", "b", "c"]).to_csv(tmp_path / "d.csv")
     CLIFF.mdp.to_npz(tmp_path / "m.npz")
     arguments = ["fit", str(tmp_path / "d.csv"), "--transitions", str(tmp_path / "m.npz"), "--ridge", "1"]
     result = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "out")])
@@ -388,7 +388,7 @@ def test_how_widely_a_model_fits_is_graded_by_share_and_by_size(odd, compared, m
     ],
 )
 def test_options_that_a_solver_has_are_not_given_twice(options, said):
-    table_ = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.mce_experts(), 2)
+    table_ = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.soft_experts(), 2)
     with pytest.raises(ValueError, match=said):
         mh.analyse([table_], [CLIFF.mdp], solver=mh.MaximumLikelihood(), **options)
 

@@ -189,10 +189,10 @@ def test_points_of_the_toy_set_reproduce_the_experts(study) -> None:
     _, data, _ = study
     for ending in ("terminal", "absorbing"):
         domain = mh.domains.toy(ending=ending)
-        problem = mh.Problem(domain.mdp, domain.mce_experts())
+        problem = mh.Problem(domain.mdp, domain.soft_experts())
         points = np.array(data["identifiability"]["sets"][ending]["points"])
         assert len(points) > 10
-        assert np.abs(points - domain.mce_discounts).max() > 0.1
+        assert np.abs(points - domain.soft_discounts).max() > 0.1
         assert mh.theory.feasibility_at(problem, points).max() < 1e-7
 
 

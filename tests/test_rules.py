@@ -26,7 +26,7 @@ def refusal(read) -> TableError | None:
 
 
 def walks() -> pd.DataFrame:
-    return mh.Demonstrations.simulate(DOMAIN.mdp, DOMAIN.mce_experts(), 4, 1, 12, names=["b", "a", "10"]).to_frame()
+    return mh.Demonstrations.simulate(DOMAIN.mdp, DOMAIN.soft_experts(), 4, 1, 12, names=["b", "a", "10"]).to_frame()
 
 
 def damaged(seed: int) -> pd.DataFrame:

@@ -48,7 +48,7 @@ def test_without_its_library_a_bayesian_search_says_what_to_install(monkeypatch)
     monkeypatch.setitem(sys.modules, "bayes_opt", None)
     domain = mh.domains.cliff()
     for solver in (mh.MPLP(search=mh.Bayesian()), mh.MPMCE(gap="summed")):
-        experts = domain.mce_experts() if isinstance(solver, mh.MPMCE) else domain.lp_experts()
+        experts = domain.soft_experts() if isinstance(solver, mh.MPMCE) else domain.hard_experts()
         with pytest.raises(ValueError, match="needs the package bayesian-optimization"):
             mh.solve(mh.Problem(domain.mdp, experts), solver)
 

@@ -42,7 +42,7 @@ class Told:
             status=mh.Status.OPTIMAL,
             message="It was told.",
             experts=problem.names,
-            discounts=np.array(DOMAIN.mce_discounts if self.temperature else DOMAIN.lp_discounts),
+            discounts=np.array(DOMAIN.soft_discounts if self.temperature else DOMAIN.hard_discounts),
             reward=DOMAIN.reward,
             objective=1.5,
             residual=0.0,
@@ -53,7 +53,7 @@ class Told:
 
 
 def test_solve_records_options_seed_and_time() -> None:
-    solution = mh.solve(mh.Problem(DOMAIN.mdp, DOMAIN.mce_experts()), Told(), seed=7)
+    solution = mh.solve(mh.Problem(DOMAIN.mdp, DOMAIN.soft_experts()), Told(), seed=7)
     assert solution.seed == 7
     assert solution.options == {"temperature": 1.0, "search": {"kind": "Grid", "step": 0.5, "jobs": 1}}
     assert solution.seconds > 0
@@ -61,16 +61,16 @@ def test_solve_records_options_seed_and_time() -> None:
 
 
 def test_policies_are_those_of_the_answer() -> None:
-    soft = mh.solve(mh.Problem(DOMAIN.mdp, DOMAIN.mce_experts()), Told())
-    for found, true in zip(soft.policies(), DOMAIN.mce_experts(), strict=True):
+    soft = mh.solve(mh.Problem(DOMAIN.mdp, DOMAIN.soft_experts()), Told())
+    for found, true in zip(soft.policies(), DOMAIN.soft_experts(), strict=True):
         np.testing.assert_allclose(found, true, atol=1e-12)
-    hard = mh.solve(mh.Problem(DOMAIN.mdp, DOMAIN.lp_experts()), Told(temperature=None))
-    for found, true in zip(hard.policies(), DOMAIN.lp_experts(), strict=True):
+    hard = mh.solve(mh.Problem(DOMAIN.mdp, DOMAIN.hard_experts()), Told(temperature=None))
+    for found, true in zip(hard.policies(), DOMAIN.hard_experts(), strict=True):
         np.testing.assert_array_equal(found.argmax(axis=1), true)
 
 
 def test_json_round_trip(tmp_path) -> None:
-    problem = mh.Problem(DOMAIN.mdp, DOMAIN.mce_experts(), names=["x", "y", "z"])
+    problem = mh.Problem(DOMAIN.mdp, DOMAIN.soft_experts(), names=["x", "y", "z"])
     solution = mh.solve(problem, Told())
     solution.to_json(tmp_path / "s.json")
     back = mh.Solution.from_json(tmp_path / "s.json", problem)
@@ -90,7 +90,7 @@ def test_json_round_trip(tmp_path) -> None:
 
 
 def test_no_answer_is_null_in_the_file_and_no_policy(tmp_path) -> None:
-    problem = mh.Problem(DOMAIN.mdp, DOMAIN.mce_experts())
+    problem = mh.Problem(DOMAIN.mdp, DOMAIN.soft_experts())
     nothing = mh.Solution(
         "s", mh.Status.INFEASIBLE, "", problem.names, np.full(3, np.nan), np.full(12, np.nan), -np.inf, np.nan, problem=problem
     )
@@ -152,7 +152,7 @@ def test_a_file_of_the_version_before_is_read_and_its_evidence_keeps_its_names(k
 
 
 def test_evidence_reads_as_fields_and_as_a_dict() -> None:
-    solution = mh.solve(mh.Problem(DOMAIN.mdp, DOMAIN.mce_experts()), mh.MCE(discount=0.4))
+    solution = mh.solve(mh.Problem(DOMAIN.mdp, DOMAIN.soft_experts()), mh.MCE(discount=0.4))
     evidence = solution.evidence
     assert evidence["entropy"] == evidence.get("entropy") == evidence.entropy
     assert "entropy_within_reach" not in evidence
@@ -171,7 +171,7 @@ def test_a_solver_that_forgets_an_expert_is_caught() -> None:
 
 
 def test_the_answer_cannot_be_written_to() -> None:
-    solution = mh.solve(mh.Problem(DOMAIN.mdp, DOMAIN.mce_experts()), Told())
+    solution = mh.solve(mh.Problem(DOMAIN.mdp, DOMAIN.soft_experts()), Told())
     for array in (solution.discounts, solution.reward, solution.temperature):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 7.0
@@ -201,7 +201,7 @@ def test_of_very_many_experts_a_solution_says_little_and_draws_how_they_are_dist
 
 
 def test_deviations_are_saved_and_make_personal_rewards(tmp_path) -> None:
-    problem = mh.Problem(DOMAIN.mdp, DOMAIN.mce_experts())
+    problem = mh.Problem(DOMAIN.mdp, DOMAIN.soft_experts())
     told = mh.solve(problem, Told())
     values = np.outer([0.5, 0.0, -0.5], np.arange(DOMAIN.reward.size))
     deviations = Deviations(

@@ -11,16 +11,16 @@ DOMAINS = [mh.domains.toy, mh.domains.cliff, mh.domains.big_small]
 @pytest.mark.parametrize("make", [mh.domains.toy, lambda: mh.domains.toy(ending="absorbing")])
 def test_weak_duality_chain(make):
     domain = make()
-    chain = mh.theory.duality_chain(mh.Problem(domain.mdp, domain.mce_experts()), domain.mce_discounts, (0.0, 0.5, 0.97))
+    chain = mh.theory.duality_chain(mh.Problem(domain.mdp, domain.soft_experts()), domain.soft_discounts, (0.0, 0.5, 0.97))
     assert chain.dual > chain.primal + 0.1
     assert chain.primal > chain.likelihood + 0.1
 
 
 def test_the_duality_chain_counts_every_task():
     domain = mh.domains.toy()
-    problem = mh.Problem(domain.mdp, domain.mce_experts())
+    problem = mh.Problem(domain.mdp, domain.soft_experts())
     once, twice = (
-        mh.theory.duality_chain(joined, domain.mce_discounts, (0.0, 0.5, 0.97))
+        mh.theory.duality_chain(joined, domain.soft_discounts, (0.0, 0.5, 0.97))
         for joined in (problem, mh.Problem.join(problem, problem))
     )
     for name in ("dual", "primal", "likelihood"):
@@ -40,10 +40,10 @@ def test_the_expert_is_no_critical_point_of_the_discounted_likelihood(make):
 @pytest.mark.parametrize("make", DOMAINS)
 def test_the_summed_gap_is_blind_and_the_mismatch_is_not(make):
     domain = make()
-    problem = mh.Problem(domain.mdp, domain.mce_experts())
-    at_truth = mh.theory.gap_and_mismatch(problem, domain.mce_discounts)
+    problem = mh.Problem(domain.mdp, domain.soft_experts())
+    at_truth = mh.theory.gap_and_mismatch(problem, domain.soft_discounts)
     assert at_truth.mismatch.max() < 1e-8
-    for wrong in (domain.mce_discounts[::-1], (0.8, 0.1, 0.4), (0.5, 0.5, 0.5)):
+    for wrong in (domain.soft_discounts[::-1], (0.8, 0.1, 0.4), (0.5, 0.5, 0.5)):
         found = mh.theory.gap_and_mismatch(problem, wrong)
         assert abs(found.gap) < 1e-6
         assert found.mismatch.max() > 1e-2
@@ -51,7 +51,7 @@ def test_the_summed_gap_is_blind_and_the_mismatch_is_not(make):
 
 def test_two_toy_experts_have_full_rank_off_the_diagonal():
     domain = mh.domains.toy(ending="absorbing")
-    problem = mh.Problem(domain.mdp, domain.mce_experts()[:2])
+    problem = mh.Problem(domain.mdp, domain.soft_experts()[:2])
     grid = mh.theory.feasibility_grid(problem, mh.Grid(0.05, jobs=1))
     for i, first in enumerate(grid.axis):
         for j, second in enumerate(grid.axis):
@@ -65,8 +65,8 @@ def test_two_toy_experts_have_full_rank_off_the_diagonal():
 
 def test_rank_test_sees_the_truth_and_rejects_its_neighbours():
     domain = mh.domains.cliff()
-    problem = mh.Problem(domain.mdp, domain.mce_experts())
-    truth = mh.theory.rank_test(problem, domain.mce_discounts)
+    problem = mh.Problem(domain.mdp, domain.soft_experts())
+    truth = mh.theory.rank_test(problem, domain.soft_discounts)
     assert truth.feasible
     assert truth.rank == truth.unknowns == 48
     assert not mh.theory.rank_test(problem, (0.0, 0.2, 0.53)).feasible
@@ -77,8 +77,8 @@ def test_rank_test_sees_the_truth_and_rejects_its_neighbours():
 def test_the_grid_of_the_toy_sees_one_point_of_the_surface():
     """Three toy experts, absorbing: the grid finds the truth and hardly anything else, although a surface is feasible."""
     domain = mh.domains.toy(ending="absorbing")
-    problem = mh.Problem(domain.mdp, domain.mce_experts())
-    assert mh.theory.rank_test(problem, domain.mce_discounts).feasible
+    problem = mh.Problem(domain.mdp, domain.soft_experts())
+    assert mh.theory.rank_test(problem, domain.soft_discounts).feasible
     near = [(0.3 + a, 0.5 + b, 0.95 + c) for a in (-0.05, 0, 0.05) for b in (-0.05, 0, 0.05) for c in (-0.05, 0, 0.05)]
     assert sum(mh.theory.rank_test(problem, point).feasible for point in near) == 1
     assert mh.identify(problem).dimension == 2

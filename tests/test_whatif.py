@@ -62,16 +62,16 @@ def test_bonus_and_ban_follow_from_the_policies_alone(seed: int) -> None:
 
 def test_an_identification_that_is_a_set_holds_the_truth() -> None:
     d = mh.domains.toy()
-    set_ = mh.identify(mh.Problem(d.mdp, d.mce_experts()))
+    set_ = mh.identify(mh.Problem(d.mdp, d.soft_experts()))
     assert set_.status == "set"
     found = mh.predict(set_, pay={"s1": 2.0}, forbid=[("s2", "a0")])
-    after = truth(d.mdp, d.reward, found, d.mce_discounts)
+    after = truth(d.mdp, d.reward, found, d.soft_discounts)
     assert found.status == ("bounded",) * 3
     assert not found.proved.any()
     # the range is tried at 41 discounts, and what is attained between two of them is hardly beyond
     assert (found.low - 1e-4 <= after).all()
     assert (after <= found.high + 1e-4).all()
-    member = replace(set_, discounts=np.array(d.mce_discounts))
+    member = replace(set_, discounts=np.array(d.soft_discounts))
     assert np.abs(mh.predict(member, pay={"s1": 2.0}, forbid=[("s2", "a0")]).after - after).max() < 1e-12
 
 
@@ -148,7 +148,7 @@ def test_an_interval_covers_draws_without_a_value() -> None:
 
 def test_a_ban_is_the_limit_of_a_fine() -> None:
     d = mh.domains.cliff()
-    problem = mh.Problem(d.mdp, d.mce_experts())
+    problem = mh.Problem(d.mdp, d.soft_experts())
     banned = mh.predict(problem, forbid={"8": "up"})
     fined = mh.predict(problem, pay={("8", "up"): -200.0})
     assert np.abs(banned.after - fined.after).max() < 1e-12
@@ -157,7 +157,7 @@ def test_a_ban_is_the_limit_of_a_fine() -> None:
 
 def test_where_nothing_changes_nothing_changes() -> None:
     d = mh.domains.cliff()
-    problem = mh.Problem(d.mdp, d.mce_experts())
+    problem = mh.Problem(d.mdp, d.soft_experts())
     for source in (problem, mh.identify(problem), mh.solve(problem, mh.ClosedForm()), tiny_solutions()["lists"].solution):
         found = mh.predict(source)
         assert np.abs(found.after - found.before).max() < 1e-12
@@ -169,7 +169,7 @@ def test_where_nothing_changes_nothing_changes() -> None:
 
 def test_a_solution_and_the_identity_agree() -> None:
     d = mh.domains.cliff()
-    problem = mh.Problem(d.mdp, d.mce_experts())
+    problem = mh.Problem(d.mdp, d.soft_experts())
     change = {"pay": {"11": 2.0, ("8", "up"): -1.0}, "forbid": {"5": ["left"]}}
     planned, reweighted = mh.predict(mh.solve(problem, mh.ClosedForm()), **change), mh.predict(problem, **change)
     assert np.abs(planned.after - reweighted.after).max() < 1e-9
@@ -203,7 +203,7 @@ def test_the_answer_does_not_depend_on_order_and_names() -> None:
 
 def test_intervals_do_not_depend_on_the_order_of_experts() -> None:
     d = mh.domains.big_small()
-    problem = mh.Problem(d.mdp, mh.Demonstrations.simulate(d.mdp, d.mce_experts(), 200, seed=0))
+    problem = mh.Problem(d.mdp, mh.Demonstrations.simulate(d.mdp, d.soft_experts(), 200, seed=0))
     found = []
     for experts in (problem.experts, problem.experts[::-1]):
         solution = mh.solve(problem.with_experts(experts), mh.MaximumLikelihood(1.0, starts=1))
@@ -259,14 +259,14 @@ def test_what_is_never_done_stays_undone() -> None:
 
 def test_intervals_shrink_with_data_and_hold_the_truth() -> None:
     d = mh.domains.big_small()
-    experts, widths = d.mce_experts(), []
+    experts, widths = d.soft_experts(), []
     for episodes in (200, 3200):
         table = mh.Demonstrations.simulate(d.mdp, experts, episodes, seed=3)
         solution = mh.solve(mh.Problem(d.mdp, table), mh.MaximumLikelihood(1.0, starts=2))
         found = mh.predict(solution, pay={d.mdp.state_names[-1]: 2.0}, draws=100)
         live = found.change.mdp.live
         widths.append(np.nanmean((found.high - found.low)[:, live]))
-        after = truth(d.mdp, d.reward, found, d.mce_discounts)
+        after = truth(d.mdp, d.reward, found, d.soft_discounts)
         assert ((found.low <= after) & (after <= found.high))[:, live].mean() > 0.85
         assert (found.low[:, live] <= found.after[:, live] + 1e-9).mean() > 0.99
     assert 3 < widths[0] / widths[1] < 5.5

@@ -118,7 +118,7 @@ def analyse(
     Example:
         >>> import multihorizon as mh
         >>> d = mh.domains.cliff()
-        >>> table = mh.Demonstrations.simulate(d.mdp, d.mce_experts(), episodes=100, seed=0)
+        >>> table = mh.Demonstrations.simulate(d.mdp, d.soft_experts(), episodes=100, seed=0)
         >>> mh.analyse(table, d.mdp, quick=True).solution.experts
         ('0', '1', '2')
     """

@@ -179,7 +179,7 @@ def solve(problem: AnyProblem, solver: Solver, *, seed: Seed = 0, progress: Prog
     Example:
         >>> import multihorizon as mh
         >>> d = mh.domains.cliff()
-        >>> solve(mh.Problem(d.mdp, d.mce_experts()), mh.ClosedForm()).discounts.round(3).tolist()
+        >>> solve(mh.Problem(d.mdp, d.soft_experts()), mh.ClosedForm()).discounts.round(3).tolist()
         [0.0, 0.2, 0.52]
     """
     if not isinstance(problem, AnyProblem):

@@ -119,7 +119,7 @@ class Expert:
     Example:
         >>> from multihorizon.domains import cliff
         >>> d = cliff()
-        >>> Problem(d.mdp, d.mce_experts()).experts[0].kind
+        >>> Problem(d.mdp, d.soft_experts()).experts[0].kind
         'policy'
     """
 
@@ -613,7 +613,7 @@ class Problem(AnyProblem):
     Example:
         >>> from multihorizon.domains import cliff
         >>> d = cliff()
-        >>> Problem(d.mdp, d.mce_experts()).n_experts
+        >>> Problem(d.mdp, d.soft_experts()).n_experts
         3
     """
 
@@ -815,7 +815,7 @@ class Problem(AnyProblem):
 
         Example:
             >>> from multihorizon.domains import cliff
-            >>> problem = Problem(cliff().mdp, cliff().mce_experts(), names=["near", "middle", "far"])
+            >>> problem = Problem(cliff().mdp, cliff().soft_experts(), names=["near", "middle", "far"])
             >>> problem.with_experts(problem.experts[1:]).names
             ('middle', 'far')
         """
@@ -868,7 +868,7 @@ class Problem(AnyProblem):
 
         Example:
             >>> from multihorizon.domains import cliff
-            >>> table = Demonstrations.simulate(cliff().mdp, cliff().mce_experts(), 50, seed=0)
+            >>> table = Demonstrations.simulate(cliff().mdp, cliff().soft_experts(), 50, seed=0)
             >>> Problem(cliff().mdp, table).observed_policies().experts[0].kind
             'policy'
         """

@@ -359,7 +359,7 @@ class Solution(Result):
     Example:
         >>> import multihorizon as mh
         >>> d = mh.domains.cliff()
-        >>> s = mh.solve(mh.Problem(d.mdp, d.mce_experts()), mh.ClosedForm())
+        >>> s = mh.solve(mh.Problem(d.mdp, d.soft_experts()), mh.ClosedForm())
         >>> str(s.status), s.discounts.round(3).tolist()
         ('optimal', [0.0, 0.2, 0.52])
     """

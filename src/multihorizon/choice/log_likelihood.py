@@ -62,9 +62,9 @@ def log_likelihood(
     Example:
         >>> from multihorizon import Demonstrations, Problem, domains
         >>> d = domains.cliff()
-        >>> problem = Problem(d.mdp, Demonstrations.simulate(d.mdp, d.mce_experts(), episodes=100, seed=0))
-        >>> at_truth = log_likelihood(problem, d.reward, d.mce_discounts)
-        >>> at_truth.value > log_likelihood(problem, 0 * d.reward, d.mce_discounts).value, at_truth.reward.shape
+        >>> problem = Problem(d.mdp, Demonstrations.simulate(d.mdp, d.soft_experts(), episodes=100, seed=0))
+        >>> at_truth = log_likelihood(problem, d.reward, d.soft_discounts)
+        >>> at_truth.value > log_likelihood(problem, 0 * d.reward, d.soft_discounts).value, at_truth.reward.shape
         (True, (12,))
     """
     theta = as_floats(reward, "reward")

@@ -40,7 +40,7 @@ def demo(options: DemoOptions) -> None:
     with checked(options, FILES):
         domain, directory = meadow(), options.out_dir
         start = domain.mdp.state_names.index("B3")
-        walks = [best_walk(domain.mdp, domain.reward, discount, start) for discount in domain.lp_discounts]
+        walks = [best_walk(domain.mdp, domain.reward, discount, start) for discount in domain.hard_discounts]
         _open(domain, walks)
         with progress_bar("demo") as progress:
             analysis = _recover(directory, domain, walks, progress)
@@ -55,7 +55,7 @@ def _open(domain: Domain, walks: list[list[int]]) -> None:
     out.print("They start at the same place, @. This is where each of them goes:\n")
     maps = RichTable(box=None, padding=(0, 2), show_header=False)
     maps.add_row(*WALKERS, style="bold")
-    maps.add_row(*(f"looks {decimals(Horizon()(discount), 0)} steps ahead" for discount in domain.lp_discounts))
+    maps.add_row(*(f"looks {decimals(Horizon()(discount), 0)} steps ahead" for discount in domain.hard_discounts))
     maps.add_row(*(_map(domain, walk) for walk in walks))
     out.print(maps)
 
@@ -75,12 +75,12 @@ def _map(domain: Domain, walk: list[int]) -> str:
 def _recover(directory: Path, domain: Domain, walks: list[list[int]], progress: Progress) -> Analysis:
     """Log walks from all over the meadow, fit them, and write everything."""
     progress(0.0, "walking")
-    table = Demonstrations.simulate(domain.mdp, domain.mce_experts(), WALKS, names=WALKERS)
+    table = Demonstrations.simulate(domain.mdp, domain.soft_experts(), WALKS, names=WALKERS)
     analysis = analyse([table], [domain.mdp], progress=part_of(progress, 0.1, 0.9))
     assert isinstance(analysis, Analysis)
     progress(0.9, "drawing")
     titles = [
-        f"{name} looks {decimals(Horizon()(g), 0)} steps ahead" for name, g in zip(WALKERS, domain.lp_discounts, strict=True)
+        f"{name} looks {decimals(Horizon()(g), 0)} steps ahead" for name, g in zip(WALKERS, domain.hard_discounts, strict=True)
     ]
 
     def write(draft: Path) -> None:
@@ -100,7 +100,7 @@ def _show(domain: Domain, analysis: Analysis) -> None:
     out.print(_horizons(domain, analysis))
     out.print(_wishes(domain, analysis), soft_wrap=True)
     small = toy()
-    verdict = identify(Problem(small.mdp, small.mce_experts(), names=["near", "middle", "far"]))
+    verdict = identify(Problem(small.mdp, small.soft_experts(), names=["near", "middle", "far"]))
     out.print("Some behaviour cannot show how far ahead people look, however much of it is seen. Then the answer says so.")
     out.print("Three experts of the paper's toy domain, known exactly:")
     out.print("\n".join(verdict.sentences().splitlines()[:4]), soft_wrap=True)
@@ -109,7 +109,7 @@ def _show(domain: Domain, analysis: Analysis) -> None:
 def _horizons(domain: Domain, analysis: Analysis) -> RichTable:
     rows = []
     for k, name in enumerate(analysis.solution.experts):
-        true = domain.mce_discounts[WALKERS.index(name)]
+        true = domain.soft_discounts[WALKERS.index(name)]
         low, high = (steps_text(analysis, float(end)) for end in analysis.intervals[k])
         rows.append((name, analysis.horizon.number(true), own_steps_text(analysis, k), f"{low} to {high}"))
     frame = pd.DataFrame(rows, columns=["walker", "true", "found", "95 % interval"])

@@ -114,7 +114,7 @@ class Demonstrations(HasFrame):
     Example:
         >>> from multihorizon.domains import cliff
         >>> d = cliff()
-        >>> Demonstrations.simulate(d.mdp, d.mce_experts(), episodes=3, names=["ann", "ben", "cleo"]).experts
+        >>> Demonstrations.simulate(d.mdp, d.soft_experts(), episodes=3, names=["ann", "ben", "cleo"]).experts
         ('ann', 'ben', 'cleo')
     """
 
@@ -327,7 +327,7 @@ class Demonstrations(HasFrame):
 
         Example:
             >>> from multihorizon.domains import cliff
-            >>> d = Demonstrations.simulate(cliff().mdp, cliff().mce_experts(), episodes=10)
+            >>> d = Demonstrations.simulate(cliff().mdp, cliff().soft_experts(), episodes=10)
             >>> d.experts, len(d) >= 30
             (('0', '1', '2'), True)
         """
@@ -459,7 +459,7 @@ class Demonstrations(HasFrame):
 
         Example:
             >>> from multihorizon.domains import cliff
-            >>> d = Demonstrations.simulate(cliff().mdp, cliff().mce_experts()[:1], episodes=2, names=["Ann"])
+            >>> d = Demonstrations.simulate(cliff().mdp, cliff().soft_experts()[:1], episodes=2, names=["Ann"])
             >>> noise = pd.DataFrame({"expert": "Ann", "episode": [1, 0], "noise": ["high", "low"]})
             >>> d.under(noise).conditions.noise.tolist()
             ['low', 'high']
@@ -479,7 +479,7 @@ class Demonstrations(HasFrame):
 
         Example:
             >>> from multihorizon.domains import cliff
-            >>> d = Demonstrations.simulate(cliff().mdp, cliff().mce_experts(), episodes=2)
+            >>> d = Demonstrations.simulate(cliff().mdp, cliff().soft_experts(), episodes=2)
             >>> d.unnamed().experts
             ('0 of 0', '1 of 0', '0 of 1', '1 of 1', '0 of 2', '1 of 2')
         """

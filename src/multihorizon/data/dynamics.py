@@ -96,7 +96,7 @@ def estimate_mdp(demonstrations: Demonstrations, smoothing: float | None = None,
 
     Example:
         >>> from multihorizon.domains import cliff
-        >>> table = Demonstrations.simulate(cliff().mdp, cliff().mce_experts(), episodes=200)
+        >>> table = Demonstrations.simulate(cliff().mdp, cliff().soft_experts(), episodes=200)
         >>> estimate_mdp(table).n_states
         12
     """
@@ -501,7 +501,7 @@ def unlikely_moves(demonstrations: Demonstrations, mdp: MDP) -> pd.DataFrame:
     Example:
         >>> from multihorizon.domains import cliff
         >>> d = cliff()
-        >>> table = Demonstrations.simulate(d.mdp, d.mce_experts(), episodes=100)
+        >>> table = Demonstrations.simulate(d.mdp, d.soft_experts(), episodes=100)
         >>> unlikely_moves(table, d.mdp).empty
         True
     """

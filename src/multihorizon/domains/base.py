@@ -14,6 +14,7 @@ Where rewards are drawn from an estimate, the losses of the draws give intervals
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -21,13 +22,21 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pandas as pd
 
-from multihorizon.checks import ROUNDING, Bools, Floats, Ints, Seed, as_count, as_seed, read_only
+from multihorizon.checks import ROUNDING, Bools, Floats, Ints, Seed, as_count, as_seed, read_only, renamed
 from multihorizon.mdp import MDP
 from multihorizon.planning.plan import evaluate, plan, soft_plan
 from multihorizon.result import Result
 from multihorizon.words import significant
 
 Ending = Literal["terminal", "absorbing"]
+#: The names of the last release, which still work in this one, with a warning.
+RENAMED = {
+    "lp_discounts": "hard_discounts",
+    "lp_experts": "hard_experts",
+    "lp_action_sets": "hard_action_sets",
+    "mce_discounts": "soft_discounts",
+    "mce_experts": "soft_experts",
+}
 
 
 @dataclass(frozen=True)
@@ -38,35 +47,43 @@ class Task:
     discount: float
 
 
+@renamed(lp_discounts="hard_discounts", mce_discounts="soft_discounts")
 @dataclass(frozen=True)
 class Domain:
     """A named problem with a known answer.
 
-    `lp_discounts` and `mce_discounts` are the experts' discounts for the deterministic and the entropy-regularised study;
-    `randomize` draws the transitions of a task variant.
+    `hard_discounts` are those of experts who take the best action, `soft_discounts` those of experts who follow an
+    entropy-regularised policy; `randomize` draws the transitions of a task variant.
     """
 
     name: str
     mdp: MDP
     reward: Floats
-    lp_discounts: tuple[float, ...]
-    mce_discounts: tuple[float, ...]
+    hard_discounts: tuple[float, ...]
+    soft_discounts: tuple[float, ...]
     randomize: Callable[[np.random.Generator], MDP]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reward", read_only(self.reward))
 
-    def lp_experts(self) -> list[Ints]:
-        """Return one action per state `(S,)` for each of `lp_discounts`: the first optimal one in the order of the actions."""
-        return [sets.argmax(axis=1) for sets in self.lp_action_sets()]
+    def __getattr__(self, name: str) -> Any:
+        """Return what had this name in the last release."""
+        if name not in RENAMED:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        warnings.warn(f"{name} of Domain is now {RENAMED[name]}", DeprecationWarning, stacklevel=2)
+        return getattr(self, RENAMED[name])
 
-    def lp_action_sets(self) -> list[Bools]:
-        """Return all optimal actions, bool `(S,A)`, for each of `lp_discounts`."""
-        return [plan(self.mdp, self.reward, gamma).optimal_actions for gamma in self.lp_discounts]
+    def hard_experts(self) -> list[Ints]:
+        """Return one action per state `(S,)` for each of `hard_discounts`: the first optimal one in the order of the actions."""
+        return [sets.argmax(axis=1) for sets in self.hard_action_sets()]
 
-    def mce_experts(self, temperature: float = 1.0) -> list[Floats]:
-        """Return entropy-regularised policies `(S,A)` for each of `mce_discounts`."""
-        return [soft_plan(self.mdp, self.reward, gamma, temperature).policy for gamma in self.mce_discounts]
+    def hard_action_sets(self) -> list[Bools]:
+        """Return all optimal actions, bool `(S,A)`, for each of `hard_discounts`."""
+        return [plan(self.mdp, self.reward, gamma).optimal_actions for gamma in self.hard_discounts]
+
+    def soft_experts(self, temperature: float = 1.0) -> list[Floats]:
+        """Return entropy-regularised policies `(S,A)` for each of `soft_discounts`."""
+        return [soft_plan(self.mdp, self.reward, gamma, temperature).policy for gamma in self.soft_discounts]
 
     def tasks(self, count: int = 100, seed: Seed = 0) -> list[Task]:
         """Draw `count` random variants: transitions from `randomize`, discounts uniform on [0,1]."""

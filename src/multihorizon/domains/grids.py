@@ -37,8 +37,8 @@ def toy(chances: tuple[float, float, float] = (0.95, 0.9, 0.6), ending: Ending =
         name="toy",
         mdp=_toy_mdp(probabilities, ends),
         reward=np.array([0.0, 6.0, 7.0, 10.0]),
-        lp_discounts=(0.3, 0.5, 0.95),
-        mce_discounts=(0.3, 0.5, 0.95),
+        hard_discounts=(0.3, 0.5, 0.95),
+        soft_discounts=(0.3, 0.5, 0.95),
         randomize=lambda rng: _toy_mdp(rng.uniform(size=3), ends),
     )
 

@@ -418,8 +418,8 @@ class MCE:
     Example:
         >>> import multihorizon as mh
         >>> d = mh.domains.cliff()
-        >>> problem = mh.Problem(d.mdp, d.mce_experts())
-        >>> str(mh.solve(problem, MCE(discount=d.mce_discounts)).status)
+        >>> problem = mh.Problem(d.mdp, d.soft_experts())
+        >>> str(mh.solve(problem, MCE(discount=d.soft_discounts)).status)
         'converged'
     """
 

@@ -369,7 +369,7 @@ class MPMCE:
     Example:
         >>> import multihorizon as mh
         >>> d = mh.domains.cliff()
-        >>> problem = mh.Problem(d.mdp, d.mce_experts())
+        >>> problem = mh.Problem(d.mdp, d.soft_experts())
         >>> mh.solve(problem, MPMCE()).discounts.round(3).tolist()
         [0.0, 0.2, 0.52]
     """

@@ -145,7 +145,7 @@ def predicted_bounds(
     Example:
         >>> from multihorizon.domains import cliff
         >>> d = cliff()
-        >>> found = predicted_bounds(Problem(d.mdp, d.mce_experts()), np.array(d.mce_discounts), np.ones(3), mdp=d.mdp)
+        >>> found = predicted_bounds(Problem(d.mdp, d.soft_experts()), np.array(d.soft_discounts), np.ones(3), mdp=d.mdp)
         >>> found.status
         ('identified', 'identified', 'identified')
     """

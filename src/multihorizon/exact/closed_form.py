@@ -77,7 +77,7 @@ class ClosedForm:
     Example:
         >>> import multihorizon as mh
         >>> d = mh.domains.cliff()
-        >>> problem = mh.Problem(d.mdp, d.mce_experts())
+        >>> problem = mh.Problem(d.mdp, d.soft_experts())
         >>> mh.solve(problem, ClosedForm()).discounts.round(3).tolist()
         [0.0, 0.2, 0.52]
     """

@@ -123,7 +123,7 @@ def identify(
     Example:
         >>> from multihorizon.domains import cliff
         >>> d = cliff()
-        >>> answer = identify(Problem(d.mdp, d.mce_experts()))
+        >>> answer = identify(Problem(d.mdp, d.soft_experts()))
         >>> answer.status, answer.discounts.round(6).tolist()
         ('unique', [0.0, 0.2, 0.52])
     """

@@ -169,9 +169,9 @@ class MaximumLikelihood:
     Example:
         >>> from multihorizon import Demonstrations, Problem, domains, solve
         >>> d = domains.big_small()
-        >>> problem = Problem(d.mdp, Demonstrations.simulate(d.mdp, d.mce_experts(), episodes=1000))
+        >>> problem = Problem(d.mdp, Demonstrations.simulate(d.mdp, d.soft_experts(), episodes=1000))
         >>> solution = solve(problem, MaximumLikelihood(starts=2))
-        >>> str(solution.status), bool(abs(solution.discounts - d.mce_discounts).max() < 0.1)
+        >>> str(solution.status), bool(abs(solution.discounts - d.soft_discounts).max() < 0.1)
         ('converged', True)
     """
 

@@ -50,7 +50,7 @@ class MPML:
     Example:
         >>> import multihorizon as mh
         >>> d = mh.domains.cliff()
-        >>> problem = mh.Problem(d.mdp, d.mce_experts())
+        >>> problem = mh.Problem(d.mdp, d.soft_experts())
         >>> mh.solve(problem, MPML(starts=1)).discounts.shape
         (3,)
     """

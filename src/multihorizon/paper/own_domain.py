@@ -45,12 +45,12 @@ def load_domain(name: str) -> Domain:
 def study_domain(domain: Domain, settings: StudySettings, progress: Progress) -> tuple[list[Claim], Table]:
     """The verdicts on one domain, and the table of what each algorithm learns."""
     bound = float(np.abs(domain.reward).max())
-    hard, soft = mh.Problem(domain.mdp, domain.lp_experts()), mh.Problem(domain.mdp, domain.mce_experts(CHOSEN.temperature))
+    hard, soft = mh.Problem(domain.mdp, domain.hard_experts()), mh.Problem(domain.mdp, domain.soft_experts(CHOSEN.temperature))
     cases: dict[str, tuple[mh.Problem, Any, tuple[float, ...]]] = {
-        "MPLP": (hard, mh.MPLP(reward_bound=bound), domain.lp_discounts),
-        "NaiveLP": (hard, mh.NaiveLP(reward_bound=bound), domain.lp_discounts),
-        "MPMCE": (soft, mh.MPMCE(CHOSEN.temperature), domain.mce_discounts),
-        "ClosedForm": (soft, mh.ClosedForm(CHOSEN.temperature), domain.mce_discounts),
+        "MPLP": (hard, mh.MPLP(reward_bound=bound), domain.hard_discounts),
+        "NaiveLP": (hard, mh.NaiveLP(reward_bound=bound), domain.hard_discounts),
+        "MPMCE": (soft, mh.MPMCE(CHOSEN.temperature), domain.soft_discounts),
+        "ClosedForm": (soft, mh.ClosedForm(CHOSEN.temperature), domain.soft_discounts),
     }
     variants, rows, claims = domain.tasks(settings.tasks, settings.seed), [], []
     for number, (name, (problem, solver, true)) in enumerate(cases.items()):

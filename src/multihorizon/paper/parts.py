@@ -49,7 +49,7 @@ PAPER_NAMES = {"MPLP": "MPLP", "NaiveLP": "NaiveLP", "MPMCE, threshold": "MPMCE"
 
 
 def _soft_problem(domain: Domain, count: int = 3) -> mh.Problem:
-    return mh.Problem(domain.mdp, domain.mce_experts(CHOSEN.temperature)[:count])
+    return mh.Problem(domain.mdp, domain.soft_experts(CHOSEN.temperature)[:count])
 
 
 def _bayesian(evaluations: int) -> mh.Bayesian:
@@ -72,12 +72,12 @@ def compute_learned(settings: StudySettings, done: Data, progress: Progress) -> 
     data: Data = {}
     for number, (key, domain) in enumerate(study_domains().items()):
         l1, bound = CHOSEN.l1[key], CHOSEN.reward_bound[key]
-        best, sets = (mh.Problem(domain.mdp, experts) for experts in (domain.lp_experts(), domain.lp_action_sets()))
+        best, sets = (mh.Problem(domain.mdp, experts) for experts in (domain.hard_experts(), domain.hard_action_sets()))
         cases: dict[str, tuple[mh.Problem, Any, tuple[float, ...]]] = {
-            "MPLP": (best, mh.MPLP(l1, bound), domain.lp_discounts),
-            "MPLP, action sets": (sets, mh.MPLP(l1, bound), domain.lp_discounts),
-            "NaiveLP": (best, mh.NaiveLP(l1, bound), domain.lp_discounts),
-            **{name: (_soft_problem(domain), solver, domain.mce_discounts) for name, solver in soft.items()},
+            "MPLP": (best, mh.MPLP(l1, bound), domain.hard_discounts),
+            "MPLP, action sets": (sets, mh.MPLP(l1, bound), domain.hard_discounts),
+            "NaiveLP": (best, mh.NaiveLP(l1, bound), domain.hard_discounts),
+            **{name: (_soft_problem(domain), solver, domain.soft_discounts) for name, solver in soft.items()},
         }
         data[key] = {}
         for place, (name, (problem, solver, true)) in enumerate(cases.items()):
@@ -190,7 +190,7 @@ def compute_seeds(settings: StudySettings, done: Data, progress: Progress) -> Da
     optimum. MPMCE within a threshold climbs to the same answer from every seed, so it is not here."""
     data: Data = {}
     for number, (name, domain) in enumerate(study_domains().items()):
-        problem = mh.Problem(domain.mdp, domain.lp_experts())
+        problem = mh.Problem(domain.mdp, domain.hard_experts())
         l1, bound = CHOSEN.l1[name], CHOSEN.reward_bound[name]
         solver, rows = mh.MPLP(l1, bound, search=_bayesian(settings.lp_evaluations)), []
         for seed in range(settings.search_seeds):
@@ -231,7 +231,7 @@ def compute_thresholds(settings: StudySettings, done: Data, progress: Progress) 
         found = done["learned"][name]["MPMCE, threshold"]
         if threshold != CHOSEN.threshold:
             solution = mh.solve(_soft_problem(domain), _threshold_solver(threshold, settings), seed=settings.seed)
-            found = describe(solution, domain.mce_discounts)
+            found = describe(solution, domain.soft_discounts)
         kept = {key: found[key] for key in ("status", "discounts", "true", "ordered", "objective", "residual")}
         row = {"threshold": threshold, **kept, "error": error_of(domain, np.array(found["reward"]), settings)}
         data.setdefault(name, []).append(row)
@@ -283,7 +283,7 @@ def _printed_answer(domain: Domain) -> Data:
         )
         for gamma, policy in zip(gammas, planned, strict=True)
     ]
-    experts = [policy[0] for policy in domain.mce_experts(CHOSEN.temperature)]
+    experts = [policy[0] for policy in domain.soft_experts(CHOSEN.temperature)]
     return {"experts": experts, "planned": planned, "rounding": rounding}
 
 
@@ -296,13 +296,13 @@ def compute_convergence(settings: StudySettings, done: Data, progress: Progress)
     }
     data: Data = {}
     for number, (name, domain) in enumerate(study_domains().items()):
-        problem = mh.Problem(domain.mdp, domain.lp_experts())
-        policies = zip(domain.mce_experts(CHOSEN.temperature), domain.mce_discounts, strict=True)
+        problem = mh.Problem(domain.mdp, domain.hard_experts())
+        policies = zip(domain.soft_experts(CHOSEN.temperature), domain.soft_discounts, strict=True)
         data[name] = {"true entropy": sum(causal_entropy(domain.mdp, policy, gamma) for policy, gamma in policies)}
         for step, (label, search) in enumerate(searches.items()):
             progress((number + step / 3) / 3, f"{label} on {name}")
             solver = mh.MPLP(CHOSEN.l1[name], CHOSEN.reward_bound[name], search=search)
-            data[name][label] = describe(mh.solve(problem, solver, seed=settings.seed), domain.lp_discounts)
+            data[name][label] = describe(mh.solve(problem, solver, seed=settings.seed), domain.hard_discounts)
     return data
 
 
@@ -338,13 +338,13 @@ def compute_identifiability(settings: StudySettings, done: Data, progress: Progr
 def _grid(domain: Domain, settings: StudySettings) -> Data:
     """Feasible points of the three-expert grid, and the residuals on the plane through the true last discount."""
     found = feasibility_grid(_soft_problem(domain), mh.Grid(settings.grid_step, settings.jobs), CHOSEN.temperature, FEASIBLE)
-    plane = int(np.argmin(np.abs(found.axis - domain.mce_discounts[2])))
+    plane = int(np.argmin(np.abs(found.axis - domain.soft_discounts[2])))
     levels = np.log10(np.maximum(found.residuals.ravel(), 1e-16))
     counts, edges = np.histogram(levels, bins=np.arange(-16, 2.5, 0.5))
     return {
         "points": int(found.residuals.size),
         "feasible": found.points,
-        "true": list(domain.mce_discounts),
+        "true": list(domain.soft_discounts),
         "second smallest residual": float(np.partition(found.residuals.ravel(), 1)[1]),
         "histogram": {"edges": edges, "counts": counts},
         "step": settings.grid_step,
@@ -386,7 +386,7 @@ def _two_experts(domain: Domain, settings: StudySettings) -> Data:
         "percentiles": np.percentile(errors[off & found.feasible], np.arange(0, 101)),
         "share above 0.5": share(errors),
         "shares over seeds": [share(errors_of(settings.seed + 1 + number)) for number in range(settings.seeds)],
-        "true": list(domain.mce_discounts[:2]),
+        "true": list(domain.soft_discounts[:2]),
     }
 
 
@@ -445,7 +445,7 @@ def compute_theory_checks(settings: StudySettings, done: Data, progress: Progres
     rng = np.random.default_rng(settings.seed)
     for number, (name, domain) in enumerate(study_domains().items()):
         progress(number / 3, name)
-        problem, true = _soft_problem(domain), domain.mce_discounts
+        problem, true = _soft_problem(domain), domain.soft_discounts
         # The dual's inner maximum and the likelihood's maximum are sought among these discounts, beside the true ones.
         data["chain"][name] = vars(duality_chain(problem, true, (0.0, 0.25, 0.5, 0.75, 0.9), CHOSEN.temperature))
         inner = [gamma for gamma in true if gamma > 0]
@@ -460,9 +460,9 @@ def compute_theory_checks(settings: StudySettings, done: Data, progress: Progres
 
 def compute_choices(settings: StudySettings, done: Data, progress: Progress) -> Data:
     """One list of rows for each choice."""
-    small, bound, sets = big_small(), CHOSEN.reward_bound, big_small().lp_action_sets()
+    small, bound, sets = big_small(), CHOSEN.reward_bound, big_small().hard_action_sets()
     last = [s.shape[1] - 1 - s[:, ::-1].argmax(axis=1) for s in sets]
-    ties = {"first optimal action": small.lp_experts(), "last optimal action": last, "all optimal actions": sets}
+    ties = {"first optimal action": small.hard_experts(), "last optimal action": last, "all optimal actions": sets}
     shown = PRINTED.toy_rewards["MPLP"]
 
     def mplp(domain: Domain, experts: Any, l1: float, bound: float, **printed: Any) -> list[Data]:
@@ -475,14 +475,14 @@ def compute_choices(settings: StudySettings, done: Data, progress: Progress) -> 
 
     def of_height(height: int) -> list[Data]:
         printed = PRINTED.discounts["MPLP"]["big-small"]
-        return mplp(big_small(height), big_small(height).lp_experts(), 0.0, bound["big-small"], discounts=printed)
+        return mplp(big_small(height), big_small(height).hard_experts(), 0.0, bound["big-small"], discounts=printed)
 
     def of_temperature(temperature: float) -> list[Data]:
         rows = []
         for name, domain in study_domains().items():
-            problem = mh.Problem(domain.mdp, domain.mce_experts(temperature))
+            problem = mh.Problem(domain.mdp, domain.soft_experts(temperature))
             solution = mh.solve(problem, mh.ClosedForm(temperature), seed=settings.seed)
-            distance = float(np.abs(solution.discounts - domain.mce_discounts).max())
+            distance = float(np.abs(solution.discounts - domain.soft_discounts).max())
             rows.append({"domain": name, "status": str(solution.status), "largest error of a discount": distance})
         return rows
 
@@ -499,10 +499,10 @@ def compute_choices(settings: StudySettings, done: Data, progress: Progress) -> 
 
     studies: dict[str, tuple[Callable[[Any], list[Data]], tuple[Any, ...]]] = {
         "l1 weight (toy)": (
-            lambda l1: mplp(toy(), toy().lp_experts(), l1, bound["toy"], reward=shown),
+            lambda l1: mplp(toy(), toy().hard_experts(), l1, bound["toy"], reward=shown),
             (0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.1),
         ),
-        "reward bound (toy)": (lambda largest: mplp(toy(), toy().lp_experts(), 0.0, largest), (1.0, 10.0, 100.0)),
+        "reward bound (toy)": (lambda largest: mplp(toy(), toy().hard_experts(), 0.0, largest), (1.0, 10.0, 100.0)),
         "height of big-small": (of_height, some(2, 3, 4, 5)),
         "ties of big-small": (lambda kind: mplp(small, ties[kind], 0.0, bound["big-small"]), tuple(ties)),
         "temperature": (of_temperature, some(0.5, 1.0, 2.0, 5.0)),

@@ -137,7 +137,7 @@ def policies(data: Data, timings: Data) -> Figure:
     figure, axes = _sheet(2, 3, 4.2, 2.4, framed=True)
     grids = [domain for domain in study_domains().values() if domain.mdp.grid_shape]
     for row, domain in zip(axes, grids, strict=True):
-        for ax, sets, gamma in zip(row, domain.lp_action_sets(), domain.lp_discounts, strict=True):
+        for ax, sets, gamma in zip(row, domain.hard_action_sets(), domain.hard_discounts, strict=True):
             plot_policy(domain.mdp, sets, ax, f"{domain.name}: expert with γ = {gamma}")
     return figure
 

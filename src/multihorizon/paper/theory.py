@@ -78,7 +78,7 @@ def rank_test(problem: Problem, discounts: Sequence[float], temperature: float =
     Example:
         >>> from multihorizon.domains import toy
         >>> d = toy(ending="absorbing")
-        >>> found = rank_test(Problem(d.mdp, d.mce_experts()[:2]), [0.2, 0.7])
+        >>> found = rank_test(Problem(d.mdp, d.soft_experts()[:2]), [0.2, 0.7])
         >>> found.rank, found.augmented_rank
         (11, 11)
     """
@@ -166,7 +166,7 @@ def feasibility_grid(
     Example:
         >>> from multihorizon.domains import cliff
         >>> d = cliff()
-        >>> feasibility_grid(Problem(d.mdp, d.mce_experts()[1:]), Grid(0.04, jobs=1)).points.tolist()
+        >>> feasibility_grid(Problem(d.mdp, d.soft_experts()[1:]), Grid(0.04, jobs=1)).points.tolist()
         [[0.2, 0.52]]
     """
     as_positive(tolerance, "tolerance")

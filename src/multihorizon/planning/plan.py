@@ -204,7 +204,7 @@ def occupancy(mdp: MDP, policy: ArrayLike, discount: float) -> Occupancy:
     Example:
         >>> import multihorizon as mh
         >>> d = mh.domains.cliff()
-        >>> float(mh.occupancy(d.mdp, d.mce_experts()[0], 0.0).counts.sum().round(6))
+        >>> float(mh.occupancy(d.mdp, d.soft_experts()[0], 0.0).counts.sum().round(6))
         1.0
     """
     pi = check_policy(mdp, policy)

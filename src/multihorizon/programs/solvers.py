@@ -115,7 +115,7 @@ class LPIRL:
     Example:
         >>> import multihorizon as mh
         >>> d = mh.domains.toy()
-        >>> s = mh.solve(mh.Problem(d.mdp, d.lp_experts()[:1]), LPIRL(discount=0.3, reward_bound=10))
+        >>> s = mh.solve(mh.Problem(d.mdp, d.hard_experts()[:1]), LPIRL(discount=0.3, reward_bound=10))
         >>> s.status.value, s.evidence["reproduced"]
         ('optimal', {'0': True})
     """
@@ -152,7 +152,7 @@ class NaiveLP:
     Example:
         >>> import multihorizon as mh
         >>> d = mh.domains.toy()
-        >>> s = mh.solve(mh.Problem(d.mdp, d.lp_experts()), NaiveLP(reward_bound=10))
+        >>> s = mh.solve(mh.Problem(d.mdp, d.hard_experts()), NaiveLP(reward_bound=10))
         >>> s.status.value, s.discounts.round(3).tolist()
         ('indistinguishable', [0.0, 1.0, 1.0])
     """
@@ -199,7 +199,7 @@ class MPLP:
     Example:
         >>> import multihorizon as mh
         >>> d = mh.domains.toy()
-        >>> s = mh.solve(mh.Problem(d.mdp, d.lp_experts()), MPLP(reward_bound=10))
+        >>> s = mh.solve(mh.Problem(d.mdp, d.hard_experts()), MPLP(reward_bound=10))
         >>> round(s.objective, 4), s.discounts.round(4).tolist()
         (1.5791, [0.0, 0.3294, 1.0])
     """

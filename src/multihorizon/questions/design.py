@@ -116,7 +116,7 @@ def design(
     Example:
         >>> from multihorizon import Demonstrations, MaximumLikelihood, Problem, domains, solve
         >>> d = domains.cliff()
-        >>> table = Demonstrations.simulate(d.mdp, d.mce_experts(), episodes=100)
+        >>> table = Demonstrations.simulate(d.mdp, d.soft_experts(), episodes=100)
         >>> pilot = solve(Problem(d.mdp, table), MaximumLikelihood(1.0, starts=1))
         >>> found = design(d.mdp, pilot, episodes=1000)
         >>> found.gap < 0.01, int(found.times.sum())

@@ -269,7 +269,7 @@ def compare_goals(
     Example:
         >>> from multihorizon import Demonstrations, MaximumLikelihood, Problem, domains, solve
         >>> d = domains.big_small()
-        >>> table = Demonstrations.simulate(d.mdp, d.mce_experts(), episodes=100, seed=2)
+        >>> table = Demonstrations.simulate(d.mdp, d.soft_experts(), episodes=100, seed=2)
         >>> solution = solve(Problem(d.mdp, table), MaximumLikelihood(deviations="estimated"))
         >>> compare_goals(solution).support
         'one goal'

@@ -190,7 +190,7 @@ def check_model(
     Example:
         >>> import multihorizon as mh
         >>> d = mh.domains.cliff()
-        >>> table = mh.Demonstrations.simulate(d.mdp, d.mce_experts(), episodes=100, seed=0)
+        >>> table = mh.Demonstrations.simulate(d.mdp, d.soft_experts(), episodes=100, seed=0)
         >>> problem = mh.Problem(d.mdp, table)
         >>> solution = mh.solve(problem, mh.MaximumLikelihood(1.0))
         >>> type(mh.check_model(solution, table)).__name__

@@ -136,7 +136,7 @@ def shared_discount_test(solution: Solution) -> SharedDiscountTest:
     Example:
         >>> import multihorizon as mh
         >>> d = mh.domains.cliff()
-        >>> table = mh.Demonstrations.simulate(d.mdp, d.mce_experts(), episodes=100, seed=0)
+        >>> table = mh.Demonstrations.simulate(d.mdp, d.soft_experts(), episodes=100, seed=0)
         >>> problem = mh.Problem(d.mdp, table)
         >>> solution = mh.solve(problem, mh.MaximumLikelihood(1.0))
         >>> mh.shared_discount_test(solution).p_value < 0.001
@@ -162,7 +162,7 @@ def pairwise_tests(solution: Solution, *, jobs: int = 1, progress: Progress = si
     Example:
         >>> import multihorizon as mh
         >>> d = mh.domains.cliff()
-        >>> table = mh.Demonstrations.simulate(d.mdp, d.mce_experts(), episodes=100, seed=0)
+        >>> table = mh.Demonstrations.simulate(d.mdp, d.soft_experts(), episodes=100, seed=0)
         >>> problem = mh.Problem(d.mdp, table)
         >>> solution = mh.solve(problem, mh.MaximumLikelihood(1.0))
         >>> len(mh.pairwise_tests(solution).to_frame())

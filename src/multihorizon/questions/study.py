@@ -102,7 +102,7 @@ def simulate_study(
     Example:
         >>> from multihorizon import Demonstrations, Problem, domains
         >>> d = domains.cliff()
-        >>> table = Demonstrations.simulate(d.mdp, d.mce_experts(), episodes=100)
+        >>> table = Demonstrations.simulate(d.mdp, d.soft_experts(), episodes=100)
         >>> found = simulate_study(Problem(d.mdp, table), demonstrations=table, decisions=[], studies=3)
         >>> found.sizes[0].people, found.sizes[0].studies
         (3, 3)
@@ -563,7 +563,7 @@ def bootstrap(
     Example:
         >>> import multihorizon as mh
         >>> d = mh.domains.cliff()
-        >>> table = mh.Demonstrations.simulate(d.mdp, d.mce_experts(), episodes=100, seed=0)
+        >>> table = mh.Demonstrations.simulate(d.mdp, d.soft_experts(), episodes=100, seed=0)
         >>> problem = mh.Problem(d.mdp, table)
         >>> solution = mh.solve(problem, mh.MaximumLikelihood(1.0))
         >>> mh.bootstrap(solution, draws=5).discounts.shape

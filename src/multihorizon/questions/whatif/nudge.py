@@ -285,7 +285,7 @@ def nudge(
     Example:
         >>> from multihorizon.domains import cliff
         >>> d = cliff()
-        >>> problem = Problem(d.mdp, d.mce_experts(), names=["near", "middle", "far"])
+        >>> problem = Problem(d.mdp, d.soft_experts(), names=["near", "middle", "far"])
         >>> found = nudge(problem, state="4", action="right", chance=0.9)
         >>> found.answers
         ('found', 'found', 'found')

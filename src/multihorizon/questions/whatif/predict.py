@@ -486,7 +486,7 @@ def predict(
     Example:
         >>> from multihorizon.domains import cliff
         >>> d = cliff()
-        >>> problem = Problem(d.mdp, d.mce_experts(), names=["near", "middle", "far"])
+        >>> problem = Problem(d.mdp, d.soft_experts(), names=["near", "middle", "far"])
         >>> found = predict(problem, pay={d.mdp.state_names[-1]: 2.0})
         >>> found.status
         ('identified', 'identified', 'identified')
