@@ -123,6 +123,27 @@ def test_goals_gives_no_groups_and_no_discounts_where_the_reward_depends_on_the_
     assert "Discounts" not in (tmp_path / "out" / "goals.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
+def test_a_reward_by_action_counts_where_costs_of_actions_explain_only_a_part() -> None:
+    """Costs of actions predict clearly better, but only a reward by action makes one goal of these seasons with some stock."""
+    mdp, points = pond()
+    moves, rng, rows = mdp.stacked.toarray().reshape(3, STOCKS, STOCKS), np.random.default_rng(5), []
+    for who, gamma in enumerate(2 * GAMMAS):
+        policy = mh.soft_plan(mdp, points, gamma, 0.5).policy
+        for episode in range(40):
+            state = int(rng.integers(3, STOCKS))
+            for step in range(20):
+                action = int(rng.choice(3, p=policy[state]))
+                after = int(rng.choice(STOCKS, p=moves[action, state]))
+                rows.append((f"p{who}", episode, step, f"stock {state}", mdp.action_names[action], f"stock {after}"))
+                state = after
+    table = pd.DataFrame(rows, columns=["expert", "episode", "step", "state", "action", "next_state"])
+    found = mh.goals(mh.Problem(mdp, mh.Demonstrations.from_frame(table)), draws=19)
+    assert found.withheld
+    assert found.groups == ()
+    assert found.state_reward.wider == "a reward for each state and action"
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 def test_different_goals_are_not_put_down_to_actions_by_a_reward_of_as_many_parameters(seed) -> None:
     """One reward for each state and action mimics two goals: costs of actions must predict better, too."""

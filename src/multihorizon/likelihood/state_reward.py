@@ -9,7 +9,7 @@ between people may be artefacts of the reward, and nothing is said of groups.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -64,11 +64,16 @@ class StateRewardTest(Result):
     @classmethod
     def of(cls, tests: Sequence[tuple[WiderReward, ScoreTest]]) -> StateRewardTest:
         """The test of the wider reward that the decisions speak for most."""
-        made = [(test, wider) for wider, test in tests if test.degrees]
+        return cls.strongest([cls(wider.name, test.statistic, test.degrees, test.p_value) for wider, test in tests])
+
+    @classmethod
+    def strongest(cls, tests: Sequence[StateRewardTest]) -> StateRewardTest:
+        """The test of the smallest p-value, times the number of tests that were made."""
+        made = [test for test in tests if test.degrees]
         if not made:
             return cls.untested("in this task rewards of states can stand in for rewards of actions")
-        test, wider = min(made, key=lambda each: each[0].p_value)
-        return cls(wider.name, test.statistic, test.degrees, min(1.0, len(made) * test.p_value))
+        test = min(made, key=lambda each: each.p_value)
+        return replace(test, p_value=min(1.0, len(made) * test.p_value))
 
     @classmethod
     def read(cls, content: Mapping[str, Any]) -> StateRewardTest:

@@ -382,7 +382,7 @@ def check_state_reward(fitted: F, asked: Asked, progress: Progress) -> Iterator[
     fitted = replace(fitted, state_reward=test)
     if test is not None and test.clear:
         checked = None if fitted.goals is None else replace(fitted.goals, withheld=test.why)
-        fitted = replace(fitted, withheld=fitted.withheld or test.why, goals=checked, population=None)
+        fitted = replace(fitted, withheld=test.why, goals=checked, population=None)
     yield fitted
 
 

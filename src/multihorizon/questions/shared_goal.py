@@ -38,11 +38,11 @@ exactly. For if `u_k = r_k + γ_k V_k`, then with any two discounts γ'_1 ≠ γ
 
     (γ'_1 − γ'_2) d = u_1 − u_2 − γ'_1 V_1 + γ'_2 V_2,      V'_k = V_k + d,      R = V'_k + λ log π_k − γ'_k T V'_k
 
-is the same for both. So one cost for each action must predict clearly better, too. If it does, the wider reward is fitted, and
-one reward is tested once more beside it:
+is the same for both. So one cost for each action must predict clearly better, too. If it does, each wider reward that predicts
+clearly better is fitted, and one reward is tested once more beside it:
 
 * one wider reward for all is not rejected: it explains what looked like different goals;
-* it is rejected, too, or costs of actions do not predict clearly better: goals differ, and these costs are tested anew beside
+* all are rejected, too, or costs of actions do not predict clearly better: goals differ, and these costs are tested anew beside
   each expert's deviations.
 """
 
@@ -419,26 +419,37 @@ def state_reward_test(
     )
     if not rivals:
         return StateRewardTest.untested("there is one action alone")
-    found = _tested(with_one_reward(point), rivals)
+    shared = with_one_reward(point)
+    tests = [StateRewardTest.of([(rival, tested_at(shared, rival))]) for rival in rivals]
+    found = StateRewardTest.strongest(tests)
     progress(0.1, "rewards of actions")
     if not found.clear:
         return found
     differ = goals is not None and goals.rejected
-    if differ:
-        costs = rivals[:1]
-        if not _tested(with_one_reward(point), costs).clear:
-            return _tested(point, costs)
+    if differ and not tests[0].clear:
+        return _beside_deviations(point, rivals)
     if any(batch.mdp.durations is not None for batch in model.batches):
         return found
-    wider = next(rival for rival in rivals if rival.name == found.wider)
-    other = _fit_with_wider_reward(point, solution, wider, seed, part_of(progress, 0.1, 0.7))
-    if differ and other.status != Status.NOT_CONVERGED:
-        again = shared_goal_test(other, seed=seed, jobs=jobs, progress=part_of(progress, 0.7, 1.0))
-        if again.rejected:
-            return _tested(point, costs)
-    if other.status == Status.NOT_CONVERGED:
-        return found
-    return replace(found, gain=other.objective - with_one_reward(point).value)
+    clear = [(test, rival) for test, rival in zip(tests, rivals, strict=True) if test.clear]
+    if not differ:
+        clear = [(test, rival) for test, rival in clear if rival.name == found.wider]
+    for i, (test, rival) in enumerate(clear):
+        each = part_of(progress, 0.1 + 0.9 * i / len(clear), 0.1 + 0.9 * (i + 1) / len(clear))
+        other = _fit_with_wider_reward(point, solution, rival, seed, part_of(each, 0.0, 0.6))
+        if other.status == Status.NOT_CONVERGED:
+            return found
+        gain = other.objective - shared.value
+        if not differ:
+            return replace(found, gain=gain)
+        again = shared_goal_test(other, seed=seed, jobs=jobs, progress=part_of(each, 0.6, 1.0))
+        if not again.rejected:
+            return replace(found if test.wider == found.wider else test, gain=gain)
+    return _beside_deviations(point, rivals)
+
+
+def _beside_deviations(point: Point, rivals: list[WiderReward]) -> StateRewardTest:
+    """Return the test of costs of actions beside each expert's deviations."""
+    return StateRewardTest.of([(rival, tested_at(point, rival)) for rival in rivals[:1]])
 
 
 def with_one_reward(point: Point) -> Point:
@@ -448,10 +459,6 @@ def with_one_reward(point: Point) -> Point:
     start = one_reward(point.likelihood).at(point.x)
     assert start is not None
     return climb(start).point
-
-
-def _tested(point: Point, rivals: list[WiderReward]) -> StateRewardTest:
-    return StateRewardTest.of([(rival, tested_at(point, rival)) for rival in rivals])
 
 
 def _fit_with_wider_reward(point: Point, solution: Solution, wider: WiderReward, seed: int, progress: Progress) -> Solution:
