@@ -35,7 +35,7 @@ import pandas as pd
 
 import multihorizon as mh
 from multihorizon.data.side_tables import read_features, read_transitions
-from multihorizon.questions.shared_goal import shared_goal_test
+from multihorizon.questions.sharing import shared_goal_test
 
 NAMES, EPISODES = 10, 24
 COLUMNS = ("goal", "discount", "temperature")

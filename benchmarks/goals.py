@@ -27,7 +27,7 @@ from rows import TASKS, exponents, shown, task
 
 import multihorizon as mh
 from multihorizon.questions.goals import Goals
-from multihorizon.questions.shared_goal import shared_goal_test
+from multihorizon.questions.sharing import shared_goal_test
 
 
 def random_problem(seed: int) -> tuple[mh.Problem, list[int], np.ndarray, np.ndarray]:

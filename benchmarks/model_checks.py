@@ -33,7 +33,7 @@ import pandas as pd
 
 import multihorizon as mh
 from multihorizon.likelihood.maximum_likelihood import resume
-from multihorizon.questions.model_checks import Choices, compared_choices, extent, fit_answer, misfits, overall_test
+from multihorizon.questions.model_checks import AllChoices, compared_choices, extent, fit_answer, misfits, overall_test
 
 DISCOUNTS, TEMPERATURE = np.array([0.4, 0.75, 0.93]), 0.5
 EPISODES = {"savings": 38, "treatment": 120, "inventory": 50, "machine": 50, "queue": 50, "chain": 60, "keys": 40}
@@ -85,7 +85,10 @@ def one_table(family: str, departure: str, seed: int, full: bool) -> dict:
     else:
         solution = mh.solve(mh.Problem(mdp, read, feature_names=task.feature_names, **features), mh.MaximumLikelihood())
         point, ends = resume(solution), solution.confidence_intervals(0.95)
-        overall, how = overall_test(Choices.of(point), seed), extent(misfits(compared_choices(point.problem, point.policies())))
+        overall, how = (
+            overall_test(AllChoices.of(point), seed),
+            extent(misfits(compared_choices(point.problem, point.policies()))),
+        )
         odd, sure = how.odd, bool((np.diff(ends, axis=1) <= 0.5).all())
         fits = fit_answer(how, overall) in ("No misfit detected", "In nearly all states")
     inside = ~(ends[:, 0] > DISCOUNTS + 1e-9) & ~(ends[:, 1] < DISCOUNTS - 1e-9)

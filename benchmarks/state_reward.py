@@ -22,7 +22,7 @@ import foreign
 import numpy as np
 
 import multihorizon as mh
-from multihorizon.questions.shared_goal import state_reward_test
+from multihorizon.questions.sharing import state_reward_test
 
 
 def rules(task: foreign.Task) -> mh.MDP:

@@ -14,7 +14,7 @@ from multihorizon.choice.tabular import Likelihood
 from multihorizon.cli import app
 from multihorizon.likelihood.clusters import middle, sign_flip_test, within_episodes
 from multihorizon.likelihood.maximum_likelihood import resume
-from multihorizon.questions.shared_goal import shared_goal_test
+from multihorizon.questions.sharing import shared_goal_test
 
 NAMES, PLACES = ("left end", "right end"), 9
 

@@ -27,7 +27,7 @@ from multihorizon.cli import app
 from multihorizon.cli.console import plain_errors
 from multihorizon.data.demonstrations import read_tables
 from multihorizon.data.dynamics import require_agreement
-from multihorizon.data.reading import Table
+from multihorizon.data.reading import InputTable
 from multihorizon.data.side_tables import read_features, read_transitions
 from multihorizon.files import check_output, visible, write_all
 from multihorizon.solution import Trace
@@ -245,7 +245,7 @@ def test_only_the_columns_that_are_needed_are_read(tmp_path, monkeypatch):
     table = pd.DataFrame([row.split(",") for row in ROWS], columns=HEADER.split(","))
     table.assign(x=[0.0, 1.0, 0.5], **others).to_csv(tmp_path / "d.csv", index=False)
     table.assign(x=[0.0, 1.0, 0.5], **others).to_csv(tmp_path / "d.csv.bz2", index=False)
-    monkeypatch.setattr("multihorizon.data.reading.Table", lambda *a, **o: seen.append(Table(*a, **o)) or seen[-1])
+    monkeypatch.setattr("multihorizon.data.reading.InputTable", lambda *a, **o: seen.append(InputTable(*a, **o)) or seen[-1])
     for name in ("d.csv", "d.csv.bz2"):
         assert mh.Demonstrations.from_files(tmp_path / name).states == ("home", "road", "town")
         assert list(seen.pop().frame.columns) == HEADER.split(",")

@@ -7,7 +7,7 @@ import pytest
 
 import multihorizon as mh
 from multihorizon import analysis
-from multihorizon.questions.whole import QUESTIONS, READING_ORDER
+from multihorizon.analysis import QUESTIONS, READING_ORDER
 
 CLIFF = mh.domains.cliff()
 POLICIES = [mh.soft_plan(CLIFF.mdp, CLIFF.reward, gamma).policy for gamma in (0.3, 0.7)]

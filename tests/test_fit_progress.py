@@ -13,7 +13,7 @@ import pytest
 from fitting import fit
 
 from multihorizon.files import _machine, finish_exchange, write_all
-from multihorizon.questions.shared_discount import each_pair
+from multihorizon.questions.sharing import each_pair
 
 
 def test_nothing_is_left_where_writing_fails(tmp_path):

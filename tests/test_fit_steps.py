@@ -15,7 +15,7 @@ import multihorizon as mh
 from multihorizon.analysis import Analysis
 from multihorizon.cli import app
 from multihorizon.files import for_json
-from multihorizon.questions.fit import not_to_be_used
+from multihorizon.questions.fitted import not_to_be_used
 from multihorizon.questions.horizons import person_cells
 from multihorizon.report.files import result_of, write_fit
 

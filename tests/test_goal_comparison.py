@@ -15,7 +15,7 @@ from multihorizon.analysis import Analysis
 from multihorizon.cli import app
 from multihorizon.likelihood.evidence import LikelihoodEvidence
 from multihorizon.questions.goal_comparison import GoalComparison, deviation_words
-from multihorizon.questions.shared_goal import SharedGoalTest
+from multihorizon.questions.sharing import SharedGoalTest
 from multihorizon.report.fit_page import fit_page, writing_section
 from multihorizon.solution import Deviations
 
@@ -175,7 +175,7 @@ def test_deviations_are_drawn_on_the_grid_or_by_expert_and_feature():
 
 @pytest.mark.slow
 def test_more_rewards_than_are_quick_are_fitted_as_one_goal_and_that_is_said(monkeypatch):
-    monkeypatch.setattr("multihorizon.questions.shared_goal.MOST_DEVIATIONS", 3)
+    monkeypatch.setattr("multihorizon.questions.sharing.MOST_DEVIATIONS", 3)
     found = mh.analyse(simulated(1.5, 60), [CLIFF.mdp], kinds, quick=True)
     assert found.deviations is None
     assert any("Personal deviations from one reward were not estimated: there are more than 3" in text for text in found.remarks)

@@ -13,7 +13,7 @@ from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.numerics.newton import resting
 from multihorizon.questions import goals as partitions
 from multihorizon.questions.goals import Goals, Scores, parabolas, sharing_probabilities, weigh_partitions
-from multihorizon.questions.shared_goal import _climbed_gains, _common_step, _drawn, _fit_with_one_reward, shared_goal_test
+from multihorizon.questions.sharing import _climbed_gains, _common_step, _drawn, _fit_with_one_reward, shared_goal_test
 
 MDP = mh.domains.random_mdp(6, 3, seed=0)
 REWARDS = 2 * np.random.default_rng(0).normal(size=(2, 6))

@@ -19,7 +19,7 @@ import multihorizon as mh
 from multihorizon.cli import app
 from multihorizon.horizon import Horizon
 from multihorizon.questions.differences import difference_words, named_group, population_words, round_unit
-from multihorizon.questions.fit import not_to_be_used
+from multihorizon.questions.fitted import not_to_be_used
 from multihorizon.questions.people import predicted_by_group
 from multihorizon.report.files import result_of, write_fit
 from multihorizon.report.fit_page import fit_page

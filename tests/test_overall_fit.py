@@ -10,7 +10,7 @@ import pytest
 
 import multihorizon as mh
 from multihorizon.likelihood.maximum_likelihood import resume
-from multihorizon.questions.model_checks import Choices, OverallTest, overall_test, overall_words
+from multihorizon.questions.model_checks import AllChoices, OverallTest, overall_test, overall_words
 from multihorizon.report.files import result_of
 from multihorizon.words import percent
 
@@ -27,7 +27,7 @@ def table(seed: int, lapses: float = 0.0, episodes: int = 40) -> mh.Demonstratio
 
 def overall_of(demos: mh.Demonstrations, features: np.ndarray = FEATURES, **options: object) -> OverallTest:
     problem = mh.Problem(TASK, demos, arrival_features=features)
-    return overall_test(Choices.of(resume(mh.solve(problem, mh.MaximumLikelihood(starts=1, **options)))))
+    return overall_test(AllChoices.of(resume(mh.solve(problem, mh.MaximumLikelihood(starts=1, **options)))))
 
 
 @pytest.mark.slow
@@ -81,7 +81,7 @@ def test_what_was_not_tested_is_said() -> None:
     demos = mh.Demonstrations.simulate(single, [np.ones((4, 1))] * 2, 5, max_steps=5)
     problem = mh.Problem(single, demos)
     point = resume(mh.solve(problem, mh.MaximumLikelihood(starts=1)))
-    assert overall_test(Choices.of(point)).reason
+    assert overall_test(AllChoices.of(point)).reason
     assert pd.isna(overall_test(None).p_value)
 
 

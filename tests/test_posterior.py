@@ -58,7 +58,7 @@ def target_of(name, priors=None):
 def test_the_gradient_is_that_of_the_density(name):
     target = target_of(name, {"temperature": (0.3, 0.7)})
     u = target.start + 0.1 * np.random.default_rng(0).standard_normal(target.size)
-    if isinstance(target, asked.People):  # nodes that follow have the gradient of the integral, and not of its sum
+    if isinstance(target, asked.PeopleTarget):  # nodes that follow have the gradient of the integral, and not of its sum
         target.marginal = asked.Marginal(target.layout, target.found.persons_at(u), 15)
     gradient, step = target.at(u)[1], 1e-5
     for j, move in enumerate(step * np.eye(target.size)):
@@ -75,7 +75,7 @@ def test_prior_draws_have_the_density_of_the_prior(name):
 
     def slope(u):
         gradient = target.normal_priors(u)[1]
-        if isinstance(target, asked.People):
+        if isinstance(target, asked.PeopleTarget):
             gradient[target.layout.spread] += target.spread_prior(u)[1]
         else:
             gradient[target.ahead_part] += 1 - 2 / (1 + np.exp(-u[target.ahead_part]))
@@ -85,7 +85,7 @@ def test_prior_draws_have_the_density_of_the_prior(name):
     slopes = np.array([slope(u) for u in draws])
     products = slopes * (draws - draws.mean(axis=0))
     kept = np.ones(target.size, dtype=bool)
-    if isinstance(target, asked.People):
+    if isinstance(target, asked.PeopleTarget):
         kept[target.layout.spread.start + 1] = False  # its slopes have no variance, where the whole row is near 0
     errors = products.std(axis=0) / np.sqrt(len(draws))
     assert (np.abs(products.mean(axis=0) + 1) < 5 * errors + 0.01)[kept].all()

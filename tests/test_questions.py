@@ -11,7 +11,7 @@ import pytest
 from tiny import PAYS, Asked, tiny_solutions
 
 import multihorizon as mh
-from multihorizon.questions.shared_goal import shared_goal_test
+from multihorizon.questions.sharing import shared_goal_test
 from multihorizon.result import Result
 
 OF_SOLUTIONS: dict[str, Callable[[Asked], Any]] = {

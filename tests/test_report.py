@@ -10,13 +10,14 @@ import pytest
 from typer.testing import CliRunner
 
 import multihorizon as mh
+from multihorizon import analysis
 from multihorizon.analysis import Analysis
 from multihorizon.cli import app
 from multihorizon.horizon import Horizon
 from multihorizon.likelihood.intervals import reward_contrasts
 from multihorizon.likelihood.maximum_likelihood import resume
-from multihorizon.questions import fitted, whole
-from multihorizon.questions.fit import not_to_be_used, predicts_worse
+from multihorizon.questions import fitted
+from multihorizon.questions.fitted import not_to_be_used, predicts_worse
 from multihorizon.questions.horizons import discount_text, interval_text, steps_text
 from multihorizon.questions.model_checks import FEWEST_DECISIONS, Extent
 from multihorizon.report.charts import Badge, Bar, Listing, Page, Section, TableBlock, figure
@@ -404,7 +405,7 @@ def test_the_worst_states_of_a_result_are_those_of_the_check(found):
 
 def test_what_was_found_is_computed_once_for_all_that_is_written(found, tmp_path, monkeypatch):
     """The page, the JSON and the tables read one analysis."""
-    calls = dict.fromkeys(("misfits", *whole.QUESTIONS), 0)
+    calls = dict.fromkeys(("misfits", *analysis.QUESTIONS), 0)
 
     def counted(name, real):
         def call(*arguments):
@@ -414,8 +415,8 @@ def test_what_was_found_is_computed_once_for_all_that_is_written(found, tmp_path
         return call
 
     monkeypatch.setattr(fitted, "misfits", counted("misfits", fitted.misfits))
-    for name, question in whole.QUESTIONS.items():
-        monkeypatch.setitem(whole.QUESTIONS, name, counted(name, question))
+    for name, question in analysis.QUESTIONS.items():
+        monkeypatch.setitem(analysis.QUESTIONS, name, counted(name, question))
     write_fit(tmp_path, replace(found), {})
     assert calls == dict.fromkeys(calls, 1)
 

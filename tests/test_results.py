@@ -21,7 +21,7 @@ from tiny import PAYS, three_steps, tiny_solutions
 import multihorizon as mh
 from multihorizon.analysis import of_people
 from multihorizon.data.check import TableCheck, check_table
-from multihorizon.questions.shared_goal import shared_goal_test, state_reward_test
+from multihorizon.questions.sharing import shared_goal_test, state_reward_test
 from multihorizon.result import Result
 from multihorizon.words import Table
 

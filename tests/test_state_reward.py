@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import multihorizon as mh
 from multihorizon.cli import app
-from multihorizon.questions.shared_goal import state_reward_test
+from multihorizon.questions.sharing import state_reward_test
 
 GAMMAS = (0.4, 0.6, 0.75)
 REST, ROD, NET = range(3)

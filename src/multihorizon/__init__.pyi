@@ -51,8 +51,8 @@ from multihorizon.questions.goals import goals as goals
 from multihorizon.questions.lookahead_comparison import compare_lookahead as compare_lookahead
 from multihorizon.questions.model_checks import check_model as check_model
 from multihorizon.questions.posterior import posterior as posterior
-from multihorizon.questions.shared_discount import pairwise_tests as pairwise_tests
-from multihorizon.questions.shared_discount import shared_discount_test as shared_discount_test
+from multihorizon.questions.sharing import pairwise_tests as pairwise_tests
+from multihorizon.questions.sharing import shared_discount_test as shared_discount_test
 from multihorizon.questions.study import bootstrap as bootstrap
 from multihorizon.questions.study import simulate_study as simulate_study
 from multihorizon.questions.track import track as track

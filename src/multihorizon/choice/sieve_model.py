@@ -194,7 +194,7 @@ def _axis(values: Floats, size: int) -> _Axis:
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class FittedBasis:
     """A transformer fitted to standardised states, with a constant where it has none.
 
     `constant` `(p,)` are the coefficients with which the functions add up to 1 everywhere.
@@ -215,7 +215,7 @@ class Fitted:
         return sp.csr_array(sp.hstack([np.ones((rows.shape[0], 1)), rows], format="csr"))
 
 
-def fit_basis(transformer: Any, states: Floats, coordinates: Sequence[str]) -> Fitted:
+def fit_basis(transformer: Any, states: Floats, coordinates: Sequence[str]) -> FittedBasis:
     """Fit a transformer to states `(n,d)`. Splines and indicators take coordinates as they are, others standardised ones."""
     as_they_are = isinstance(transformer, Splines) or type(transformer).__name__ == "OneHotEncoder"
     centre = np.zeros(states.shape[1]) if as_they_are else states.mean(axis=0)
@@ -233,10 +233,10 @@ def fit_basis(transformer: Any, states: Floats, coordinates: Sequence[str]) -> F
         names = [f"function {i + 1}" for i in range(rows.shape[1])]
     names = ["constant", *names] if adds_constant else names
     constant = np.eye(1, len(names)).ravel() if adds_constant else np.full(len(names), 1 / total.mean())
-    return Fitted(fitted, centre, scale, adds_constant, constant, tuple(names))
+    return FittedBasis(fitted, centre, scale, adds_constant, constant, tuple(names))
 
 
-def roughness(basis: Fitted, steps: Steps, points: Floats) -> Floats:
+def roughness(basis: FittedBasis, steps: Steps, points: Floats) -> Floats:
     """The matrix `R + 0.01 I` `(f,f)` at up to 1000 of these points `(m,d)`.
 
     Coordinates with few distinct values have no second differences; where there are no others, R is the identity.
@@ -269,7 +269,7 @@ def held_out_rows(steps: Steps) -> Bools:
 class Smoothing:
     """The functions ψ of the state, their roughness `(q,q)`, and the three weights."""
 
-    inputs: Fitted
+    inputs: FittedBasis
     rough: Floats
     common: float = 0.0
     own: float = 0.0
@@ -384,7 +384,7 @@ class Regressed:
 
 
 def fit_outcomes(
-    steps: Steps, basis: Fitted, regressor: Any = None, smoothing: Smoothing | None = None
+    steps: Steps, basis: FittedBasis, regressor: Any = None, smoothing: Smoothing | None = None
 ) -> LeastSquares | Regressed:
     """Regress φ(s') on state and action, over the steps whose next state is known; smoothing is chosen unless it is given."""
     seen = steps.select(steps.known_next)
@@ -412,12 +412,12 @@ def _coded(steps: Steps) -> Floats:
     return np.hstack([steps.states, np.eye(len(steps.actions))[steps.action]])
 
 
-def unsmoothed(basis: Fitted) -> Smoothing:
+def unsmoothed(basis: FittedBasis) -> Smoothing:
     """Least squares in the basis itself, for each action alone."""
     return Smoothing(basis, np.zeros((len(basis.names), len(basis.names))))
 
 
-def choose_smoothing(steps: Steps, basis: Fitted, targets: Sparse, held: Bools) -> Smoothing:
+def choose_smoothing(steps: Steps, basis: FittedBasis, targets: Sparse, held: Bools) -> Smoothing:
     """What best predicts the held-out steps: ψ with one weight for `common` and `own`, then a larger `own`, then `pooling`."""
     smooth = isinstance(basis.transformer, Splines) and basis.transformer.second_differences().any()
     if not smooth or held.all() or not held.any():
@@ -431,7 +431,7 @@ def choose_smoothing(steps: Steps, basis: Fitted, targets: Sparse, held: Bools) 
     return min((_best_weights(steps, inputs, targets, held) for inputs in tried), key=lambda pair: pair[0])[1]
 
 
-def _best_weights(steps: Steps, inputs: Fitted, targets: Sparse, held: Bools) -> tuple[float, Smoothing]:
+def _best_weights(steps: Steps, inputs: FittedBasis, targets: Sparse, held: Bools) -> tuple[float, Smoothing]:
     """The least held-out error with these functions, and the weights that reach it."""
     features, rough = inputs(steps.states), inputs.transformer.second_differences()
     test, train = (
@@ -581,7 +581,7 @@ class SieveData:
         roughness: the matrix `(f,f)` of the penalty on the reward.
     """
 
-    basis: Fitted
+    basis: FittedBasis
     stage: LeastSquares | Regressed
     decisions: tuple[LoggedDecisions, ...]
     expected_paid: Floats

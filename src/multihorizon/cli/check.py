@@ -12,7 +12,7 @@ import pandas as pd
 
 from multihorizon.cli.console import checked, in_options, out, read_mdps, tables_of, write_answer
 from multihorizon.cli.options import CheckOptions
-from multihorizon.data.check import CHANCE, Finding, TableCheck, check_table, nothing_shared, write_mended
+from multihorizon.data.check import CHANCE, Issue, TableCheck, check_table, nothing_shared, write_mended
 from multihorizon.data.reading import file_kind, files_of
 from multihorizon.mdp import MDP
 from multihorizon.report.charts import Badge, Block, Page, Section, TableBlock
@@ -149,7 +149,7 @@ def _parts(found: TableCheck) -> list[Table]:
     return [of_experts, Table(states, "States"), Table(actions, "Actions")]
 
 
-def _page(every: Sequence[TableCheck], between: Sequence[Finding], written: Sequence[str], options: CheckOptions) -> Page:
+def _page(every: Sequence[TableCheck], between: Sequence[Issue], written: Sequence[str], options: CheckOptions) -> Page:
     """The report."""
     compared = "It was compared with the given transitions." if options.transitions else "It was not compared with transitions."
     sections: list[Section] = []

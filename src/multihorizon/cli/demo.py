@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from rich.table import Table as RichTable
 
-from multihorizon.analysis import analyse
+from multihorizon.analysis import Analysis, analyse
 from multihorizon.cli.console import checked, out, progress_bar
 from multihorizon.cli.options import DemoOptions
 from multihorizon.data.demonstrations import Demonstrations
@@ -21,7 +21,6 @@ from multihorizon.horizon import Horizon
 from multihorizon.parallel import Progress, part_of
 from multihorizon.problem import Problem, require_counts
 from multihorizon.questions.horizons import own_steps_text, steps_text
-from multihorizon.questions.whole import Analysis
 from multihorizon.report.files import write_fit
 from multihorizon.report.plots import best_walk, plot_walks, save
 from multihorizon.words import Role, Table, decimals

@@ -14,7 +14,7 @@ import numpy as np
 import typer
 from rich.table import Table as RichTable
 
-from multihorizon.analysis import analyse
+from multihorizon.analysis import Analysis, analyse
 from multihorizon.cli.console import (
     checked,
     cluster_of,
@@ -41,7 +41,6 @@ from multihorizon.questions.differences import population_words
 from multihorizon.questions.horizons import half_life_text, person_cells, sizes
 from multihorizon.questions.people import People
 from multihorizon.questions.study import Recovery
-from multihorizon.questions.whole import Analysis
 from multihorizon.report.files import FILES, write_fit
 from multihorizon.report.pages import families_table
 from multihorizon.report.people import at_means, compared_with, conditions_table, contrast_rows, effect_rows

@@ -48,7 +48,7 @@ STOPPING = ("cut off", "no next_state")
 
 
 @dataclass(frozen=True)
-class Finding:
+class Issue:
     """One kind of thing that is wrong, or worth knowing.
 
     Attributes:
@@ -93,8 +93,8 @@ class TableCheck(Result):
 
     name: str
     rows: int
-    findings: list[Finding]
-    left: list[Finding]
+    findings: list[Issue]
+    left: list[Issue]
     changes: list[str]
     experts: pd.DataFrame
     states: pd.DataFrame
@@ -241,7 +241,7 @@ def write_mended(checked: TableCheck, path: Path) -> None:
             draft.unlink(missing_ok=True)
 
 
-def _findings(log: Log, mdp: MDP | None, believed: bool) -> list[Finding]:
+def _findings(log: Log, mdp: MDP | None, believed: bool) -> list[Issue]:
     """Return all that is wrong with a log, and what is worth knowing."""
     findings = [_breach(log, rule, rows) for rule, rows in breaches(log)]
     if log.vector:
@@ -255,17 +255,17 @@ def _findings(log: Log, mdp: MDP | None, believed: bool) -> list[Finding]:
     return [finding for finding in findings if finding.count]
 
 
-def _breach(log: Log, rule: Rule, rows: Ints) -> Finding:
+def _breach(log: Log, rule: Rule, rows: Ints) -> Issue:
     """Return the finding that these rows break a rule."""
     state = f"columns {', '.join(log.vector)}" if log.vector else "column state"
     return _at(rule.kind, rows, rule.noun, rule.what.replace("column state", state), rule.remedy)
 
 
-def _at(kind: str, rows: Ints, noun: str, what: str, remedy: str) -> Finding:
+def _at(kind: str, rows: Ints, noun: str, what: str, remedy: str) -> Issue:
     """Return a finding about rows of the file; the noun is that for each."""
     number = f"There is 1 {noun}" if rows.size == 1 else f"There are {rows.size:,} {noun}s"
     places = tuple(np.sort(rows)[:PLACES].tolist())
-    return Finding(kind, f"{number} {what}.", _sentence(remedy), int(rows.size), True, rows=places)
+    return Issue(kind, f"{number} {what}.", _sentence(remedy), int(rows.size), True, rows=places)
 
 
 def _sentence(remedy: str) -> str:
@@ -274,24 +274,24 @@ def _sentence(remedy: str) -> str:
     return capital(words) + "." * bool(words and not words.endswith("…"))
 
 
-def _ends(rows: Log, mdp: MDP | None) -> Finding:
+def _ends(rows: Log, mdp: MDP | None) -> Issue:
     """Return the finding that episodes simply stop."""
     if not rows.has_next:
         what = "There is no column next_state, so nothing says where actions lead."
         remedy = "Add it, or give the transitions; if all episodes simply stop, say so with cut_off=True."
-        return Finding("no next_state", what, remedy, int(mdp is None), True)
+        return Issue("no next_state", what, remedy, int(mdp is None), True)
     cut = np.sort(rows.number[~rows.goes_on & (rows.next_state < 0)])
     what = f"{cut.size:,} of {int((~rows.goes_on).sum()):,} episodes have no next_state after the last decision."
     remedy = _sentence(CUT_OFF) if mdp is None else "Nothing need be done where transitions are given."
-    return Finding("cut off", what, remedy, cut.size, mdp is None, rows=tuple(cut[:PLACES].tolist()))
+    return Issue("cut off", what, remedy, cut.size, mdp is None, rows=tuple(cut[:PLACES].tolist()))
 
 
-def _alike(log: Log) -> list[Finding]:
+def _alike(log: Log) -> list[Issue]:
     """Labels that may be one label, spelt in two ways."""
     findings = []
     for what, names in {"expert": log.experts, "state": log.states, "action": log.actions}.items():
         said, _, remedy = (look_alikes(names, what) or "").partition(". ")
-        findings.append(Finding(f"look-alike {what}s", f"{said}.", remedy, int(bool(said)), False))
+        findings.append(Issue(f"look-alike {what}s", f"{said}.", remedy, int(bool(said)), False))
     return findings
 
 
@@ -308,7 +308,7 @@ def _by_file(log: Log) -> dict[str, dict[str, set[str]]]:
     }
 
 
-def nothing_shared(files: Mapping[str, Mapping[str, set[str]]]) -> list[Finding]:
+def nothing_shared(files: Mapping[str, Mapping[str, set[str]]]) -> list[Issue]:
     """Files of which some share no action, or no state, with any other: the same things may have other names there."""
     findings = []
     for what in ("action", "state"):
@@ -318,7 +318,7 @@ def nothing_shared(files: Mapping[str, Mapping[str, set[str]]]) -> list[Finding]
             if names[what] and others and not names[what] & others:
                 alone.append(f"{name} ({_some(in_order(names[what]))})")
         findings.append(
-            Finding(
+            Issue(
                 f"no {what}s in common",
                 f"These files share no {what} with any other: {_some(alone, '; ')}.",
                 f"If these {what}s are the same under other names, write them alike, letter by letter.",
@@ -346,7 +346,7 @@ def _choices(table: Demonstrations, mdp: MDP | None) -> Ints:
     return number
 
 
-def _single(table: Demonstrations, mdp: MDP | None) -> Finding:
+def _single(table: Demonstrations, mdp: MDP | None) -> Issue:
     """States in which there was nothing to choose."""
     decided = np.bincount(table.moves.state, table.moves.count, minlength=len(table.states))
     single = (decided > 0) & (_choices(table, mdp) == 1)
@@ -359,7 +359,7 @@ def _single(table: Demonstrations, mdp: MDP | None) -> Finding:
         remedy += "list where they lead (state, action, next_state, probability) and let the rest be estimated."
     else:
         remedy += "add them to the transitions."
-    return Finding("one action", what, remedy, len(names), False)
+    return Issue("one action", what, remedy, len(names), False)
 
 
 def chance_p_values(table: Demonstrations, mdp: MDP | None) -> Floats:
@@ -383,7 +383,7 @@ def _p_values(counts: pd.DataFrame, choices: Ints, size: int) -> Floats:
     return p_values
 
 
-def _chance(table: Demonstrations, mdp: MDP | None) -> list[Finding]:
+def _chance(table: Demonstrations, mdp: MDP | None) -> list[Issue]:
     """Experts who may choose at random, and experts of whom even all decisions together are too few to say."""
     counts, choices, p_values = _counts(table), _choices(table, mdp), chance_p_values(table, mdp)
     alone = np.isnan(p_values)
@@ -392,7 +392,7 @@ def _chance(table: Demonstrations, mdp: MDP | None) -> list[Finding]:
     few = [name for name, lost in zip(table.experts, alone, strict=True) if lost and not together < CHANCE]
     random = [f"{name} (p = {decimals(p, 2)})" for name, p in zip(table.experts, p_values, strict=True) if p >= CHANCE]
     return [
-        Finding(
+        Issue(
             "chance",
             f"Some experts may choose at random, for all actions of a state are about equally frequent: {_some(random)}.",
             "A fit gives no discount for somebody who does no better than chance. Check that the column action holds what they "
@@ -400,7 +400,7 @@ def _chance(table: Demonstrations, mdp: MDP | None) -> list[Finding]:
             len(random),
             False,
         ),
-        Finding(
+        Issue(
             "few decisions",
             f"Some experts decided too seldom to distinguish their choices from chance, even all together: {_some(few)}.",
             "Collect more of their decisions in states where there is something to choose, or join states that are alike.",
@@ -410,7 +410,7 @@ def _chance(table: Demonstrations, mdp: MDP | None) -> list[Finding]:
     ]
 
 
-def _against(rows: Log, mdp: MDP, believed: bool) -> list[Finding]:
+def _against(rows: Log, mdp: MDP, believed: bool) -> list[Issue]:
     """Return what contradicts given transitions; decisions that are wrong in one way are left out of the next question."""
     findings = []
     codes: dict[str, Any] = {}
@@ -427,7 +427,7 @@ def _against(rows: Log, mdp: MDP, believed: bool) -> list[Finding]:
         said = f"The transitions do not know {what}s of the table: {listed}."
         remedy = "Names must agree letter by letter. Correct the table or the transitions."
         first = tuple(np.sort(rows.number[wrong])[:PLACES].tolist())
-        findings.append(Finding(f"unknown {what}", said, remedy, len(near), True, rows=first))
+        findings.append(Issue(f"unknown {what}", said, remedy, len(near), True, rows=first))
     rows = replace(rows, **codes, states=mdp.state_names, actions=mdp.action_names)
     rows = rows.select((rows.state >= 0) & (rows.action >= 0))
     ended, barred = mdp.terminal[rows.state], ~mdp.live[rows.state, rows.action] & ~mdp.terminal[rows.state]
@@ -442,7 +442,7 @@ def _against(rows: Log, mdp: MDP, believed: bool) -> list[Finding]:
     )
     decisions = _decisions(rows.select(~ended & ~barred))
     against = contradictions(decisions, mdp) if len(decisions) and not believed else []
-    return findings + [Finding(one.kind, capital(one.sentence), one.remedy, one.count, one.refused) for one in against]
+    return findings + [Issue(one.kind, capital(one.sentence), one.remedy, one.count, one.refused) for one in against]
 
 
 def _some(items: Sequence[str], comma: str = ", ") -> str:

@@ -31,8 +31,8 @@ from multihorizon.data.demonstrations import Demonstrations, Episodes, Keys, Mov
 from multihorizon.data.reading import (
     MEMORY,
     MISSING,
+    InputTable,
     Scan,
-    Table,
     as_table,
     connect,
     damaged,
@@ -156,7 +156,7 @@ class CountedFiles(Demonstrations):
 
     def __init__(self, scan: Scan, cut_off: bool = False, conditions: Sequence[str] = (), *, most_rows: int = 50_000_000) -> None:
         """Count a scan; the rows of tables with more than `most_rows` are not loaded: each takes a hundred bytes on the way."""
-        Table(pd.DataFrame(index=[0]), scan.name, scan=scan).require(*COLUMNS)
+        InputTable(pd.DataFrame(index=[0]), scan.name, scan=scan).require(*COLUMNS)
         require_conditions(scan.name, conditions, list(scan.types))
         require_labels(scan, (*LABELS, *conditions))
         self.scan, self.database, self.has_next, self.columns = scan, connect(), "next_state" in scan.types, tuple(conditions)

@@ -45,8 +45,8 @@ from multihorizon.checks import (
 from multihorizon.data.reading import (
     LARGE_BYTES,
     LARGE_ROWS,
+    InputTable,
     Scan,
-    Table,
     connect,
     files_of,
     joint_name,
@@ -257,7 +257,7 @@ class Demonstrations(HasFrame):
             >>> Demonstrations.from_frame(rows.assign(noise=["low", "high"]), conditions=["noise"]).conditions.noise.tolist()
             ['low', 'high']
         """
-        table = Table(as_frame(frame, "a table of decisions", ": from_csv, from_parquet and from_files read files"))
+        table = InputTable(as_frame(frame, "a table of decisions", ": from_csv, from_parquet and from_files read files"))
         if unnamed and ("expert" not in table.frame or table.frame["expert"].replace("", None).isna().all()):
             table = named_by_episode(table)
         return decide(table, cut_off, conditions, Clock.of(time, time_unit))
@@ -465,7 +465,7 @@ class Demonstrations(HasFrame):
             ['low', 'high']
         """
         name = "the table of episodes"
-        return put_under([self], conditions_of(Table(as_frame(frame, name), name)), name)[0][0]
+        return put_under([self], conditions_of(InputTable(as_frame(frame, name), name)), name)[0][0]
 
     def first(self, wanted: Bools) -> tuple[int, Decision]:
         """Return the first decision of those of the `moves` that are wanted, `(m,)`: its move, and the decision itself."""
@@ -653,7 +653,7 @@ def decisions_in(log: Log, cut_off: bool, conditions: pd.DataFrame | None = None
     return Demonstrations(*codes, *labels, log.table.name, place, cut_off, conditions, times)
 
 
-def decide(table: Table, cut_off: bool, conditions: Sequence[str], clock: Clock | None) -> Demonstrations:
+def decide(table: InputTable, cut_off: bool, conditions: Sequence[str], clock: Clock | None) -> Demonstrations:
     """Return the decisions of a table, checked."""
     table.require(*COLUMNS)
     require_conditions(table.name, conditions, table.columns)
@@ -665,7 +665,7 @@ def decide(table: Table, cut_off: bool, conditions: Sequence[str], clock: Clock 
     return decisions_in(log, cut_off, _conditions(log, conditions), times)
 
 
-def named_by_episode(table: Table) -> Table:
+def named_by_episode(table: InputTable) -> InputTable:
     """Return the same table where each episode is an expert of its own."""
     table.require("episode")
     return replace(table, frame=table.frame.assign(expert=table.frame["episode"]))
@@ -710,7 +710,7 @@ def read_tables(
     return tables
 
 
-def conditions_of(table: Table) -> pd.DataFrame:
+def conditions_of(table: InputTable) -> pd.DataFrame:
     """Return a table with one row per episode, checked: `expert` and `episode` as labels, and one column for each condition.
 
     Raises:

@@ -63,7 +63,7 @@ OTHER_ENDINGS = {
 }
 
 
-def read_table(path: str | Path, what: str, labels: Sequence[str], needed: Sequence[str] | None = None) -> Table:
+def read_table(path: str | Path, what: str, labels: Sequence[str], needed: Sequence[str] | None = None) -> InputTable:
     """Read a file by the ending of its name; `what` names it in messages.
 
     Columns named in `labels` are kept as text. With `needed`, only these columns are read, those of them that are there.
@@ -321,7 +321,7 @@ def text(value: str) -> str:
 LARGE_BYTES, LARGE_ROWS = 16_000_000, 500_000
 
 
-def load(scan: Scan, labels: Sequence[str], needed: Sequence[str] | None = None, most: int | None = None) -> Table:
+def load(scan: Scan, labels: Sequence[str], needed: Sequence[str] | None = None, most: int | None = None) -> InputTable:
     """Read the rows of a scan; a CSV file that the database cannot read, or reads with odd rows, is written anew first.
 
     With `most`, a large table is read in little memory.
@@ -367,15 +367,15 @@ def damaged(scan: Scan, error: duckdb.Error) -> ValueError:
     return ValueError(f"{scan.name} is damaged or no Parquet file: write it again, or save the table as CSV")
 
 
-def as_table(frame: pd.DataFrame, scan: Scan, labels: Sequence[str], rows: Sequence[int] | None = None) -> Table:
+def as_table(frame: pd.DataFrame, scan: Scan, labels: Sequence[str], rows: Sequence[int] | None = None) -> InputTable:
     """Rows of a scan, all of them or those of the given numbers, as a table that knows their places."""
     place = scan.place if rows is None else partial(moved, scan.place, rows)
     if not scan.is_csv:
-        return Table(frame, scan.name, place, scan=scan)
+        return InputTable(frame, scan.name, place, scan=scan)
     for column in frame.columns:
         if column not in labels:
             frame[column] = numbers_or_text(frame[column])
-    return Table(frame, scan.name, place, spreadsheet_label, scan)
+    return InputTable(frame, scan.name, place, spreadsheet_label, scan)
 
 
 def moved(place: Callable[[int], str], rows: Sequence[int] | Ints, row: int) -> str:
@@ -615,7 +615,7 @@ def _row(number: int) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class InputTable:
     """A data frame, its name, how to say where a row is, how to read a label from a cell, and the scan it was loaded from."""
 
     frame: pd.DataFrame

@@ -29,7 +29,7 @@ import numpy as np
 import pandas as pd
 
 from multihorizon.checks import Bools, Floats, Ints, positions
-from multihorizon.data.reading import Table, as_numbers, in_order, label_order
+from multihorizon.data.reading import InputTable, as_numbers, in_order, label_order
 
 #: The columns of a table of decisions, and those of them that hold labels.
 COLUMNS = ("expert", "episode", "step", "state", "action")
@@ -106,7 +106,7 @@ class Log:
     or NaN. The code of a state is then 0.
     """
 
-    table: Table
+    table: InputTable
     vector: tuple[str, ...]
     number: Ints
     expert: Ints
@@ -128,7 +128,7 @@ class Log:
     sources: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, table: Table, vector: Sequence[str] = ()) -> Log:
+    def of(cls, table: InputTable, vector: Sequence[str] = ()) -> Log:
         """Return all rows of a table, in its order."""
         (expert, experts), (episode, episodes), (action, actions) = (table.codes(c) for c in ("expert", "episode", "action"))
         size = expert.size
@@ -203,7 +203,7 @@ def _next(values: Any) -> Any:
     return np.append(values[1:], values[-1:], axis=0)
 
 
-def _coordinate(table: Table, name: str) -> tuple[Floats, Floats, list[str], Bools]:
+def _coordinate(table: InputTable, name: str) -> tuple[Floats, Floats, list[str], Bools]:
     """Return values `(N,c)` and next values of one state column, the names of what it becomes, and unreadable next cells."""
     after = f"next_{name}"
     has_next = after in table.frame.columns
@@ -225,7 +225,7 @@ def _is_category(values: pd.Series[Any]) -> bool:
     return bool(filled.dtype.kind == "b" or (len(filled) and as_numbers(filled).isna().all()))
 
 
-def _truth(table: Table, column: str) -> Floats:
+def _truth(table: InputTable, column: str) -> Floats:
     """Return a column of 0 and 1, or true and false, as numbers; empty is 0, and NaN is anything else."""
     texts = ["0" if value is None or value != value else str(value).strip().lower() for value in table.frame[column]]
     truth = {"1": 1.0, "1.0": 1.0, "true": 1.0, "0": 0.0, "0.0": 0.0, "false": 0.0}
@@ -268,7 +268,7 @@ def require(log: Log, rules: Iterable[Rule]) -> None:
             raise TableError(message, log.table.name, rule.kind, log.vector) if rule.noun else ValueError(message)
 
 
-def read_log(table: Table, vector: Sequence[str] = ()) -> Log:
+def read_log(table: InputTable, vector: Sequence[str] = ()) -> Log:
     """Return the sorted rows of a table that breaks no rule.
 
     Raises:

@@ -44,7 +44,7 @@ from multihorizon.checks import (
     positions,
 )
 from multihorizon.data.demonstrations import conditions_of
-from multihorizon.data.reading import Table, in_order, numbers_or_missing, read_table
+from multihorizon.data.reading import InputTable, in_order, numbers_or_missing, read_table
 from multihorizon.files import existing_file
 from multihorizon.mdp import MDP, Durations
 from multihorizon.words import significant
@@ -94,7 +94,7 @@ def _read(path: str | Path, what: str, mdp: MDP, most: float = np.inf) -> tuple[
 
 
 def _index(
-    table: Table, column: str, names: Sequence[str], what: str = "", optional: bool = False, unknown: bool = False
+    table: InputTable, column: str, names: Sequence[str], what: str = "", optional: bool = False, unknown: bool = False
 ) -> Ints:
     """Return the index of each row's label among the names, −1 where it may be blank (`optional`) or another one (`unknown`)."""
     codes, labels = table.labels(column, optional)
@@ -105,7 +105,7 @@ def _index(
     return np.append(place, -1)[codes]
 
 
-def _require_all(table: Table, rows: Ints, mdp: MDP, by_action: bool) -> None:
+def _require_all(table: InputTable, rows: Ints, mdp: MDP, by_action: bool) -> None:
     """Raise unless every state, or every available action of every state that is not terminal, has exactly one row."""
 
     def place(row: int) -> str:
@@ -170,7 +170,7 @@ def read_first_states(path: str | Path, mdp: MDP) -> dict[str, float]:
     return dict(zip((state for (state,) in places), table.numbers("probability").tolist(), strict=True))
 
 
-def _places(table: Table, columns: Sequence[str], mdp: MDP) -> list[tuple[str, ...]]:
+def _places(table: InputTable, columns: Sequence[str], mdp: MDP) -> list[tuple[str, ...]]:
     """Return the states, or the pairs of state and action, of all rows; each must be of the task, and there once."""
     names = {"state": mdp.state_names, "action": mdp.action_names}
     index = {column: _index(table, column, names[column]) for column in columns}
@@ -211,10 +211,10 @@ def transitions_from_frame(frame: Frame) -> MDP:
         [False, True]
     """
     name = "the table of transitions"
-    return _from_table(Table(as_frame(frame, name), name))
+    return _from_table(InputTable(as_frame(frame, name), name))
 
 
-def _from_table(table: Table) -> MDP:
+def _from_table(table: InputTable) -> MDP:
     table.require("state", "action", "next_state", "probability")
     (state, before), (action, actions), (after, others) = (table.labels(c) for c in ("state", "action", "next_state"))
     states = in_order({*before, *others})
@@ -242,7 +242,7 @@ def _from_table(table: Table) -> MDP:
     return mdp.lasting(Durations(rows[chances > 0], after[chances > 0], lasting[chances > 0], np.ones(int((chances > 0).sum()))))
 
 
-def _probabilities(table: Table, rows: Ints, cells: Ints) -> Floats:
+def _probabilities(table: InputTable, rows: Ints, cells: Ints) -> Floats:
     """Return the column `probability`: from 0 to 1, each move once, and those of a state and action sum to 1."""
     chances = table.numbers("probability")
     outside = (chances < 0) | (chances > 1 + ROW_TOLERANCE)

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from multihorizon.checks import Bools, Floats, Frame, HasFrame, Ints, as_frame
-from multihorizon.data.reading import Table, read_table
+from multihorizon.data.reading import InputTable, read_table
 from multihorizon.data.rules import read_log, refusing
 from multihorizon.files import write_csv
 
@@ -76,7 +76,7 @@ class Steps(HasFrame):
             >>> steps.experts, steps.next_states[:, 0].tolist()
             (('ann', 'bob'), [0.4, nan, nan])
         """
-        return cls._from_table(Table(as_frame(frame, "a table of decisions", ": from_file reads files")), state)
+        return cls._from_table(InputTable(as_frame(frame, "a table of decisions", ": from_file reads files")), state)
 
     @classmethod
     def from_file(cls, path: str | Path, state: Sequence[str]) -> Steps:
@@ -85,7 +85,7 @@ class Steps(HasFrame):
         return cls._from_table(read_table(path, "decisions", ("expert", "episode", "action"), needed), state)
 
     @classmethod
-    def _from_table(cls, table: Table, state: Sequence[str]) -> Steps:
+    def _from_table(cls, table: InputTable, state: Sequence[str]) -> Steps:
         _check_names(table, state)
         with refusing(table.name, state):
             log = read_log(table, state)
@@ -161,7 +161,7 @@ class Steps(HasFrame):
         write_csv(self.to_frame(), path, read_again=True)
 
 
-def _check_names(table: Table, state: Sequence[str]) -> None:
+def _check_names(table: InputTable, state: Sequence[str]) -> None:
     """The state columns are there, once each, and are not the table's other columns."""
     if isinstance(state, str) or not len(state):
         raise ValueError(f"the state must be named by at least one column, received {state!r}")

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from multihorizon.checks import Floats, first_few
-from multihorizon.data.reading import MISSING, Table, as_numbers, shown
+from multihorizon.data.reading import MISSING, InputTable, as_numbers, shown
 from multihorizon.data.rules import Log, Rule, require
 
 #: How many seconds the units have in which time between dates can be counted.
@@ -57,7 +57,7 @@ class Clock:
             raise ValueError(f"the unit of time must be one of {', '.join(TIME_UNITS)}, received {unit!r}")
         return None if column is None else cls(column, unit or "")
 
-    def require(self, table: Table) -> None:
+    def require(self, table: InputTable) -> None:
         """Raise unless a table has the column of time stamps."""
         if self.column not in table.frame.columns:
             columns = first_few(table.columns)
@@ -84,7 +84,7 @@ class Clock:
         require(log, [Rule("time", lambda log: over <= begun, backwards, remedy)])
         return Times(begun, over, column, self.unit)
 
-    def read(self, table: Table, column: str, optional: bool = False) -> Floats:
+    def read(self, table: InputTable, column: str, optional: bool = False) -> Floats:
         """Return the stamps of a column as numbers; where they are optional, NaN for a blank one."""
         cells = table.frame[column]
         cells = cells.mask(cells.astype(str).str.strip().str.lower().isin(MISSING))
@@ -116,7 +116,7 @@ class Clock:
             raise ValueError(f"{table.at(row)}: column {column} must be {what}, received {shown(table.frame[column].iloc[row])}")
         return numbers
 
-    def _require_one_kind(self, table: Table, column: str, cells: pd.Series[Any]) -> None:
+    def _require_one_kind(self, table: InputTable, column: str, cells: pd.Series[Any]) -> None:
         """Raise where some stamps have a time zone and others have none: nobody knows how far apart these are."""
         stamps = cells.astype(str).str.strip()
         zoned = stamps.str.contains(r":\d\d[\d.,]*\s*(?:Z|[+-]\d\d(?::?\d\d)?)$", regex=True)

@@ -78,7 +78,7 @@ from multihorizon.entropy.mce import (
 )
 from multihorizon.estimate import StandardErrors
 from multihorizon.numerics.distributions import halton
-from multihorizon.numerics.lp import Step, maximise
+from multihorizon.numerics.lp import Advance, maximise
 from multihorizon.parallel import Progress, silent
 from multihorizon.planning.linear import Resolvent
 from multihorizon.problem import Problem
@@ -283,11 +283,11 @@ class _Entropy:
     def least_gain(self, here: Matching) -> float:
         return 1e-8
 
-    def step(self, here: Matching, radius: float) -> Step | None:
+    def step(self, here: Matching, radius: float) -> Advance | None:
         step, promised = _linear_step(here, here.mismatch, self.threshold, radius)
-        return Step(here.discounts + step, float(np.abs(step).max()), promised, radius)
+        return Advance(here.discounts + step, float(np.abs(step).max()), promised, radius)
 
-    def move(self, here: Matching, step: Step) -> tuple[Matching, float]:
+    def move(self, here: Matching, step: Advance) -> tuple[Matching, float]:
         """Try a step; one whose linear constraints were far off is corrected once, by the mismatch found at its end."""
         there, rise = self._tried(here, step.target)
         if there is not None and rise < 0.5 * step.gain:

@@ -304,7 +304,7 @@ class Fit:
 
     best: Ascent[Point]
     ends: list[Ascent[Point]]
-    spread: Spread[Point] | None
+    spread: TemperatureSpread[Point] | None
     ridge_reason: str
     nearly: Nearly | None = None
     independence: Independence = field(default_factory=Independence)
@@ -721,7 +721,7 @@ def own_discounts(point: Point) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class Spread(Generic[P]):
+class TemperatureSpread(Generic[P]):
     """The chosen τ, the fit with it, the p-value of equal temperatures, and whether the climbs at all τ that were tried ended.
 
     The p-value is NaN where none of them did.
@@ -733,7 +733,7 @@ class Spread(Generic[P]):
     complete: bool
 
 
-def estimate_spread(equal: Ascent[P], free: ChoiceModel, rejected: float = 0.05) -> Spread[P]:
+def estimate_spread(equal: Ascent[P], free: ChoiceModel, rejected: float = 0.05) -> TemperatureSpread[P]:
     """The most likely spread, from the fit with equal temperatures.
 
     Args:
@@ -748,11 +748,11 @@ def estimate_spread(equal: Ascent[P], free: ChoiceModel, rejected: float = 0.05)
     at, spread = _with_spread(free, float(spreads[-1]), equal.point), float(spreads[-1])
     alike = _equal_temperatures(equal, free) if free.clusters is not None else 0.0
     if alike > rejected:
-        return Spread(0.0, equal, alike, complete=True)
+        return TemperatureSpread(0.0, equal, alike, complete=True)
     while at is not None:
         expected = _expected_gains(at, spread, spreads) - equal.point.objective
         if not ends and not unfinished and expected.argmax() == 0:
-            return Spread(0.0, equal, 1.0, complete=True)
+            return TemperatureSpread(0.0, equal, 1.0, complete=True)
         expected[unfinished] = -np.inf
         best = int(expected.argmax())
         if best in ends or len(unfinished) > 2:
@@ -769,7 +769,7 @@ def estimate_spread(equal: Ascent[P], free: ChoiceModel, rejected: float = 0.05)
             at, spread = end.point, float(spreads[best])
             ends[best] = (log_likelihood_given(at, spread) - equal.point.objective, end)
     if not ends:
-        return Spread(0.0, equal, np.nan, complete=False)
+        return TemperatureSpread(0.0, equal, np.nan, complete=False)
     best = max(ends, key=lambda i: ends[i][0])
     gained, end = ends[best]
     p_equal = 0.5 * float(chi2_sf(2 * gained, 1)) if gained > 0 and best else 1.0
@@ -779,8 +779,8 @@ def estimate_spread(equal: Ascent[P], free: ChoiceModel, rejected: float = 0.05)
     elif p_equal < rejected and few and type(free) is Likelihood and isinstance(equal.point, Point):
         p_equal = max(p_equal, _simulated(equal.point, free, float(spreads[best]), gained, rejected))
     if p_equal > rejected:
-        return Spread(0.0, equal, p_equal, not unfinished)
-    return Spread(float(spreads[best]), climb(end.point), p_equal, not unfinished)
+        return TemperatureSpread(0.0, equal, p_equal, not unfinished)
+    return TemperatureSpread(float(spreads[best]), climb(end.point), p_equal, not unfinished)
 
 
 def _equal_temperatures(equal: Ascent[P], free: ChoiceModel) -> float:

@@ -240,7 +240,7 @@ copyreg.pickle(highspy.HighsBasis, _packed)
 Place = TypeVar("Place")
 
 
-class Step(NamedTuple):
+class Advance(NamedTuple):
     """The end of a step, its largest entry, the gain that its program promises, and further details for `Maximand.move`."""
 
     target: Floats
@@ -256,7 +256,7 @@ class Maximand(Protocol[Place]):
         """Say whether there is no reason to go on from here."""
         ...
 
-    def step(self, place: Place, radius: float) -> Step | None:
+    def step(self, place: Place, radius: float) -> Advance | None:
         """Return the best step of the linear program, or None where it has no answer."""
         ...
 
@@ -264,7 +264,7 @@ class Maximand(Protocol[Place]):
         """Return the gain up to which a step is not worth taking."""
         ...
 
-    def move(self, place: Place, step: Step) -> tuple[Place, float]:
+    def move(self, place: Place, step: Advance) -> tuple[Place, float]:
         """Return the place a step leads to and the rise to there; NaN where that could not be computed."""
         ...
 

@@ -32,7 +32,7 @@ class Effect(TypedDict):
     p: float
 
 
-class Spread(TypedDict):
+class SpreadContent(TypedDict):
     """A standard deviation between persons, or another number with its interval."""
 
     estimate: float
@@ -137,9 +137,9 @@ class PopulationFindings(Evidence):
         "left_out": dict[str, str],
         "discount": dict[str, Effect],
         "temperature": dict[str, Effect],
-        "spread": dict[str, Spread],
+        "spread": dict[str, SpreadContent],
         "predictions": dict[str, TypicalPerson],
-        "slopes": dict[str, dict[str, Spread]],
+        "slopes": dict[str, dict[str, SpreadContent]],
         "factors": dict[str, dict[str, dict[str, Any]]],
         "contrasts": dict[str, list[dict[str, Any]]],
         "covariates": dict[str, list[Any]],

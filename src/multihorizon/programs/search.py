@@ -80,9 +80,9 @@ from multihorizon.driver import EvaluationLog, Objective, SearchResult
 from multihorizon.numerics.lp import (
     INFINITY,
     MOST_SIMPLEX_ROWS,
+    Advance,
     LinearProgram,
     LPStatus,
-    Step,
     branch_and_bound,
     dual_bound,
     maximise,
@@ -175,7 +175,7 @@ class _Objective:
         """Return a share of the objective; or the gain that would not reach the rival in four steps."""
         return max(self.tolerance * abs(point.objective), (self.rival - point.objective) / 4)
 
-    def step(self, point: Optimum, radius: float) -> Step | None:
+    def step(self, point: Optimum, radius: float) -> Advance | None:
         """Return the best step of the linearised program, with the strict rows that have a dual price in it."""
         inner, layout = self.inner, self.inner.layout
         lp = program(
@@ -196,9 +196,9 @@ class _Objective:
         target = np.clip(point.discounts + result.values[layout.columns.steps], 0.0, inner.margins.limits)
         length = float(np.abs(target - point.discounts).max())
         priced = np.flatnonzero(np.abs(result.duals[layout.rows.strict]) > 1e-9)
-        return Step(target, length, result.objective - point.objective, priced)
+        return Advance(target, length, result.objective - point.objective, priced)
 
-    def move(self, point: Optimum, step: Step) -> tuple[Optimum, float]:
+    def move(self, point: Optimum, step: Advance) -> tuple[Optimum, float]:
         """Return the optimum at the end of a step, unless a small program shows that it is no higher.
 
         A short step is not checked by a small program: from a basis this near the whole costs no more.
@@ -209,7 +209,7 @@ class _Objective:
         return there, np.nan if there.failed else there.objective - point.objective
 
 
-def ruled_out(inner: Inner, point: Optimum, step: Step) -> bool:
+def ruled_out(inner: Inner, point: Optimum, step: Advance) -> bool:
     """Say whether a small program shows that a step leads no higher.
 
     The rows that distinguish experts and those with a dual price in the step's program bound g* from above, and nearly decide it.
@@ -254,7 +254,7 @@ class _Restoring:
         """Return the size of rounding: the reward is larger than 1 by orders of magnitude."""
         return 1e-7 * max(1.0, abs(here.worst))
 
-    def step(self, here: Relative, radius: float) -> Step | None:
+    def step(self, here: Relative, radius: float) -> Advance | None:
         inner, gamma = self.inner, here.point.discounts
         bounds = _step_bounds(inner, gamma, radius)
         lp = program(inner.worst, gamma, inner.every, l1=0.0, bound=MEAN_BOUND, values=here.values, steps=bounds, mean=True)
@@ -263,9 +263,9 @@ class _Restoring:
             self.log.failures += result.status == LPStatus.FAILED
             return None
         target = np.clip(gamma + result.values[inner.worst.columns.steps], 0.0, inner.margins.limits)
-        return Step(target, float(np.abs(target - gamma).max()), result.objective - here.worst)
+        return Advance(target, float(np.abs(target - gamma).max()), result.objective - here.worst)
 
-    def move(self, here: Relative, step: Step) -> tuple[Relative, float]:
+    def move(self, here: Relative, step: Advance) -> tuple[Relative, float]:
         worst, values = relative_margin(self.inner, step.target, self.log)
         higher = worst > here.worst
         return Relative(self.log.evaluate(self.inner, step.target) if higher else here.point, worst, values), worst - here.worst

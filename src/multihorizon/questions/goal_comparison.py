@@ -9,7 +9,7 @@ With d_e the difference between two models in the log-likelihood of episode e, a
 is `m = Σ d_e / Σ n_e`, with the standard error `√(Σ (d_e − n_e m)²) / Σ n_e`: episodes are independent, decisions need not be.
 
 *The test* of one goal is that of τ = 0. With few decisions Laplace's method rejects too often. So where it rejects, the simulated
-test of `shared_goal` must reject, too, and the larger p-value counts. Where no deviations were fitted, it is the only test.
+test of `sharing` must reject, too, and the larger p-value counts. Where no deviations were fitted, it is the only test.
 
 *The answer.* If the test does not reject, nothing speaks against one goal. If it does, goals are nearly one or several. They are
 several where groups predict better than deviations by more than two standard errors, and where deviations are above a tenth of
@@ -42,7 +42,7 @@ from multihorizon.problem import Problem
 from multihorizon.questions.goals import Goals, Scores, best_fit, merged
 from multihorizon.questions.model_checks import Extent, fold_of_episodes, of_part
 from multihorizon.questions.schedule import tables_of
-from multihorizon.questions.shared_goal import SharedGoalTest, bound_words, one_goal_test, one_reward
+from multihorizon.questions.sharing import SharedGoalTest, bound_words, one_goal_test, one_reward
 from multihorizon.result import Result
 from multihorizon.solution import Deviations, Solution
 from multihorizon.words import Finding

@@ -18,9 +18,9 @@ experts share a goal is the weight of the partitions in which they do. Experts a
 probabilities of at least 95 %. So a group holds experts who share its goal beyond reasonable doubt. Whoever is alone may still
 share a goal with somebody: that is said.
 
-Whether all share one reward is tested by itself (`shared_goal`). Goals differ only if the test rejects, and are shared only if
+Whether all share one reward is tested by itself (`sharing`). Goals differ only if the test rejects, and are shared only if
 all are surely in one group. Else the verdict is `cannot tell`. Experts who share a reward of actions look as if they had
-different rewards of states (`shared_goal`). So no groups are made where a reward that depends on the action predicts better.
+different rewards of states (`sharing`). So no groups are made where a reward that depends on the action predicts better.
 
 *Partitions of the experts*, weighed by what their rewards explain of the decisions. The members of a group share a reward θ, and
 each has a discount γ. The score of a group is the log-likelihood L of its fit less a price for each parameter that the decisions
@@ -79,7 +79,7 @@ from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood, choice
 from multihorizon.likelihood.state_reward import StateRewardTest
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Problem, require_finite
-from multihorizon.questions.shared_goal import (
+from multihorizon.questions.sharing import (
     SharedGoalTest,
     bound_words,
     fit_and_test,

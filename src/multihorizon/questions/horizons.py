@@ -25,7 +25,6 @@ from multihorizon.numerics.distributions import chi2_ppf, t_ppf
 from multihorizon.parallel import Progress, part_of
 from multihorizon.population.types import open_words
 from multihorizon.questions.differences import typical_unknown
-from multihorizon.questions.fit import notes_of, warnings_of
 from multihorizon.questions.fitted import (
     IDLE,
     NAMED_EXPERTS,
@@ -37,9 +36,11 @@ from multihorizon.questions.fitted import (
     Fitted,
     named,
     nobody_better_than_chance,
+    notes_of,
+    warnings_of,
 )
 from multihorizon.questions.people import PEOPLE, People
-from multihorizon.questions.shared_discount import SharedDiscountTest, each_pair, shared_discount_test, with_holm
+from multihorizon.questions.sharing import SharedDiscountTest, each_pair, shared_discount_test, with_holm
 from multihorizon.solution import Evidence, Solution, Status
 from multihorizon.words import LEVEL, VAGUE_WIDTH, Finding, count, decimals, in_words, p_text, percent
 

@@ -220,7 +220,7 @@ def check_model(
     held_out = {name: total / np.maximum(decisions, 1.0) for name, total in totals.items()}
     worst = [found._asdict() for found in misfits(compared_choices(problem, point.policies()))[:WORST]]
     within = within_episodes(point, tables, seed, conditions=conditions)
-    overall = overall_test(Choices.of(point), seed)
+    overall = overall_test(AllChoices.of(point), seed)
     return ModelChecks(solution.experts, decisions, held_out, calibration_bins(pairs), worst, within, overall)
 
 
@@ -468,7 +468,7 @@ class OverallTest(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Choices:
+class AllChoices:
     """All choices of a fit in states with more than one action, one row for each expert, state and action.
 
     Attributes:
@@ -491,7 +491,7 @@ class Choices:
     later: Floats | None = None
 
     @classmethod
-    def of(cls, point: Point) -> Choices | None:
+    def of(cls, point: Point) -> AllChoices | None:
         """Those of a fit; None where there are too many parameters or choices."""
         model = point.likelihood
         k, d = model.n_experts, model.n_reward
@@ -570,7 +570,7 @@ def detectable_words(test: OverallTest) -> str:
     return f"{words} It may miss planners of another kind, such as hyperbolic ones, and wrong beliefs."
 
 
-def overall_test(choices: Choices | None, seed: int = 0) -> OverallTest:
+def overall_test(choices: AllChoices | None, seed: int = 0) -> OverallTest:
     """Test that all choices together are like the model's; None is what is too large."""
     if choices is None:
         return OverallTest.untested("there are too many states or parameters for one test of all choices")

@@ -59,7 +59,7 @@ from multihorizon.questions.model_checks import (
     MODELS,
     MOST_ROWS,
     WORST,
-    Choices,
+    AllChoices,
     Compared,
     ComparedChoices,
     ModelChecks,
@@ -491,7 +491,7 @@ def expected_choices(solution: Solution) -> Compared | None:
     return Compared(made, repeat)
 
 
-def all_choices(solution: Solution) -> Choices | None:
+def all_choices(solution: Solution) -> AllChoices | None:
     """What the overall test asks of a population: all choices of its cells, or of some of very many; None where it has no test.
 
     A cell's η varies around its mean as is known of it, C. So `H = C⁻¹`, and P is what the population adds to the choices.
@@ -529,7 +529,7 @@ def all_choices(solution: Solution) -> Choices | None:
     prior = np.einsum("mij,mj,mkj->mik", axes, np.maximum(values, 0.0), axes)
     size = 2 * len(mean)
     places = (2 * cell[:, None] + np.arange(2)).ravel()
-    return Choices(
+    return AllChoices(
         counts[cell, row],
         expected,
         np.unique(cell * (int(state.max()) + 1) + state[row], return_inverse=True)[1],

@@ -394,7 +394,7 @@ def _largest_known(persons: Sequence[Persons], theta: Floats | None) -> float:
     return max(float(np.abs(each).max(initial=0.0)) for each in paid)
 
 
-class People(Target):
+class PeopleTarget(Target):
     """A population with persons averaged out; u is ψ."""
 
     def __init__(self, covariates: Covariates, found: Maximum, priors: Priors) -> None:
@@ -685,7 +685,7 @@ def _target(study: Any, solver: Any, priors: Mapping[str, Any] | None, draws: in
         if solver.distribution != "normal":
             raise ValueError(f"a posterior needs a normal population, received distribution={solver.distribution!r}")
         covariates, found, *_ = solver.search(problem, seed, progress)
-        return People(covariates, found, read)
+        return PeopleTarget(covariates, found, read)
     if not isinstance(solver.lookahead, Exponential):
         if isinstance(solver.lookahead, Depth):
             raise ValueError("a posterior needs a look-ahead that varies smoothly, received depths, which are whole numbers")

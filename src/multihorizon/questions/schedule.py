@@ -37,7 +37,7 @@ from multihorizon.choice.deviations import NearlyShared
 from multihorizon.choice.model import Settings, with_known_reward
 from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.data.demonstrations import Demonstrations
-from multihorizon.data.reading import Table, read_table
+from multihorizon.data.reading import InputTable, read_table
 from multihorizon.data.simulation import simulate_policy
 from multihorizon.estimate import Draws, NoUncertaintyError
 from multihorizon.likelihood.estimates import paired_normal, principal_root
@@ -271,7 +271,7 @@ class Schedule:
         if isinstance(table, str | Path):
             rows = read_table(table, "candidates", ("candidate", "state", "task"))
         else:
-            rows = Table(as_frame(table, "candidates"), "the table of candidates")
+            rows = InputTable(as_frame(table, "candidates"), "the table of candidates")
         rows.require("state")
         has, n = set(map(str, rows.frame.columns)), len(rows.frame)
 

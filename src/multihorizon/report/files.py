@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 
+from multihorizon.analysis import Analysis
 from multihorizon.checks import LARGEST_NUMBER, Floats, as_floats, as_names, as_shape, first_few
 from multihorizon.data.reading import connect, text
 from multihorizon.files import (
@@ -41,7 +42,6 @@ from multihorizon.mdp import MDP
 from multihorizon.population.solver import Population
 from multihorizon.problem import CountedTask, Problem
 from multihorizon.questions.people import CONDITIONS, PEOPLE
-from multihorizon.questions.whole import Analysis
 from multihorizon.report.charts import Block, Listing, Page, Section
 from multihorizon.report.fit_page import fit_page
 from multihorizon.result import package_version

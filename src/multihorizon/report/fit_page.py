@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from multihorizon.analysis import Analysis
 from multihorizon.checks import Floats
 from multihorizon.likelihood.evidence import SieveEvidence
 from multihorizon.mdp import MDP
@@ -29,7 +30,6 @@ from multihorizon.questions.goal_comparison import QUESTION, GoalCheck, deviatio
 from multihorizon.questions.horizons import half_life_text, interval_text, own_discount_text, own_steps_text, sizes, steps_text
 from multihorizon.questions.model_checks import FEWEST_DECISIONS, ODD, WORST
 from multihorizon.questions.people import CONDITIONS
-from multihorizon.questions.whole import Analysis
 from multihorizon.report.charts import (
     DIAGONAL,
     UNITS,
