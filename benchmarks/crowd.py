@@ -40,7 +40,7 @@ from rows import shown
 import multihorizon as mh
 from multihorizon.choice.tabular import engine_for
 from multihorizon.data.side_tables import read_persons
-from multihorizon.domains.space_adventure import SpaceAdventure
+from multihorizon.domains.people import SpaceAdventure
 from multihorizon.driver import build_problem
 from multihorizon.problem import CountedTask
 

@@ -30,10 +30,7 @@ import numpy as np
 import pandas as pd
 
 import multihorizon.cli.fit
-import multihorizon.cli.goals
-import multihorizon.cli.identify
-import multihorizon.cli.predict
-import multihorizon.cli.recover
+import multihorizon.cli.questions
 import multihorizon.cli.reproduce  # noqa: F401 - loaded once for all cases
 from multihorizon import Demonstrations, domains
 from multihorizon.analysis import analyse

@@ -4,7 +4,7 @@
 
 Three things are checked, and the exit code says whether all hold:
 
-* the printed figures in `multihorizon.paper.settings`, against the tables, figures and sentences they come from;
+* the printed figures in `multihorizon.paper.study`, against the tables, figures and sentences they come from;
 * the equation numbers that docs/paper/index.md gives, by counting the equations of the LaTeX: each row has words of its own;
 * the paper's side of docs/paper/results.md and the numbers in docs/paper/index.md that are said to be printed.
 """
@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from multihorizon.paper.settings import PRINTED
+from multihorizon.paper.study import PRINTED
 
 PAGES = Path(__file__).parent.parent / "docs" / "paper"
 #: Of each equation that the index lists: its number and a label in the LaTeX.

@@ -52,7 +52,7 @@ from crowd import simulate_block
 from scipy.special import expit, logit
 
 import multihorizon as mh
-from multihorizon.domains.space_adventure import SimulatedPersons
+from multihorizon.domains.people import SimulatedPersons
 from multihorizon.likelihood import maximum_likelihood
 from multihorizon.problem import CountedTask
 

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from multihorizon import domains
 from multihorizon.cli import COMMANDS, app, console, load
-from multihorizon.cli.demo import FILES
+from multihorizon.cli.fit import TOUR as FILES
 from multihorizon.cli.options import EXAMPLES
 from multihorizon.parallel import TimeLeft
 
@@ -185,7 +185,7 @@ def test_all_that_is_typed_is_checked_before_any_work(typed, tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     for module, name in (
         ("data.demonstrations", "_read"),
-        ("cli.demo", "meadow"),
+        ("cli.fit", "meadow"),
         ("cli.reproduce", "run_part"),
     ):
         monkeypatch.setattr(f"multihorizon.{module}.{name}", work)

@@ -368,7 +368,7 @@ def test_stopping_leaves_nothing_behind(folder, tmp_path, monkeypatch):
     def stop(*arguments, **options):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("multihorizon.cli.predict.predicted", stop)
+    monkeypatch.setattr("multihorizon.cli.questions.predicted", stop)
     run(folder, "result", "--pay", "pay.csv", "--out", tmp_path / "out", code=130)
     assert not (tmp_path / "out").exists()
 

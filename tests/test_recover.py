@@ -15,7 +15,7 @@ import multihorizon as mh
 from multihorizon.cli import app
 from multihorizon.questions.schedule import policies_of, read_design
 from multihorizon.questions.study import Outcome, Recovery
-from multihorizon.report.pages import FILES
+from multihorizon.report.pages import RECOVERED as FILES
 
 KNOWN = mh.MaximumLikelihood(1.0, known_reward=mh.domains.cliff().reward, starts=1)
 

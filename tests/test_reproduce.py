@@ -10,11 +10,9 @@ from typer.testing import CliRunner
 
 import multihorizon as mh
 from multihorizon.cli import app
-from multihorizon.paper import run
 from multihorizon.paper.claims import _larger_set, all_claims, usual
 from multihorizon.paper.report import FIGURES, _scaled, captions, draw_figures, write_figures, write_page, write_report
-from multihorizon.paper.run import PARTS, StudyPart, read_timings, run_part, split_timings
-from multihorizon.paper.settings import StudySettings
+from multihorizon.paper.study import PARTS, StudyPart, StudySettings, read_timings, run_part, split_timings, write
 from multihorizon.parallel import silent
 
 pytestmark = pytest.mark.slow  # runs the paper's study
@@ -244,7 +242,7 @@ def test_a_stopped_run_goes_on_and_the_same_seed_gives_the_same_json(tmp_path) -
 
 
 def test_half_a_file_is_not_taken_for_a_part(tmp_path) -> None:
-    run.write(tmp_path / "data" / "toy.json", {"a": 1})
+    write(tmp_path / "data" / "toy.json", {"a": 1})
     (tmp_path / "data" / "learned.json").write_text('{"part": "lear')
     data: dict = {}
     assert run_part(StudyPart("learned", "", lambda *_: {"a": 2}), tmp_path, StudySettings(), data, silent)

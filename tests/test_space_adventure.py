@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.domains.space_adventure import Place
+from multihorizon.domains.people import Place
 from multihorizon.mdp import steps_left
 
 TASK = mh.domains.space_adventure()

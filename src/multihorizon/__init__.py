@@ -74,7 +74,7 @@ _HOMES = {
     "nudge": "questions.whatif.nudge",
     "reward_functions": "likelihood.sieve",
     "analyse": "analysis",
-    "generalization_error": "domains.generalization",
+    "generalization_error": "domains.base",
 }
 _SUBMODULES = {"domains": "domains", "theory": "paper.theory"}
 #: Names that moved or have another name now; the old ones still work here in this release, with a warning.

@@ -6,7 +6,7 @@ from multihorizon.choice.sieve_model import Splines as Splines
 from multihorizon.data.demonstrations import Demonstrations as Demonstrations
 from multihorizon.data.dynamics import estimate_mdp as estimate_mdp
 from multihorizon.data.steps import Steps as Steps
-from multihorizon.domains.generalization import generalization_error as generalization_error
+from multihorizon.domains.base import generalization_error as generalization_error
 from multihorizon.driver import Bayesian as Bayesian
 from multihorizon.driver import Grid as Grid
 from multihorizon.driver import Search as Search

@@ -1,8 +1,8 @@
-"""The program `multihorizon`: a thin skin over the library, one module per command.
+"""The program `multihorizon`: a thin skin over the library.
 
-A command is a function in a module of the same name in `cli/`, and takes options that are declared in `cli/options.py`.
-The module is imported when the command is called, so that no help waits for what the work needs. What a command does is shown in
-the words of its function's docstring, read from the source.
+A command is a function in one of the modules of `cli/`, and takes options that are declared in `cli/options.py`. The module is
+imported when the command is called, so that no help waits for what the work needs. What a command does is shown in the words of
+its function's docstring, read from the source.
 """
 
 from __future__ import annotations
@@ -25,6 +25,11 @@ from multihorizon.cli.options import EXAMPLES, OPTIONS
 COMMANDS = tuple(OPTIONS)
 
 
+def _home(name: str) -> str:
+    """Return the module of a command."""
+    return "fit" if name in ("demo", "check", "fit") else "reproduce" if name == "reproduce" else "questions"
+
+
 def load(name: str) -> Any:
     """A command with its options and its examples."""
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -37,7 +42,7 @@ def _with_arguments(name: str) -> Callable[..., None]:
     declared = OPTIONS[name]
 
     def run(**given: Any) -> None:
-        getattr(import_module(f"{__name__}.{name}"), name)(declared(**given))
+        getattr(import_module(f"{__name__}.{_home(name)}"), name)(declared(**given))
 
     hints = get_type_hints(declared, include_extras=True)
     run.__annotations__ = hints
@@ -49,7 +54,7 @@ def _with_arguments(name: str) -> Callable[..., None]:
 
 def _docstring(name: str) -> str | None:
     """The docstring of a command's function, without importing its module."""
-    source = Path(__path__[0], f"{name}.py")
+    source = Path(__path__[0], f"{_home(name)}.py")
     functions = ast.parse(source.read_text(encoding="utf-8")).body
     return next(ast.get_docstring(node) for node in functions if isinstance(node, ast.FunctionDef) and node.name == name)
 

@@ -282,6 +282,15 @@ def read_options(options: TableOptions) -> dict[str, Any]:
     }
 
 
+def by_name(options: Any, *names: str) -> dict[str, Any]:
+    """Return what results say of options: names of files, never where they lie."""
+
+    def named(value: Any) -> Any:
+        return value.name if isinstance(value, Path) else [named(one) for one in value] if isinstance(value, list) else value
+
+    return {name: named(getattr(options, name)) for name in names}
+
+
 def tables_of(options: TableOptions | CheckOptions) -> list[list[Path]]:
     """The files of each table of decisions: with --same-task all are of one."""
     return [options.demos] if options.same_task else [[path] for path in options.demos]

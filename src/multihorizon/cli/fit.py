@@ -1,26 +1,32 @@
-"""`multihorizon fit`: from a table of who did what in which state to planning horizons with error bars.
-
-With `--state`, states are columns of numbers.
+"""From a table of who did what in which state to planning horizons with error bars: `demo` shows it, `check` looks at the table,
+and `fit` does it. With `--state`, states are columns of numbers.
 """
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import typer
 from rich.table import Table as RichTable
 
 from multihorizon.analysis import Analysis, analyse
 from multihorizon.cli.console import (
+    by_name,
     checked,
     cluster_of,
     deviations_of,
     discounts_of,
     families_of,
+    in_options,
     out,
     population_of,
     progress_bar,
@@ -28,24 +34,314 @@ from multihorizon.cli.console import (
     read_mdps,
     read_options,
     show_remarks,
+    tables_of,
     temperature_of,
+    write_answer,
 )
-from multihorizon.cli.options import FitOptions
+from multihorizon.cli.options import CheckOptions, DemoOptions, FitOptions
+from multihorizon.data.check import CHANCE, Issue, TableCheck, check_table, nothing_shared, write_mended
+from multihorizon.data.demonstrations import Demonstrations
+from multihorizon.data.reading import file_kind, files_of
 from multihorizon.data.side_tables import read_features, read_groups, read_known_reward
 from multihorizon.data.steps import Steps
+from multihorizon.domains.base import Domain
+from multihorizon.domains.grids import meadow, toy
+from multihorizon.exact.identify import identify
+from multihorizon.files import write_all
 from multihorizon.horizon import Horizon
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
+from multihorizon.mdp import MDP
+from multihorizon.parallel import Progress, part_of
 from multihorizon.population.evidence import PopulationEvidence
 from multihorizon.population.solver import Population, absent_words
+from multihorizon.problem import Problem, require_counts
 from multihorizon.questions.differences import population_words
-from multihorizon.questions.horizons import half_life_text, person_cells, sizes
+from multihorizon.questions.horizons import half_life_text, own_steps_text, person_cells, sizes, steps_text
 from multihorizon.questions.people import People
 from multihorizon.questions.study import Recovery
+from multihorizon.report.charts import Badge, Block, Page, Section, TableBlock
 from multihorizon.report.files import FILES, write_fit
 from multihorizon.report.pages import families_table
 from multihorizon.report.people import at_means, compared_with, conditions_table, contrast_rows, effect_rows
+from multihorizon.report.plots import best_walk, plot_walks, save
+from multihorizon.result import package_version
 from multihorizon.solution import Solution, Status
-from multihorizon.words import Role, Table, decimals
+from multihorizon.words import Role, Table, count, decimals, from_to
+
+WALKERS = ("Ann", "Ben", "Cleo")
+#: Walks that each walker makes, from places all over the meadow.
+WALKS = 300
+#: What a step onto a cell brings, with its name and its sign on the map.
+GROUND = {6.0: ("snack", "s"), 40.0: ("feast", "F"), -3.0: ("mud", "~"), -0.5: ("grass", "·")}
+FITTED_FILES = ("result.json", "result.npz", "people.csv", "reward.csv", "solution.json", "task.npz", "report.html")
+TOUR = ("walks.png", "decisions.csv", "meadow.npz", *FITTED_FILES)
+
+
+def demo(options: DemoOptions) -> None:
+    """Take the tour: three walkers with one goal, and what a table of their walks gives away."""
+    with checked(options, TOUR):
+        domain, directory = meadow(), options.out_dir
+        start = domain.mdp.state_names.index("B3")
+        walks = [best_walk(domain.mdp, domain.reward, discount, start) for discount in domain.hard_discounts]
+        _open_tour(domain, walks)
+        with progress_bar("demo") as progress:
+            analysis = _fit_tour(directory, domain, walks, progress)
+        _show_tour(domain, analysis)
+        _close_tour(directory)
+
+
+def _open_tour(domain: Domain, walks: list[list[int]]) -> None:
+    """The three maps side by side."""
+    out.print("Three walkers want the same things: a snack (s, 6 points), a feast (F, 40),")
+    out.print("and dry feet (~ is mud: each step in it costs 3, other steps half a point).")
+    out.print("They start at the same place, @. This is where each of them goes:\n")
+    maps = RichTable(box=None, padding=(0, 2), show_header=False)
+    maps.add_row(*WALKERS, style="bold")
+    maps.add_row(*(f"looks {decimals(Horizon()(discount), 0)} steps ahead" for discount in domain.hard_discounts))
+    maps.add_row(*(_meadow_map(domain, walk) for walk in walks))
+    out.print(maps)
+
+
+def _meadow_map(domain: Domain, walk: list[int]) -> str:
+    """The meadow with one walk drawn as arrows."""
+    assert domain.mdp.grid_shape is not None
+    width = domain.mdp.grid_shape[1]
+    arrows = {1: "→", width: "↓", -1: "←", -width: "↑"}
+    signs = [GROUND[reward][1] for reward in domain.reward.tolist()]
+    for here, following in pairwise(walk):
+        signs[here] = arrows[following - here]
+    signs[walk[0]] = "@"
+    return "\n".join(" ".join(signs[i : i + width]) for i in range(0, len(signs), width))
+
+
+def _fit_tour(directory: Path, domain: Domain, walks: list[list[int]], progress: Progress) -> Analysis:
+    """Log walks from all over the meadow, fit them, and write everything."""
+    progress(0.0, "walking")
+    table = Demonstrations.simulate(domain.mdp, domain.soft_experts(), WALKS, names=WALKERS)
+    analysis = analyse([table], [domain.mdp], progress=part_of(progress, 0.1, 0.9))
+    assert isinstance(analysis, Analysis)
+    progress(0.9, "drawing")
+    titles = [
+        f"{name} looks {decimals(Horizon()(g), 0)} steps ahead" for name, g in zip(WALKERS, domain.hard_discounts, strict=True)
+    ]
+
+    def write(draft: Path) -> None:
+        table.to_csv(draft / "decisions.csv")
+        domain.mdp.to_npz(draft / "meadow.npz")
+        save(plot_walks(domain.mdp, domain.reward, walks, titles, "One reward, three horizons"), draft / "walks.png")
+        write_fit(draft, analysis, {"demonstrations": ["decisions.csv"], "transitions": ["meadow.npz"]})
+
+    write_all(directory, TOUR, write)
+    return analysis
+
+
+def _show_tour(domain: Domain, analysis: Analysis) -> None:
+    """True and found side by side, and a case in which nothing can be found."""
+    decisions = int(analysis.decisions.sum())
+    out.print(f"\nDoes what they do give that away? From {WALKS} walks of each, {decisions:,} decisions:\n")
+    out.print(_horizons(domain, analysis))
+    out.print(_wishes(domain, analysis), soft_wrap=True)
+    small = toy()
+    verdict = identify(Problem(small.mdp, small.soft_experts(), names=["near", "middle", "far"]))
+    out.print("Some behaviour cannot show how far ahead people look, however much of it is seen. Then the answer says so.")
+    out.print("Three experts of the paper's toy domain, known exactly:")
+    out.print("\n".join(verdict.sentences().splitlines()[:4]), soft_wrap=True)
+
+
+def _horizons(domain: Domain, analysis: Analysis) -> RichTable:
+    rows = []
+    for k, name in enumerate(analysis.solution.experts):
+        true = domain.soft_discounts[WALKERS.index(name)]
+        low, high = (steps_text(analysis, float(end)) for end in analysis.intervals[k])
+        rows.append((name, analysis.horizon.number(true), own_steps_text(analysis, k), f"{low} to {high}"))
+    frame = pd.DataFrame(rows, columns=["walker", "true", "found", "95 % interval"])
+    roles: dict[str, Role] = dict.fromkeys(frame.columns[1:], "horizon")
+    return Table(frame, "How many steps they look ahead", roles=roles).rich()
+
+
+def _wishes(domain: Domain, analysis: Analysis) -> str:
+    """The rewards as the report has them, as differences from the average logged step, beside the true ones."""
+    experts = analysis.problem.experts
+    arrivals = sum(expert.feature_matrix.T @ require_counts(expert).T.ravel() for expert in experts)
+    average = float(arrivals @ domain.reward / np.sum(arrivals))
+    found = {value: float(analysis.contrasts.values[domain.reward == value].mean()) for value in GROUND}
+    wishes = [f"{name} {decimals(found[value], 2)} (true {decimals(value - average, 2)})" for value, (name, _) in GROUND.items()]
+    return f"What they want, as points above those of their average step: {', '.join(wishes)}.\n"
+
+
+def _close_tour(directory: Path) -> None:
+    """Where the files are, and what to type next."""
+    out.print(f"\nWritten to {directory}: {', '.join(TOUR)}", soft_wrap=True)
+    out.print("\nWhat to do next:", style="bold")
+    out.print(f"  Open {directory / 'report.html'} in a browser. It is what you get for a table of your own.", soft_wrap=True)
+    out.print(f"  It was made from {directory / 'decisions.csv'}, one row per decision, by this command:", soft_wrap=True)
+    source, moves = (_typed(directory / name) for name in ("decisions.csv", "meadow.npz"))
+    out.print(f"      multihorizon fit {source} --transitions {moves} --out result", soft_wrap=True)
+    out.print("  Walks begin anywhere. How much more must the feast, at I3, offer, so that four of five walks of Ann lead there?")
+    out.print(f"      multihorizon predict {_typed(directory)} --nudge I3 --chance 0.8", soft_wrap=True)
+    out.print("  With a table of your own, type")
+    out.print("      multihorizon fit YOUR-TABLE.csv --out result")
+
+
+def _typed(path: Path) -> str:
+    """A path as it is typed on a command line."""
+    return f'"{path}"' if " " in str(path) else str(path)
+
+
+CHECKED = ("check.json", "check.html")
+
+
+def check(options: CheckOptions) -> None:
+    """Look at tables before any fit: what they hold, what is wrong with them, and how to mend each.
+
+    The exit code is 0 whatever is found, and 2 where the file cannot be read as a table.
+    """
+    with checked(options, CHECKED):
+        paths = tables_of(options)
+        if options.state is not None and options.transitions:
+            raise ValueError("--state must come without --transitions, which belongs to tasks with a list of states")
+        if options.write is not None:
+            if len(options.demos) > 1:
+                raise ValueError(f"--write must come with one table, received {len(options.demos)}: mend them one by one")
+            _check_target(options.write, options.demos[0])
+        columns = [name.strip() for name in options.state.split(",")] if options.state is not None else []
+        mdps: Sequence[MDP | None] = read_mdps(options.transitions) or [None] * len(paths)
+        every = [check_table(path, mdp, columns, believed=options.believed) for path, mdp in zip(paths, mdps, strict=True)]
+        between = nothing_shared({one.name: {"action": {*one.log.actions}, "state": {*one.log.states}} for one in every})
+        for found in every:
+            _show_check(found)
+        for finding in between:
+            out.print(f"{finding.what} {finding.remedy}", style="bold", soft_wrap=True)
+        written = []
+        if options.write is not None:
+            write_mended(every[0], options.write)
+            for line in _mended_words(every[0], options.write):
+                out.print(line, soft_wrap=True)
+            written = _mended_words(every[0], Path(options.write.name))
+        if options.out_dir is not None:
+            recorded = by_name(options, "transitions", "believed", "same_task", "state", "write")
+            contents = [_check_content(found) for found in every]
+            content = contents[0] if len(every) == 1 else {"tables": contents, "findings": [finding.what for finding in between]}
+            page = _check_page(every, between, written, options)
+            write_answer(options.out_dir, CHECKED, {**content, "options": recorded}, page)
+
+
+def _check_content(found: TableCheck) -> dict[str, Any]:
+    """Return the check for JSON, with options of the command line in place of Python's arguments."""
+    content = found._content()
+    findings = [{**finding, "remedy": in_options(finding["remedy"])} for finding in content["findings"]]
+    return {**content, "summary": in_options(content["summary"]), "findings": findings}
+
+
+def _check_target(path: Path, log: Path) -> None:
+    """Raise, before any work, if the mended table cannot be written there, or would replace what is read."""
+    if path.is_dir() or not path.parent.is_dir():
+        what = "a folder" if path.is_dir() else f"a file in {path.parent}, which is no folder"
+        raise ValueError(f"--write must be a file for the mended table, received {path}, {what}")
+    if not os.access(path.parent, os.W_OK):
+        raise ValueError(f"--write must be in a folder where files can be written, received {path}")
+    files = files_of(log, "demonstrations")
+    if path.resolve() in {file.resolve() for file in files} or path.resolve().parent == log.resolve():
+        raise ValueError(f"--write must be another file than those that are read, received {path}")
+    kind, own = file_kind(path), file_kind(files[0])
+    if kind != own or path.suffix.lower() not in (".csv", ".gz", ".parquet", ".pq"):
+        ending = ".parquet" if own == "Parquet" else ".csv or .csv.gz"
+        raise ValueError(f"--write must be a file of the same kind as the table, {ending}, received {path}")
+
+
+def _mended_words(found: TableCheck, path: Path) -> list[str]:
+    """What the mended table is, in sentences."""
+    rows, left = found.mended.number.size, [finding.kind for finding in found.left]
+    lines = [f"Written to {path}: {rows:,} of {count(found.rows, 'row')}.", *found.changes]
+    lines = lines if found.changes else [*lines, "There was nothing to mend without guessing."]
+    return [*lines, f"Still to be mended: {', '.join(left)}."] if left else lines
+
+
+def _check_sizes(found: TableCheck) -> str:
+    """How much there is of everything."""
+    numbers = {
+        "row": found.rows,
+        "expert": len(found.experts),
+        "episode": int(found.experts["episodes"].sum()),
+        "decision": int(found.experts["decisions"].sum()),
+        "state": len(found.states),
+        "action": len(found.actions),
+    }
+    return ", ".join(count(number, noun) for noun, number in numbers.items() if number) + "."
+
+
+def _show_check(found: TableCheck) -> None:
+    out.print(f"{found.name}: {_check_sizes(found)}", soft_wrap=True)
+    listed = 20  # The terminal lists up to so many experts, and states; the page lists all.
+    for table in _check_tables(found):
+        if 0 < len(table.frame) <= listed:
+            out.print(table.rich())
+    if found.findings:
+        out.print(replace(_check_findings(found), caption="What is wrong, and what is worth knowing").rich(lines=True))
+    out.print(
+        in_options(found.sentences()),
+        style="bold red" if any(finding.refused for finding in found.findings) else "bold",
+        soft_wrap=True,
+    )
+
+
+def _check_findings(found: TableCheck) -> Table:
+    """What is wrong and what is worth knowing, and how to mend it."""
+    rows = []
+    for finding in found.findings:
+        where = f" First: {', '.join(finding.places)}." if finding.places else ""
+        refuses = "refuses it" if finding.refused else "takes it with --transitions or --cut-off"
+        fit = f"{refuses}; --write mends it" if finding.mended else refuses if finding.stops else "goes on"
+        rows.append((finding.kind, f"{finding.what}{where}", in_options(finding.remedy), fit))
+    return Table(pd.DataFrame(rows, columns=["problem", "what was found", "how to mend it", "a fit"]))
+
+
+def _check_tables(found: TableCheck) -> list[Table]:
+    """The tables of what there is."""
+    experts, states = found.experts.copy(), found.states.copy()
+    lengths = zip(experts["shortest"], experts["longest"], strict=True)
+    experts["per episode"] = [from_to([f"{low:,}", f"{high:,}"]) for low, high in lengths]
+    wanted = ["expert", "episodes", "decisions", "per episode", "states", "actions"]
+    if "chance_p" in experts:
+        experts["chance, p"] = ["too few" if p != p else p for p in experts["chance_p"]]
+    roles: dict[str, Role] = {"per episode": "count", "chance, p": "p"}
+    states.columns = ["state", "episodes begin", "arrivals", "decisions", "what was done"]
+    states["what was done"] = states["what was done"].replace("", "nobody decided here")
+    actions = found.actions.set_axis(["action", "decisions", "in so many states"], axis=1)
+    of_experts = Table(experts, "Experts", roles=roles).select(*wanted, "chance, p")
+    return [of_experts, Table(states, "States"), Table(actions, "Actions")]
+
+
+def _check_page(every: Sequence[TableCheck], between: Sequence[Issue], written: Sequence[str], options: CheckOptions) -> Page:
+    """The report."""
+    compared = "It was compared with the given transitions." if options.transitions else "It was not compared with transitions."
+    sections: list[Section] = []
+    for found in every:
+        of = f": {Path(found.name).name}" if len(every) > 1 else ""
+        wrong, option = (any(getattr(finding, name) for finding in found.findings) for name in ("refused", "stops"))
+        badge = Badge("Nothing stops a fit", "good")
+        if wrong or option:
+            badge = (
+                Badge("A fit refuses this table", "bad") if wrong else Badge("A fit needs an option for this table", "caution")
+            )
+        blocks: list[str | Block] = [badge, in_options(found.sentences())]
+        if found.findings:
+            blocks.append(TableBlock(_check_findings(found)))
+        blocks += written
+        holds: list[str | Block] = [compared]
+        holds += [TableBlock(table) for table in _check_tables(found) if len(table.frame)]
+        if "chance_p" in found.experts:
+            holds.append(
+                "The last column of experts is a test of their decisions against equally likely actions in each state. A small p "
+                f"says that they do not choose at random; from {CHANCE} on they may."
+            )
+        sections += [Section(f"What is wrong, and how to mend it{of}", blocks), Section(f"What the table holds{of}", holds)]
+    if between:
+        sections.insert(0, Section("Between the tables", [f"{finding.what} {finding.remedy}" for finding in between]))
+    names = [f"{Path(found.name).name}: {_check_sizes(found)}" for found in every]
+    title = "What is in this table?" if len(every) == 1 else "What is in these tables?"
+    return Page(title, " ".join(names), sections, f"multihorizon {package_version()}")
+
 
 #: The terminal lists the experts one by one up to this many; `people.csv` lists all.
 LISTED_EXPERTS = 60
@@ -174,11 +470,7 @@ def _recorded(options: FitOptions) -> dict[str, Any]:
         **read_options(options),
         "state": options.state,
         "discounts": options.discount,
-        "known_reward": options.known_reward.name if options.known_reward else None,
-        "groups": options.groups.name if options.groups else None,
-        "persons": options.persons.name if options.persons else None,
-        "episodes": options.episodes.name if options.episodes else None,
-        "formula": options.formula,
+        **by_name(options, "known_reward", "groups", "persons", "episodes", "formula"),
         "missing": options.missing if options.formula else None,
         "reference": options.reference,
         "distribution": options.distribution if options.formula or options.distribution == "types" else None,
@@ -188,10 +480,7 @@ def _recorded(options: FitOptions) -> dict[str, Any]:
         "ridge": options.ridge,
         "deviations": options.deviations if options.state is None else None,
         "cluster": options.cluster_by if options.state is None else None,
-        "lookahead": options.lookahead,
-        "recovered": options.recovered.name if options.recovered else None,
-        "pairs": options.pairs,
-        "quick": options.quick,
+        **by_name(options, "lookahead", "recovered", "pairs", "quick"),
     }
 
 

@@ -12,10 +12,16 @@ from multihorizon.cli.console import checked, err, out, progress_bar
 from multihorizon.cli.options import ReproduceOptions
 from multihorizon.files import write_all
 from multihorizon.paper.claims import Claim, all_claims
-from multihorizon.paper.own_domain import load_domain, study_domain, write_domain
-from multihorizon.paper.report import draw_figures, write_figures, write_page, write_report
-from multihorizon.paper.run import PARTS, read_timings, run_part
-from multihorizon.paper.settings import StudySettings
+from multihorizon.paper.report import (
+    draw_figures,
+    load_domain,
+    study_domain,
+    write_domain,
+    write_figures,
+    write_page,
+    write_report,
+)
+from multihorizon.paper.study import PARTS, StudySettings, read_timings, run_part
 from multihorizon.words import Table
 
 PAGES = ("report.html", "paper.md")

@@ -61,8 +61,7 @@ from scipy.special import bdtrc, chdtrc
 from multihorizon.checks import SMOOTHING, Bools, Floats, Ints, as_floats, positions
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.data.reading import in_order
-from multihorizon.data.rules import CUT_OFF, Decision, TableError
-from multihorizon.data.times import TIME_UNITS
+from multihorizon.data.rules import CUT_OFF, TIME_UNITS, Decision, TableError
 from multihorizon.horizon import Horizon
 from multihorizon.mdp import MDP, Durations
 from multihorizon.words import count, significant

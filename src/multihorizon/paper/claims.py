@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 
 from multihorizon.checks import Floats
-from multihorizon.paper.parts import PAPER_NAMES, Data
-from multihorizon.paper.settings import CHOSEN, PRINTED
+from multihorizon.paper.study import CHOSEN, PAPER_NAMES, PRINTED, Data
 from multihorizon.words import decimals, from_to, power_of_ten, significant
 
 REPRODUCED, IN_PART, NOT = "reproduced", "in part", "not reproduced"

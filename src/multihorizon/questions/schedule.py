@@ -36,9 +36,8 @@ from multihorizon.checks import Floats, Frame, Ints, as_count, as_frame, first_f
 from multihorizon.choice.deviations import NearlyShared
 from multihorizon.choice.model import Settings, with_known_reward
 from multihorizon.choice.tabular import Likelihood, Point
-from multihorizon.data.demonstrations import Demonstrations
+from multihorizon.data.demonstrations import Demonstrations, simulate_policy
 from multihorizon.data.reading import InputTable, read_table
-from multihorizon.data.simulation import simulate_policy
 from multihorizon.estimate import Draws, NoUncertaintyError
 from multihorizon.likelihood.estimates import paired_normal, principal_root
 from multihorizon.likelihood.evidence import LikelihoodEvidence

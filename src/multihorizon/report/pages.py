@@ -350,7 +350,7 @@ def design_page(found: Design, options: dict[str, Any], check: str, remarks: Seq
 
 
 #: What `multihorizon recover` writes.
-FILES = ("recover.json", "recover.csv", "recover.html")
+RECOVERED = ("recover.json", "recover.csv", "recover.html")
 
 
 def write_recovery(directory: Path, found: Recovery, options: dict[str, Any], remarks: Sequence[str] = ()) -> None:
@@ -361,7 +361,7 @@ def write_recovery(directory: Path, found: Recovery, options: dict[str, Any], re
         write_csv(found.to_frame(), draft / "recover.csv")
         recover_page(found, options, remarks).write(draft / "recover.html")
 
-    write_all(directory, FILES, write)
+    write_all(directory, RECOVERED, write)
 
 
 def recover_page(found: Recovery, options: dict[str, Any], remarks: Sequence[str] = ()) -> Page:

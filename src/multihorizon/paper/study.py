@@ -1,4 +1,6 @@
-"""The parts of the study, each a function of the settings and of the parts before it.
+"""The study: how large it is, the choices the paper leaves open, what the paper prints, its parts, and how they are run.
+
+Each part is a function of the settings and of the parts before it.
 
 * "learned": what each algorithm learns on each domain. Deterministic experts are one action per state (the first optimal one),
   or for "MPLP, action sets" all optimal actions; the entropy-regularised ones are exact policies.
@@ -13,13 +15,21 @@
   domain; two toy experts, whom nearly every pair of discounts explains, and how badly those rewards generalise; and the set of
   discounts that explains the toy's three experts, nearly all of which the grid misses.
 * "theory": Theorem 2, Proposition 1 and the duality gap in numbers.
-* "choices": how much the answers depend on what the paper leaves open. The value the study uses stands in `settings`.
+* "choices": how much the answers depend on what the paper leaves open. The value the study uses stands in `CHOSEN`.
+
+Each part's numbers go to `data/NAME.json`, and a run that was killed goes on with the next part. The same seed gives the same
+JSON. How long things took is not a function of the seed, so it goes to `timings/NAME.json`.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
+import os
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +39,7 @@ import multihorizon as mh
 from multihorizon.checks import Floats
 from multihorizon.domains import Domain, big_small, cliff, toy
 from multihorizon.domains.base import Task, losses
-from multihorizon.paper.settings import CHOSEN, PRINTED, StudySettings, study_domains
+from multihorizon.files import write_json
 from multihorizon.paper.theory import (
     duality_chain,
     feasibility_at,
@@ -41,6 +51,132 @@ from multihorizon.paper.theory import (
 from multihorizon.parallel import Progress
 from multihorizon.planning.plan import causal_entropy
 from multihorizon.programs.inner import Inner, build_margins
+
+ByDomain = dict[str, tuple[float, ...]]
+
+
+@dataclass(frozen=True)
+class StudySettings:
+    """Seed, number of processes, and how much is computed; by default what the paper computes.
+
+    Attributes:
+        quick: whether this is the quick version, with less of everything.
+        tasks: random task variants for the generalization error.
+        seeds: so many times are the tasks drawn anew, to see where a printed error lies among ours.
+        search_seeds: so many times is Bayesian MPLP run anew, to see where a printed discount lies among ours.
+        lp_evaluations, mce_evaluations: of Bayesian optimisation, for MPLP and for MPMCE.
+        starts: of the climb of MPMCE within a threshold.
+        thresholds: at which MPMCE is run, to see how the learned discounts move.
+        grid_step: of the identifiability grids.
+        search_step: of the grid search that Bayesian optimisation is compared with.
+        curve_points, surface_side: of the sets of discounts that explain the toy's experts.
+        random_discounts: at how many random Γ the duality gap is measured.
+    """
+
+    seed: int = 0
+    quick: bool = False
+    jobs: int = -1
+    tasks: int = 100
+    seeds: int = 60
+    search_seeds: int = 20
+    lp_evaluations: int = 100
+    mce_evaluations: int = 50
+    starts: int = 8
+    thresholds: tuple[float, ...] = (5e-4, 1e-3, 2e-3, 3e-3, 5e-3, 7e-3, 1e-2, 2e-2)
+    grid_step: float = 0.01
+    search_step: float = 0.05
+    curve_points: int = 30
+    surface_side: int = 50
+    random_discounts: int = 20
+
+    @classmethod
+    def quickly(cls, seed: int = 0, jobs: int = -1) -> StudySettings:
+        """The quick version."""
+        return cls(seed, True, jobs, 20, 12, 3, 25, 15, 2, (1e-3, 5e-3), 0.05, 0.25, 15, 15, 3)
+
+
+@dataclass(frozen=True)
+class OpenChoices:
+    """What the paper does not state, and this study uses.
+
+    Attributes:
+        reward_bound: bound on the absolute reward: the largest true reward of the domain (the paper's toy rewards reach 10).
+        l1: weight of the l1 norm; on the toy the one that gives the reward the paper shows.
+        temperature: entropy weight of the experts of the second study.
+        epsilon: the duality gap up to which the rule printed in the paper calls discounts feasible.
+        threshold: the largest entry of an expert's mismatch that the rule of the paper's discussion lets pass, for all domains.
+    """
+
+    reward_bound: dict[str, float] = field(default_factory=lambda: {"toy": 10.0, "big-small": 20.0, "cliff": 20.0})
+    l1: dict[str, float] = field(default_factory=lambda: {"toy": 0.03, "big-small": 0.0, "cliff": 0.0})
+    temperature: float = 1.0
+    epsilon: float = 1e-3
+    threshold: float = 1e-3
+
+
+@dataclass(frozen=True)
+class Printed:
+    """What the paper prints: the figures that ours stand beside.
+
+    Attributes:
+        generalization: generalization error, mean and standard deviation over 100 tasks (table of the generalization error; the
+            naive extension: appendix).
+        error_digits: with how many decimals each of these is printed.
+        discounts: learned discounts (appendix, table of true and learned discount factors; the naive extension: appendix).
+        intervals: true discounts of the deterministic experts (same table).
+        toy_rewards: rewards of the toy domain in the appendix's graphs, states s0 to s3.
+        toy_breakpoints: of the toy's optimal policy (appendix).
+        grid_step: of the grid of discounts on which feasibility was tested (Section 6.2).
+        two_expert_share: of the two-expert toy grid with a generalization error above 0.5 (Section 6.2 and appendix).
+        converged_after: evaluations after which Bayesian optimisation is said to have converged for MPLP (Section 6.3).
+        mpmce_converged_after: the same for MPMCE.
+        text_discounts, table_discounts: the true discounts of big-small in the text and in the table.
+    """
+
+    generalization: dict[str, ByDomain]
+    error_digits: dict[str, dict[str, int]]
+    discounts: dict[str, ByDomain]
+    intervals: dict[str, tuple[tuple[float, float], ...]]
+    toy_rewards: ByDomain
+    toy_breakpoints: tuple[float, ...] = (0.432, 0.876)
+    grid_step: float = 0.01
+    two_expert_share: float = 0.40
+    converged_after: int = 100
+    mpmce_converged_after: int = 50
+    text_discounts: tuple[float, ...] = (0.1, 0.45, 0.9)
+    table_discounts: tuple[float, ...] = (0.0, 0.45, 0.9)
+
+
+CHOSEN = OpenChoices()
+PRINTED = Printed(
+    generalization={
+        "MPLP": {"toy": (0.009, 0.040), "big-small": (0.039, 0.117), "cliff": (0.0, 0.0)},
+        "MPMCE": {"toy": (0.21, 0.25), "big-small": (0.040, 0.065), "cliff": (0.0, 0.0)},
+        "NaiveLP": {"toy": (0.213, 0.218)},
+    },
+    error_digits={
+        "MPLP": {"toy": 3, "big-small": 3, "cliff": 1},
+        "MPMCE": {"toy": 2, "big-small": 3, "cliff": 1},
+        "NaiveLP": {"toy": 3},
+    },
+    discounts={
+        "MPLP": {"toy": (0.0, 0.35, 1.0), "big-small": (0.38, 0.74, 1.0), "cliff": (0.04, 0.44, 0.84)},
+        "MPMCE": {"toy": (0.53, 0.82, 0.98), "big-small": (0.30, 0.62, 0.98), "cliff": (0.0, 0.31, 0.55)},
+        "NaiveLP": {"toy": (0.0, 1.0, 1.0)},
+    },
+    intervals={
+        "toy": ((0.0, 0.43), (0.43, 0.87), (0.87, 1.0)),
+        "big-small": ((0.0, 0.2), (0.2, 0.68), (0.87, 1.0)),
+        "cliff": ((0.06, 0.28), (0.28, 0.52), (0.52, 0.95)),
+    },
+    toy_rewards={"MPLP": (0, 8.83, 10, 10), "MPMCE": (3.4, 4.2, 3.1, 9.7), "NaiveLP": (0, 0, 0, 10)},
+)
+
+
+def study_domains() -> dict[str, mh.domains.Domain]:
+    """The three domains by name."""
+    return {domain.name: domain for domain in (mh.domains.toy(), mh.domains.big_small(), mh.domains.cliff())}
+
 
 Data = dict[str, Any]
 
@@ -517,3 +653,88 @@ def compute_choices(settings: StudySettings, done: Data, progress: Progress) -> 
         progress(number / len(studies), name)
         data[name] = [{"value": value, **row} for value in values for row in study(value)]
     return data
+
+
+@dataclass(frozen=True)
+class StudyPart:
+    """A part of the study: its name, what it is in a few words, and the function that computes it."""
+
+    name: str
+    title: str
+    compute: Callable[[StudySettings, dict[str, Any], Progress], dict[str, Any]]
+
+
+PARTS = (
+    StudyPart("learned", "learning discounts and rewards", compute_learned),
+    StudyPart("generalization", "generalization error", compute_generalization),
+    StudyPart("conventions", "readings of the cliff's error", compute_conventions),
+    StudyPart("thresholds", "thresholds of MPMCE", compute_thresholds),
+    StudyPart("toy", "value functions of the toy", compute_toy_study),
+    StudyPart("convergence", "convergence of the searches", compute_convergence),
+    StudyPart("seeds", "spread of the searches over seeds", compute_seeds),
+    StudyPart("identifiability", "identifiability", compute_identifiability),
+    StudyPart("theory", "theorems in numbers", compute_theory_checks),
+    StudyPart("choices", "sensitivity to what the paper leaves open", compute_choices),
+)
+
+
+def run_part(part: StudyPart, directory: Path, settings: StudySettings, done: dict[str, Any], progress: Progress) -> bool:
+    """Compute a part, or read it where it was computed before with the same settings and version; True if computed now."""
+    path = directory / "data" / f"{part.name}.json"
+    header = {"part": part.name, "version": mh.__version__, "seed": settings.seed, "quick": settings.quick}
+    stored = _read(path)
+    if stored is not None and all(stored.get(key) == value for key, value in header.items()):
+        done[part.name] = stored["data"]
+        return False
+    start = time.perf_counter()
+    data, timings = split_timings(part.compute(settings, done, progress))
+    write(directory / "timings" / f"{part.name}.json", {"part": part.name, "total": time.perf_counter() - start, "data": timings})
+    write(path, {**header, "data": data})
+    done[part.name] = _read(path)["data"]  # type: ignore[index]
+    return True
+
+
+def read_timings(directory: Path) -> dict[str, Any]:
+    """All timings that were written, by part."""
+    return {part.name: _read(directory / "timings" / f"{part.name}.json") or {"total": None, "data": {}} for part in PARTS}
+
+
+def split_timings(data: Any) -> tuple[Any, Any]:
+    """The data without the keys "seconds", and a tree of the same shape with only those."""
+    if not isinstance(data, dict):
+        return data, None
+    kept: dict[str, Any] = {}
+    times: dict[str, Any] = {}
+    for key, value in data.items():
+        if key == "seconds":
+            times[key] = value
+            continue
+        kept[key], inner = split_timings(value)
+        if inner:
+            times[key] = inner
+    return kept, times
+
+
+def write(path: Path, content: dict[str, Any]) -> None:
+    """Write JSON so that a killed run leaves the old file or the new one, never half of one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    write_json(partial, content)
+    os.replace(partial, path)
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, json.JSONDecodeError):
+        return None
+    return _with_infinities(content) if isinstance(content, dict) else None
+
+
+def _with_infinities(value: Any) -> Any:
+    """The same content with the infinite numbers that JSON has only as words."""
+    if isinstance(value, dict):
+        return {key: _with_infinities(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_with_infinities(entry) for entry in value]
+    return float(value) if value in ("infinity", "-infinity") else value
