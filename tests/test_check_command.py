@@ -235,13 +235,19 @@ def test_whatever_is_wrong_the_mended_table_is_read_or_what_is_left_is_named(wal
 
 def test_a_table_that_a_fit_takes_with_an_option_is_not_refused(walks, tmp_path):
     """Without next_state a fit needs transitions, or to know that episodes simply stop."""
-    CLIFF.mdp.to_npz(tmp_path / "mdp.npz")
     people = walks[walks["expert"] != "Coin"]
     people.drop(columns="next_state").to_csv(tmp_path / "d.csv", index=False)
     result = found(tmp_path / "d.csv")
     assert "refuses" not in result["summary"]
     assert "needs the transitions" in result["summary"]
     assert "A fit refuses this table" not in (tmp_path / "out" / "check.html").read_text()
+
+
+@pytest.mark.slow
+def test_a_fit_takes_a_table_without_next_states_where_the_transitions_are_given(walks, tmp_path):
+    CLIFF.mdp.to_npz(tmp_path / "mdp.npz")
+    people = walks[walks["expert"] != "Coin"]
+    people.drop(columns="next_state").to_csv(tmp_path / "d.csv", index=False)
     taken = fit(tmp_path / "d.csv", "--transitions", tmp_path / "mdp.npz", "--quick", "--deviations", 0)
     assert taken.exit_code == 0, taken.output
 
@@ -262,14 +268,21 @@ def test_transitions_that_people_believe_in_may_contradict_the_table(walks, tmp_
     assert "--believed" in refused.stderr
     assert {"impossible move"} <= found(tmp_path / "d.csv", *options)["kinds"].keys()
     assert not {"impossible move", "unlikely move"} & found(tmp_path / "d.csv", *options, "--believed")["kinds"].keys()
+    with pytest.raises(ValueError, match="believed must come with the transitions"):
+        mh.analyse(mh.Demonstrations.from_csv(tmp_path / "d.csv"), believed=True)
+
+
+@pytest.mark.slow
+def test_a_fit_takes_transitions_that_people_believe_in(walks, tmp_path):
+    walks[walks["expert"] != "Coin"].to_csv(tmp_path / "d.csv", index=False)
+    believed().to_npz(tmp_path / "believed.npz")
+    options = ("--transitions", tmp_path / "believed.npz")
     taken = fit(tmp_path / "d.csv", *options, "--believed", "--quick", "--deviations", 0)
     assert taken.exit_code == 0, taken.output
     assert "taken as what people believe" in " ".join(taken.output.split())
     table = mh.Demonstrations.from_csv(tmp_path / "d.csv")
     analysis = mh.analyse(table, believed(), believed=True, quick=True, deviations=0.0)
     assert analysis.solution.problem.mdp.sample_sizes is None
-    with pytest.raises(ValueError, match="believed must come with the transitions"):
-        mh.analyse(table, believed=True)
 
 
 def test_several_files_are_several_tasks_or_one(walks, tmp_path):
@@ -289,6 +302,14 @@ def test_several_files_are_several_tasks_or_one(walks, tmp_path):
     assert not one["kinds"]["no actions in common"]["stops"]
     other.to_csv(tmp_path / "b.csv", index=False)
     assert "no actions in common" not in found(files[0], files[1], "--same-task")["kinds"]
+
+
+@pytest.mark.slow
+def test_several_files_of_one_task_are_fitted_as_one_table(walks, tmp_path):
+    people = walks[walks["expert"] != "Coin"]
+    files = tmp_path / "a.csv", tmp_path / "b.csv"
+    people[people["expert"] != "Cy"].to_csv(files[0], index=False)
+    people[people["expert"] == "Cy"].to_csv(files[1], index=False)
     CLIFF.mdp.to_npz(tmp_path / "mdp.npz")
     options = ("--transitions", tmp_path / "mdp.npz", "--quick", "--deviations", 0, "--out", tmp_path / "fit")
     taken = fit(*files, "--same-task", *options)

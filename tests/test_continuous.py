@@ -118,6 +118,7 @@ def test_values_solve_the_projected_equation(solution) -> None:
         assert np.abs(data.projection @ soft - plan.values).max() < 1e-8
 
 
+@pytest.mark.slow
 def test_navigation_is_recovered(walk, solution) -> None:
     assert solution.status is Status.CONVERGED
     assert (np.abs(solution.discounts - TRUE) < 3.5 * solution.standard_errors).all()
@@ -133,6 +134,7 @@ def test_navigation_is_recovered(walk, solution) -> None:
     assert found.reward(walk.next_states).mean() == pytest.approx(0, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_the_first_stage_widens_errors(solution) -> None:
     widening = np.array(solution.evidence["first_stage_widening"])
     assert (widening > 1).all()
@@ -273,6 +275,7 @@ def test_shared_discounts(pair) -> None:
     assert list(mh.pairwise_tests(pair)) == [together]
 
 
+@pytest.mark.slow
 def test_a_solution_is_saved_and_read(solution, tmp_path) -> None:
     solution.confidence_intervals()
     solution.to_json(tmp_path / "solution.json")
@@ -282,6 +285,7 @@ def test_a_solution_is_saved_and_read(solution, tmp_path) -> None:
         mh.reward_functions(read)
 
 
+@pytest.mark.slow
 def test_precision_counts_what_is_known(solution) -> None:
     point = resume_sieve(solution)
     precise, full = sieve_precision(point)

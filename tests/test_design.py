@@ -459,6 +459,7 @@ def test_a_schedule_is_read_back_as_it_was_written(cliff, tmp_path) -> None:
     assert again.candidates[0].lengths == (5, 5, 9)
 
 
+@pytest.mark.slow
 def test_the_command_writes_a_design_that_recover_takes(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     domain, runner = mh.domains.cliff(), CliRunner()

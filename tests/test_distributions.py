@@ -30,6 +30,7 @@ def test_scattered_points_are_those_of_scipy(dimension: int) -> None:
     np.testing.assert_allclose(found, stats.qmc.Halton(dimension, seed=3).random(50), atol=1e-14)
 
 
+@pytest.mark.slow
 def test_a_fit_to_a_table_imports_no_statistics_no_pictures_and_no_learning(tmp_path: Path) -> None:
     domain = mh.domains.toy()
     mh.Demonstrations.simulate(domain.mdp, domain.soft_experts(), episodes=50).to_csv(tmp_path / "decisions.csv")

@@ -81,9 +81,15 @@ def _case(page: Path):
     """A page as a case: the long ones run with the slow tests."""
     name = page.relative_to(ROOT).as_posix()
     long = name.startswith("docs/tutorials/") or name in (
+        "README.md",
+        "docs/questions.md",
         "docs/start.md",
+        "docs/how-to/check-a-log.md",
+        "docs/how-to/design-a-study.md",
         "docs/how-to/explore-a-report.md",
+        "docs/how-to/person-or-situation.md",
         "docs/how-to/posteriors.md",
+        "docs/how-to/several-tasks.md",
         "docs/how-to/what-if.md",
     )
     marks = [pytest.mark.slow] if long else []

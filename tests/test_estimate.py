@@ -96,7 +96,7 @@ def test_a_study_can_be_designed_around_the_guess_of_a_solver_of_your_own() -> N
     assert planned.weights.sum() == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("kind", ["lists", "deviations", "population"])
+@pytest.mark.parametrize("kind", ["lists", pytest.param("deviations", marks=pytest.mark.slow), "population"])
 def test_every_estimate_answers_by_name(kind: str) -> None:
     solution = tiny_solutions()[kind].solution
     estimate = solution.estimate

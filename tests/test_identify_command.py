@@ -27,7 +27,7 @@ def toys(tmp_path_factory):
 
 
 def test_toy_is_not_identified_and_no_number_is_given(toys, tmp_path):
-    result = fit(toys / "0.csv", "--transitions", toys / "0.npz", "--out", tmp_path)
+    result = fit(toys / "0.csv", "--transitions", toys / "0.npz", "--quick", "--deviations", 0, "--out", tmp_path)
     assert result.exit_code == 0
     assert "not identified" in result.output
     assert "variant of the task" in result.output

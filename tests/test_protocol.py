@@ -19,7 +19,7 @@ SOLVERS = {
     "ClosedForm": (mh.ClosedForm(), "policies"),
     "ClosedForm, temperatures": (mh.ClosedForm(temperature="per_expert"), "policies"),
     "MaximumLikelihood": (mh.MaximumLikelihood(), "demonstrations"),
-    "Population": (mh.Population(nodes=5), "demonstrations"),
+    "Population": (mh.Population(nodes=3), "demonstrations"),
     "SieveLikelihood": (mh.SieveLikelihood(basis=mh.Splines(4), penalty=0.1, temperature="shared"), "steps"),
 }
 #: How each solver ends on all three domains. A grid this coarse misses the experts' discounts, and NaiveLP gives every expert the
@@ -71,7 +71,7 @@ def problem(domain, kind: str, order: tuple[int, ...] = (0, 1, 2)) -> mh.Problem
 
 
 #: Solvers that take seconds; two of the three domains run with the slow tests.
-LONG = ("MPML", "MPMCE", "SieveLikelihood", "Population")
+LONG = ("MPML", "MPMCE", "MPLP", "SieveLikelihood", "Population")
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def truth(mdp: mh.MDP, reward: np.ndarray, found: Prediction, discounts: Any, te
     return np.array([mh.soft_plan(task, expected, float(g), temperature).policy for g in discounts])
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize("seed", [*range(40), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(40, 200))])
 def test_bonus_and_ban_follow_from_the_policies_alone(seed: int) -> None:
     mdp, reward, discounts, rng = drawn_task(seed)
     policies = [mh.soft_plan(mdp, reward, g).policy for g in discounts]
