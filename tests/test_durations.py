@@ -237,7 +237,7 @@ def test_durations_of_one_unit_change_nothing() -> None:
     assert table.times is None
     stamped = mh.Demonstrations.from_frame(table.to_frame(), time="step")  # steps as time stamps: every move takes one unit
     assert mh.estimate_mdp(stamped).durations is None
-    found = [mh.solve(mh.Problem(mh.estimate_mdp(each), each), mh.MaximumLikelihood(starts=1)) for each in (table, stamped)]
+    found = [mh.solve(mh.Problem(mh.estimate_mdp(each), each), mh.MaximumLikelihood(1.0, starts=1)) for each in (table, stamped)]
     np.testing.assert_array_equal(found[0].discounts, found[1].discounts)
     assert found[0].objective == found[1].objective
 
@@ -727,7 +727,7 @@ def test_what_follows_a_change_is_as_in_the_task_with_waiting() -> None:
 @pytest.mark.parametrize("wanted", [{"state": "2"}, {"state": "2", "action": "1"}])
 def test_a_nudge_is_as_large_as_in_the_task_with_waiting(wanted) -> None:
     short, slow, _, _ = both_tasks()
-    found = [mh.nudge(solution, **wanted, chance=0.8, draws=40, seed=1) for solution in (short, slow)]
+    found = [mh.nudge(solution, **wanted, chance=0.8, draws=20, seed=1) for solution in (short, slow)]
     np.testing.assert_allclose(found[0].bonus, found[1].bonus, rtol=1e-4)
     there = np.isfinite(found[0].bonus)
     assert there.any()

@@ -100,7 +100,9 @@ SEEDED = {
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in ("analyse", "goals", "simulate_study") else n for n in SEEDED])
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n in ("analyse", "goals", "simulate_study") else n for n in SEEDED]
+)
 def test_every_seed_may_be_a_generator(name: str, fitted: mh.Solution) -> None:
     """One in the same state gives the same answer, and it moves on."""
     rng = np.random.default_rng(5)

@@ -60,7 +60,7 @@ def test_both_roads_agree(monkeypatch):
 
 
 def test_both_roads_agree_on_temperatures_and_discounts_that_are_known(monkeypatch):
-    problem, points = people_of()
+    problem, points = people_of(12)
     names = problem.names
     known = {"temperature": dict.fromkeys(names[:5], 20.0), "discounts": dict.fromkeys(names[3:9], 0.7)}
     for options in (mh.MaximumLikelihood(25.0, known_reward=points), mh.MaximumLikelihood(**known, known_reward=points)):
@@ -111,7 +111,7 @@ def test_profile_ends_are_where_brute_force_meets_the_threshold():
 
 def test_intervals_of_both_roads_agree(monkeypatch):
     """All together, ends are found to a hundredth of the root of a deviance, which is what they differ by."""
-    problem, points = people_of()
+    problem, points = people_of(16)
     apart, together = both_roads(problem, mh.MaximumLikelihood("per_expert", known_reward=points), monkeypatch)
     found, other = apart.confidence_intervals(0.9), together.confidence_intervals(0.9)
     width = np.maximum(found[:, 1] - found[:, 0], 1e-3)[:, None]

@@ -170,7 +170,7 @@ class Durations:
     def slopes(self, discount: float) -> Floats:
         """Return the derivative of the weights in γ, `E[(τ−1) γ^(τ−2)]`; infinite at discount 0 for 1 < τ < 2."""
         more = self.times - 1
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             changes = np.where(more == 0, 0.0, more * discount ** (more - 1))
         slopes: Floats = np.bincount(self.entries, self.shares * changes).astype(np.float64, copy=False)
         return slopes
