@@ -31,7 +31,7 @@ import scipy.sparse as sp
 import multihorizon as mh
 from multihorizon.choice.model import Settings
 from multihorizon.choice.sieve_model import SieveData, SieveModel
-from multihorizon.likelihood.ascent import climb
+from multihorizon.likelihood.search import climb
 from multihorizon.likelihood.sieve import fit_logits, relevant_coordinates, sieve_precision, starts
 
 TRUE = np.array([0.5, 0.8, 0.95])

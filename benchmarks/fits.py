@@ -27,7 +27,7 @@ from rows import shown
 import multihorizon as mh
 from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.likelihood import maximum_likelihood
-from multihorizon.likelihood.ascent import climb
+from multihorizon.likelihood.search import climb
 from multihorizon.numerics.newton import Dense
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from multihorizon import MDP, Problem, predict
-from multihorizon.domains import cliff, toy
+from multihorizon.domains.grids import cliff, toy
 from multihorizon.exact.bounds import (
     ContradictionError,
     discount_members,

@@ -14,8 +14,8 @@ from multihorizon.choice.model import ChoiceModel, Settings, temperature_penalty
 from multihorizon.choice.sieve_model import SieveData, SieveModel
 from multihorizon.choice.tabular import Likelihood
 from multihorizon.choice.weighted import WeightedLikelihood
-from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.intervals import precision
+from multihorizon.likelihood.search import climb
 
 FREE = Settings(temperatures=np.array([1.0, np.nan]))
 

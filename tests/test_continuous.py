@@ -9,7 +9,8 @@ from sklearn.kernel_approximation import RBFSampler
 import multihorizon as mh
 from multihorizon.choice.model import Settings
 from multihorizon.choice.sieve_model import SieveData, SieveModel
-from multihorizon.likelihood.sieve import dynamics_unknown, relevant_coordinates, resume_sieve, sieve_precision
+from multihorizon.likelihood.estimates import dynamics_unknown
+from multihorizon.likelihood.sieve import relevant_coordinates, resume_sieve, sieve_precision
 from multihorizon.solution import Status
 
 TRUE = np.array([0.5, 0.8, 0.95])

@@ -51,8 +51,7 @@ def test_people_who_share_nothing_are_taken_in_blocks(problem, monkeypatch) -> N
     """The same digits, however many are taken together."""
     options = mh.MaximumLikelihood("per_expert", known_reward=CLIFF.reward)
     whole = mh.solve(problem, options)
-    for place in ("choice.apart", "likelihood.persons", "likelihood.intervals"):
-        monkeypatch.setattr(f"multihorizon.{place}.persons_together", lambda tables: 5)
+    monkeypatch.setattr("multihorizon.likelihood.separate.persons_together", lambda tables: 5)
     blocks = mh.solve(problem, options)
     assert np.allclose(blocks.discounts, whole.discounts, atol=1e-9)
     assert np.allclose(blocks.confidence_intervals(), whole.confidence_intervals(), atol=1e-9, equal_nan=True)

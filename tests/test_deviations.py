@@ -15,10 +15,10 @@ from multihorizon.checks import Floats
 from multihorizon.choice.deviations import NearlyShared
 from multihorizon.choice.model import Settings, temperature_penalty
 from multihorizon.choice.tabular import Likelihood
-from multihorizon.likelihood.deviations import choices_moved, restricted
-from multihorizon.likelihood.evidence import LikelihoodEvidence
+from multihorizon.likelihood.estimates import LikelihoodEvidence
 from multihorizon.likelihood.intervals import precision
 from multihorizon.likelihood.maximum_likelihood import resume
+from multihorizon.likelihood.random_effects import choices_moved, restricted
 from multihorizon.mdp import MDP
 from multihorizon.solution import Deviations
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import multihorizon as mh
 from multihorizon.analysis import Analysis
 from multihorizon.cli import app
-from multihorizon.likelihood.evidence import LikelihoodEvidence
+from multihorizon.likelihood.estimates import LikelihoodEvidence
 from multihorizon.questions.goal_comparison import GoalComparison, deviation_words
 from multihorizon.questions.sharing import SharedGoalTest
 from multihorizon.report.fit_page import fit_page, writing_section

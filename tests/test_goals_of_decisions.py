@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.maximum_likelihood import resume
+from multihorizon.likelihood.search import climb
 from multihorizon.numerics.newton import resting
 from multihorizon.questions import goals as partitions
 from multihorizon.questions.goals import Goals, Scores, parabolas, sharing_probabilities, weigh_partitions

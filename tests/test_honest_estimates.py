@@ -13,9 +13,10 @@ import multihorizon as mh
 from multihorizon.choice.model import Settings
 from multihorizon.choice.tabular import Likelihood, redrawn
 from multihorizon.likelihood import intervals
-from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.intervals import precision, reward_contrasts, transition_widening
-from multihorizon.likelihood.maximum_likelihood import log_likelihood_given, resume
+from multihorizon.likelihood.maximum_likelihood import resume
+from multihorizon.likelihood.random_effects import log_likelihood_given
+from multihorizon.likelihood.search import climb
 from multihorizon.numerics import newton
 from multihorizon.numerics.newton import Ascent, Tolerances
 
@@ -286,8 +287,8 @@ def test_a_start_that_fails_is_left_out(monkeypatch):
     def fails(*_: object) -> None:
         raise ValueError("no such start")
 
-    monkeypatch.setattr("multihorizon.likelihood.maximum_likelihood.closed_form_start", fails)
     table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.soft_experts(), 300)
+    monkeypatch.setattr("multihorizon.likelihood.search.closed_form_start", fails)
     assert mh.solve(mh.Problem(CLIFF.mdp, table), mh.MaximumLikelihood()).status == mh.Status.CONVERGED
 
 

@@ -11,12 +11,13 @@ import pytest
 import multihorizon as mh
 from multihorizon.choice.model import Settings
 from multihorizon.choice.tabular import Likelihood
-from multihorizon.likelihood import one_discount as horizon_tests
-from multihorizon.likelihood.ascent import climb
+from multihorizon.likelihood import intervals as horizon_tests
+from multihorizon.likelihood.clusters import within_episodes
 from multihorizon.likelihood.intervals import holm
 from multihorizon.likelihood.maximum_likelihood import resume
+from multihorizon.likelihood.search import climb
 from multihorizon.numerics.newton import Ascent
-from multihorizon.questions.model_checks import MODELS, calibration_bins, compared_choices, misfits, within_episodes
+from multihorizon.questions.model_checks import MODELS, calibration_bins, compared_choices, misfits
 
 DISCOUNTS = (0.4, 0.4, 0.8)
 

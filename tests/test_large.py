@@ -9,14 +9,9 @@ import multihorizon as mh
 from multihorizon.choice import model as large
 from multihorizon.choice.model import Settings, temperature_penalty
 from multihorizon.choice.tabular import Likelihood
-from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.intervals import precision, profile_covariances, profile_information
-from multihorizon.likelihood.maximum_likelihood import (
-    _expected_gains,
-    _is_hard,
-    choice_probability_start,
-    log_likelihood_given,
-)
+from multihorizon.likelihood.random_effects import _expected_gains, log_likelihood_given
+from multihorizon.likelihood.search import _is_hard, choice_probability_start, climb
 from multihorizon.numerics.newton import Dense
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import multihorizon as mh
 from multihorizon.likelihood import maximum_likelihood
-from multihorizon.likelihood.maximum_likelihood import choice_probability_start, maximize
+from multihorizon.likelihood.search import choice_probability_start, maximize
 
 
 def careers(seed: int) -> tuple[mh.MDP, np.ndarray, mh.Demonstrations]:

@@ -9,8 +9,8 @@ import pytest
 
 import multihorizon as mh
 from multihorizon.choice.tabular import Likelihood
-from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.maximum_likelihood import resume
+from multihorizon.likelihood.search import climb
 
 
 def simulated(domain, episodes=1000, seed=0, **options) -> mh.Problem:

@@ -61,7 +61,7 @@ def test_an_interval_holds_all_discounts_where_one_for_all_is_not_rejected():
     """Of this table the profiles alone are narrow enough to be called known."""
     solution = mh.solve(noisy_chain((0.8, 0.8, 0.8), 2, places=13), mh.MaximumLikelihood())
     assert mh.shared_discount_test(solution).p_value > 0.05
-    alone = replace(solution.interval_source, open_at=None, computed={}).compute(0.95)
+    alone = replace(solution.interval_source, checks_one_discount=False, computed={}).compute(0.95)
     assert (np.diff(alone, axis=1) < 0.5).all()
     assert solution.confidence_intervals(0.95) == pytest.approx(np.array([[0.0, 1.0]] * 3))
 

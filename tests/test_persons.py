@@ -11,9 +11,9 @@ import multihorizon as mh
 from multihorizon.choice.model import Settings, read_settings, with_known_reward
 from multihorizon.choice.tabular import Likelihood
 from multihorizon.likelihood import maximum_likelihood
-from multihorizon.likelihood.intervals import ProfileIntervals, ProfilesApart
+from multihorizon.likelihood.intervals import ProfileIntervals
 from multihorizon.likelihood.maximum_likelihood import resume
-from multihorizon.likelihood.persons import PersonsApart
+from multihorizon.likelihood.separate import PersonsApart, ProfilesApart
 from multihorizon.problem import Problem
 
 

@@ -9,7 +9,7 @@ import multihorizon as mh
 from multihorizon.entropy.mce import EntropyEvidence
 from multihorizon.exact.closed_form import ClosedFormEvidence
 from multihorizon.files import for_json
-from multihorizon.likelihood.evidence import LikelihoodEvidence, LookaheadEvidence, SieveEvidence
+from multihorizon.likelihood.estimates import LikelihoodEvidence, LookaheadEvidence, SieveEvidence
 from multihorizon.parallel import silent
 from multihorizon.population.evidence import PopulationEvidence
 from multihorizon.programs.solvers import ProgramEvidence

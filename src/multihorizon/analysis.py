@@ -34,7 +34,7 @@ from multihorizon.data.dynamics import counted_in_one_unit, untaken_actions
 from multihorizon.data.steps import Steps
 from multihorizon.driver import as_mdps, as_tables, build_problem, solve
 from multihorizon.horizon import Lookahead
-from multihorizon.likelihood.evidence import LikelihoodEvidence, SieveEvidence
+from multihorizon.likelihood.estimates import LikelihoodEvidence, SieveEvidence
 from multihorizon.likelihood.intervals import Contrasts, reward_contrasts
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood, resume
 from multihorizon.mdp import MDP

@@ -39,7 +39,7 @@ from multihorizon.data.side_tables import (
 )
 from multihorizon.driver import solve
 from multihorizon.exact.identify import Identification
-from multihorizon.likelihood.evidence import LikelihoodEvidence
+from multihorizon.likelihood.estimates import LikelihoodEvidence
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.population.covariates import read_formula
 from multihorizon.population.solver import Population

@@ -45,7 +45,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 import scipy.sparse as sp
@@ -55,15 +55,18 @@ from multihorizon.choice.deviations import NearPoint
 from multihorizon.choice.model import DENSE_REWARDS, Choice, Clusters, Unit, sources
 from multihorizon.choice.tabular import Point
 from multihorizon.data.demonstrations import Demonstrations
-from multihorizon.likelihood.evidence import TakenAsIndependent
 from multihorizon.numerics.spectrum import spectrum
 from multihorizon.problem import cells_of_episodes
 from multihorizon.words import decimals, significant
 
 #: A p-value below this counts as dependence.
 DEPENDENT = 0.05
+
+
 #: The smallest p-value that the test of dependence can have.
 LEAST_P = 0.001
+
+
 #: With fewer clusters that count than this, a standard error is rough.
 FEW = 5
 
@@ -496,3 +499,20 @@ def _centred_scores(
             if state.size:
                 found.append((centred, np.cumsum(lengths) - lengths))
     return found
+
+
+class TakenAsIndependent(TypedDict):
+    """What a fit took to be independent of each other.
+
+    `unit` is "decision", "episode" or "expert"; `p_value` is that of the test that chose it, None where there was none, and
+    `reason` says why it is not the unit that the test asked for. By expert, where it is no decision: how many `clusters` there
+    are, how much wider they make the standard error of the discount (`widening`), and the degrees of freedom of its interval,
+    None for very many.
+    """
+
+    unit: Literal["decision", "episode", "expert"]
+    p_value: float | None
+    reason: str
+    clusters: NotRequired[list[int]]
+    widening: NotRequired[list[float]]
+    freedom: NotRequired[list[float | None]]

@@ -1,8 +1,8 @@
-"""The estimates of maximum likelihood: of experts together, of people who share nothing, and of functions of the state.
+"""Estimates and evidence of the solvers for decisions: of experts together, of functions of the state, and of look-ahead.
 
 Experts together have `x = (θ, γ, log λ, t)` with the covariance of `likelihood.intervals`, estimated transitions included, and
 profile-likelihood intervals. Where goals are nearly shared, deviations follow each draw of x: the most likely ones there, with
-the normal errors of Laplace's method. People apart have a matrix `(2,2)` each.
+the normal errors of Laplace's method.
 
 *Guesses* for the design of a study are drawn with a weak prior beside the information of the fit: rewards of the size of those
 found, logits of discounts within about 1, log-temperatures within about a half.
@@ -11,14 +11,16 @@ found, logits of discounts within about 1, log-temperatures within about a half.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict
 
 import numpy as np
+import pandas as pd
 from scipy.special import expit, logit, ndtri
 
-from multihorizon.checks import TINY, Bools, Floats
+from multihorizon.checks import Bools, Floats
 from multihorizon.choice.deviations import NearPoint
 from multihorizon.choice.model import ChoicePoint
 from multihorizon.choice.tabular import Likelihood
@@ -32,13 +34,203 @@ from multihorizon.estimate import (
     Pairs,
     dealt,
     normal_places,
-    parameters_of,
     places_aside,
 )
-from multihorizon.likelihood.evidence import LikelihoodEvidence
-from multihorizon.likelihood.intervals import Precision, ProfileIntervals, ProfilesApart, precision, precision_apart
+from multihorizon.files import read_numbers
+from multihorizon.likelihood.clusters import TakenAsIndependent
+from multihorizon.likelihood.intervals import Precision, ProfileIntervals, precision
 from multihorizon.numerics.distributions import chi2_ppf
-from multihorizon.words import in_words
+from multihorizon.solution import DecisionEvidence, Deviations, DiscountEvidence, Evidence, Solution
+from multihorizon.words import Table, in_words
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FamilyParameters(Evidence):
+    """The family of look-ahead, and each expert's parameters by name."""
+
+    family: str
+    parameters: dict[str, list[float]]
+
+    _lengths: ClassVar[dict[str, str]] = {"parameters": "experts"}
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class FittedLookahead(FamilyParameters):
+    """A look-ahead that is not exponential.
+
+    Attributes:
+        standard_errors, identified: of the parameters, by name.
+        weights: d(1), d(2), … of each expert, as far as they could look.
+        steps: how far that is.
+        depth_profile: the log-likelihood of each depth; None for other families.
+        parameter_count: how many parameters the fit has, those of the reward included.
+    """
+
+    standard_errors: dict[str, list[float]]
+    identified: dict[str, list[bool]]
+    weights: list[list[float]]
+    steps: list[int]
+    depth_profile: list[Any] | None
+    parameter_count: int
+
+    _lengths: ClassVar[dict[str, str]] = {"parameters": "experts", "weights": "experts", "steps": "experts"}
+
+
+class KnownBefore(TypedDict):
+    """What was known and not estimated."""
+
+    discounts: list[bool]
+    temperatures: list[bool]
+    reward: str | None
+
+
+class OtherEnd(TypedDict):
+    """Where another climb of the search ended."""
+
+    log_likelihood: float
+    discounts: list[float]
+    steps: int
+    finished: bool
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LikelihoodEvidence(DiscountEvidence, solvers=("MaximumLikelihood",)):
+    """What `MaximumLikelihood` says.
+
+    Attributes:
+        known: what was known and not estimated: whose discounts, whose temperatures, how much of the reward.
+        information_spectrum: eigenvalues of the information matrix.
+        reward_standard_errors: None where the decisions say nothing.
+        ridge, ridge_weights, ridge_reason: the penalty that holds the rewards, and why there is one.
+        lost_temperatures: by expert, whether the temperature is not identified although the scale of the reward is known.
+        log_temperature_errors: standard errors of the log temperatures.
+        transition_widening: by expert, how much wider estimated transitions make the standard error of the discount.
+        transitions: the transitions as the decisions changed them, where they are estimated with the rest.
+        equally_likely: other ends of the search that are as likely with other discounts.
+        other_maxima: those and maxima that are a little less likely, which confidence intervals reach where they are inside.
+        deviations: how far persons deviate from the shared reward; None where that was not asked.
+        reasons: by expert, why there is no number for the discount; empty where there is one.
+        independence: what was taken to be independent of each other.
+    """
+
+    known: dict[str, Any]
+    information_spectrum: list[float]
+    reward_standard_errors: list[float | None]
+    ridge: float
+    ridge_weights: list[float]
+    ridge_reason: str
+    lost_temperatures: list[bool]
+    log_temperature_errors: list[float | None]
+    transition_widening: list[float]
+    transitions: list[Any]
+    lookahead: FamilyParameters
+    equally_likely: list[dict[str, Any]]
+    other_maxima: list[dict[str, Any]] | None = None
+    deviations: Deviations | None = None
+    reasons: list[str] | None = None
+    independence: TakenAsIndependent | None = None
+
+    _schema: ClassVar[dict[str, Any]] = {
+        "known": KnownBefore,
+        "transitions": list[Floats],
+        "equally_likely": list[OtherEnd],
+        "starts": list[OtherEnd],
+    }
+    _lengths: ClassVar[dict[str, str]] = {
+        **dict.fromkeys(("identified", "lost_temperatures", "log_temperature_errors", "transition_widening"), "experts"),
+        **dict.fromkeys(("reward_standard_errors", "ridge_weights"), "reward"),
+    }
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LookaheadEvidence(DecisionEvidence, solvers=("MaximumLikelihood",)):
+    """What `MaximumLikelihood` says with a look-ahead that is not exponential; `no_discount` says why there is no discount."""
+
+    lookahead: FittedLookahead
+    no_discount: str
+    ridge_weights: list[float]
+    ridge_reason: str
+    steps: int
+
+    @classmethod
+    def fits(cls, content: Mapping[str, Any]) -> bool:
+        """Say whether there are weights."""
+        ahead = content.get("lookahead")
+        return isinstance(ahead, Mapping) and "weights" in ahead
+
+    def lookahead_weights(self) -> list[list[float]]:
+        """Return the weights d(1), d(2), … of each expert."""
+        return self.lookahead.weights
+
+    def lookahead_parameters(self) -> dict[str, Floats]:
+        """Return the parameters of each expert by name."""
+        return {name: read_numbers(values) for name, values in self.lookahead.parameters.items()}
+
+    def summary_facts(self) -> dict[str, Any]:
+        """Return the same, and the family."""
+        return super().summary_facts() | {"look-ahead": self.lookahead.family}
+
+    def expert_tables(self, solution: Solution) -> list[Table]:
+        """Return the parameters of each expert with their standard errors."""
+        errors = self.lookahead.standard_errors or {}
+        columns: dict[str, Any] = {"expert": solution.experts}
+        for name, values in self.lookahead_parameters().items():
+            columns |= {name: values, f"{name}_standard_error": read_numbers(errors.get(name, [None] * len(values)))}
+        return [Table(pd.DataFrame(columns | {"temperature": solution.temperature}), "look-ahead")]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SieveEvidence(DiscountEvidence, solvers=("SieveLikelihood",)):
+    """What `SieveLikelihood` says.
+
+    Attributes:
+        chance: the log-likelihood of choices at random.
+        unrestricted_logits: the log-likelihood of logits of each expert's own.
+        explained_share: how much of the way from the first to the second the fit goes.
+        basis, functions, penalty: the functions of the state, their number, and the penalty on roughness.
+        tried: the bases and penalties that were compared, with their held-out log-likelihoods.
+        first_stage, first_stage_smoothing, first_stage_widening: how next states are predicted, with which weights, and how much
+            wider its error makes the standard errors of the discounts.
+        resamples: how many times episodes were drawn again for the standard errors.
+        overlap: by expert, the share of its decisions made where others act too.
+        coordinates, left_out, relevance_p: the coordinates used, those left out, and how far each matters.
+        next_state_r2: by coordinate, how well state and action predict its change.
+        richer_basis, basis_too_poor: how much better more functions predict, and whether that is too much.
+    """
+
+    chance: float
+    unrestricted_logits: float
+    explained_share: float
+    basis: str
+    functions: int
+    penalty: float
+    tried: list[dict[str, Any]]
+    first_stage: str
+    first_stage_smoothing: dict[str, float | str] | None
+    first_stage_widening: list[float] | None
+    resamples: int
+    overlap: list[float]
+    coordinates: list[str]
+    left_out: list[str]
+    relevance_p: dict[str, float]
+    next_state_r2: dict[str, float]
+    richer_basis: dict[str, float]
+    basis_too_poor: bool
+
+
+def unpredicted(next_state_r2: Mapping[str, float]) -> list[str]:
+    """The coordinates of whose change state and action predict less than 2 %; one that never changes is predicted."""
+    return [name for name, share in next_state_r2.items() if share <= 0.02]
+
+
+def dynamics_unknown(next_state_r2: Mapping[str, float]) -> bool:
+    """Whether half of the coordinates or more are not predicted."""
+    return 2 * len(unpredicted(next_state_r2)) >= len(next_state_r2)
+
+
+def numbers_or_none(values: Floats) -> list[float | None]:
+    """Return the numbers, with None for those that are not finite."""
+    return [float(value) if np.isfinite(value) else None for value in values]
 
 
 class ModelEstimate(Estimate):
@@ -328,67 +520,6 @@ class LookaheadEstimate(PlacedEstimate):
     def compute(self, level: float) -> Floats:
         """Return no intervals: there are no discounts."""
         return np.full((len(self.model.problem.names), 2), np.nan)
-
-
-@dataclass(frozen=True, eq=False)
-class ApartEstimate(ProfilesApart, Estimate):
-    """People who share nothing but a known reward; `experts` are their names, `reward` is what is known."""
-
-    experts: tuple[str, ...]
-    reward: Floats
-
-    @property
-    def has_likelihood(self) -> bool:
-        """Whether a likelihood of the decisions of each expert stands behind the answer."""
-        return True
-
-    @property
-    def answer(self) -> ExpertValues:
-        """The answer of each person."""
-        return ExpertValues(self.experts, self.reward, self.places[:, 0], np.exp(self.places[:, 1]))
-
-    @property
-    def parameters(self) -> NamedValues:
-        """All discounts, then the logarithms of all temperatures: the reward is known."""
-        nothing = ExpertValues(self.experts, np.zeros(0), self.places[:, 0], np.exp(self.places[:, 1]))
-        bounds = np.concatenate([np.stack([self.lower[:, k], self.upper[:, k]], axis=1) for k in (0, 1)])
-        return NamedValues(parameters_of(nothing).names, self.places.T.ravel(), bounds)
-
-    @cached_property
-    def roots(self) -> Floats:
-        """The symmetric roots `(n,2,2)` of the covariances of each person; 0 in the direction of what is known or open."""
-        fixed, curvature = self.lower == self.upper, self.here.curvature.copy()
-        one_known = fixed.any(axis=1)
-        curvature[one_known, 0, 1] = curvature[one_known, 1, 0] = 0.0
-        values, vectors = np.linalg.eigh(curvature)
-        inverse = np.where(values > 1e-12 * values.max(), 1 / np.sqrt(np.maximum(values, TINY)), 0.0)
-        roots: Floats = (vectors * inverse[:, None, :]) @ vectors.transpose(0, 2, 1)
-        return roots
-
-    def covariance(self) -> Floats:
-        """Return the covariance: a matrix of diagonal blocks `(n,n)`."""
-        free = np.where(self.lower == self.upper, 0.0, 1.0)
-        blocks = np.einsum("kij,klj,ki,kl->kil", self.roots, self.roots, free, free)
-        n = len(blocks)
-        matrix = np.zeros((2 * n, 2 * n))
-        for i in (0, 1):
-            for j in (0, 1):
-                matrix[i * n + np.arange(n), j * n + np.arange(n)] = blocks[:, i, j]
-        return matrix
-
-    @property
-    def lost(self) -> Bools:
-        """Of whom the discount or the temperature is not identified."""
-        fixed, curvature = self.lower == self.upper, self.here.curvature
-        return ~precision_apart(curvature, fixed).identified.all(axis=1) | ~self.known
-
-    def draw(self, n: int, rng: np.random.Generator) -> Draws:
-        """Draw n answers of each person."""
-        fixed = self.lower == self.upper
-        z = np.stack([dealt(rng, n, self.places[:, 0], self.places[:, 1]) for _ in range(2)])
-        steps = np.where(fixed[:, :, None], 0.0, np.einsum("kij,jbk->kib", self.roots, z))
-        places = np.clip(self.places[:, :, None] + steps, self.lower[:, :, None], self.upper[:, :, None])
-        return Draws(self.reward, places[:, 0], np.exp(places[:, 1]))
 
 
 def principal_root(covariance: Any) -> Floats:

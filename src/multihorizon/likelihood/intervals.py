@@ -22,15 +22,12 @@ likelier. A climb that does not finish is tried again with a new curvature, and 
 finish, what it promises counts as reached, which makes the interval wider rather than narrower. Discounts at which no reward has
 a finite likelihood are outside. Where a profile is likelier than the answer, the interval belongs to that maximum.
 
-*Several maxima.* Maxima that are hardly less likely than the answer (`likelihood.maxima`) may lie inside the interval with a
+*Several maxima.* Maxima that are hardly less likely than the answer (`likelihood.search`) may lie inside the interval with a
 valley between them. The interval then reaches from the smallest to the largest discount inside.
 
 With many experts, moving one of them moves the others little. The likelihood of all others is then replaced by its quadratic
 approximation at the answer, with their own parameters profiled out. Each end is checked with the likelihood of all; where the two
 disagree, the end is found again with all experts.
-
-*Persons apart.* Where the reward is known and nobody shares a parameter, the information is a matrix `(2,2)` for each person, and
-so is everything above. Profiles are those of `numerics.newton`, for many persons at once and with r to a millionth.
 
 *An estimated variance.* Where goals are only nearly shared, the spread of deviations decides how wide intervals are, and few
 experts show it roughly. With v the variance of its logarithm and φ the share of a standard error's logarithm that follows it, the
@@ -38,33 +35,38 @@ interval has `1/(2vφ²)` degrees of freedom (Satterthwaite), and the signed roo
 
 *Clusters.* Where the decisions of an episode need not be independent, the covariance is that of the sandwich, and the signed root
 is compared with a quantile that the ratio of the two standard errors scales (`likelihood.clusters`).
+
+*One discount for all.* Where experts have one discount they act alike, and one behaviour alone does not separate a discount from
+a reward. If the decisions do not contradict one discount for all, all discounts are possible, however narrow a profile is: along
+an open direction the likelihood takes the best of many chances, and no interval that rests on its maximum has its level there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
+import pandas as pd
 from scipy.special import ndtri
 
-from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Bools, Floats, Ints, Sparse, as_level
-from multihorizon.choice.apart import FromPlans, persons_together
-from multihorizon.choice.model import ChoicePoint, Quadratic
-from multihorizon.choice.surfaces import Tables
+from multihorizon.checks import TINY, Bools, Floats, Ints, as_level
+from multihorizon.choice.model import ChoiceModel, ChoicePoint, Quadratic
 from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.estimate import Intervals
-from multihorizon.likelihood.ascent import climb, left_to_gain
 from multihorizon.likelihood.clusters import clusters_that_count, middle
-from multihorizon.numerics.distributions import chi2_ppf, t_ppf
-from multihorizon.numerics.newton import Dense, Local, Metric, of_some, profile_end, profile_ends
+from multihorizon.likelihood.search import choice_probability_start, climb, left_to_gain
+from multihorizon.numerics.distributions import chi2_sf, t_ppf
+from multihorizon.numerics.newton import Ascent, Dense, Metric, profile_end
 from multihorizon.numerics.spectrum import Spectrum, positive_part, spectrum
 from multihorizon.parallel import in_parallel
 from multihorizon.problem import Problem
 
 #: So much likelier than the answer a profile may be by what climbs leave of log-likelihood.
 HIGHER = 1e-2
+
+
 #: Information on a discount or a log-temperature that is rounding: a standard error of 10,000,000,000.
 ROUNDED_INFORMATION = 1e-20
 
@@ -124,40 +126,6 @@ def precision(point: ChoicePoint) -> Precision:
     if isinstance(point, Point) and model.clusters is not None:
         robust = covariance @ middle(point) @ covariance
     return Precision(np.diag(robust), identified, found.values, robust, null_space, ones, covariance)
-
-
-@dataclass(frozen=True, eq=False)
-class PrecisionApart:
-    """Standard errors and what is identified, both `(n,2)`, of persons who share nothing; and the spectrum of the information.
-
-    As in `Precision`, errors are 0 for what is known and NaN for what is not identified. `nullity` counts the directions, of all
-    persons, of which the decisions say nothing.
-    """
-
-    standard_errors: Floats
-    identified: Bools
-    spectrum: Floats
-    nullity: int
-
-
-def precision_apart(information: Floats, fixed: Bools) -> PrecisionApart:
-    """The same from the Fisher information `(n,2,2)` of each person, where some parameters `(n,2)` are known."""
-    diagonal = np.diagonal(information, axis1=1, axis2=2)
-    scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-    scaled = information / (scale[:, :, None] * scale[:, None, :])
-    # what is known is far from everything else, and comes last
-    scaled[fixed[:, 0] | fixed[:, 1], 0, 1] = scaled[fixed[:, 0] | fixed[:, 1], 1, 0] = 0.0
-    for k in (0, 1):
-        scaled[fixed[:, k], k, k] = 10.0
-    values, vectors = np.linalg.eigh(scaled)
-    free = values < 5.0
-    largest = float(values[free].max(initial=0.0))
-    open_ = free & (values <= 1e-12 * largest)
-    share = np.where(open_[:, None, :], np.abs(vectors), 0.0)
-    identified = fixed | (np.sqrt((share**2).sum(axis=2)) <= 1e-3)
-    inverse = np.where(free & ~open_, 1 / np.where(open_, 1.0, values), 0.0)
-    errors = np.sqrt((vectors**2 * inverse[:, None, :]).sum(axis=2)) / scale
-    return PrecisionApart(np.where(identified, errors, np.nan), identified, np.sort(values[free]), int(open_.sum()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,8 +227,8 @@ class ProfileIntervals(Intervals):
 
     `problem` is that of the solution: its transitions are the fitted ones. `freedom` are the degrees of freedom `(K,)` of each
     interval, where a variance on which it rests is itself estimated: then Student's t takes the place of the normal. `rivals` are
-    other maxima that are about as likely. `open_at` says whether at a level of rejection nothing contradicts one discount for all
-    experts, which then is not identified (`likelihood.one_discount`); `opened` keeps what it said by level.
+    other maxima that are about as likely. With `checks_one_discount` all discounts are inside at a level where nothing
+    contradicts one discount for all experts, which then is not identified.
     """
 
     likelihood: Likelihood
@@ -269,7 +237,7 @@ class ProfileIntervals(Intervals):
     problem: Problem
     freedom: Floats | None = None
     rivals: tuple[Point, ...] = ()
-    open_at: Callable[[Point, float], bool] | None = None
+    checks_one_discount: bool = True
     opened: dict[float, bool] = field(default_factory=dict, init=False)
 
     def compute(self, level: float) -> Floats:
@@ -299,7 +267,7 @@ class ProfileIntervals(Intervals):
     def one_discount_is_open(self, level: float = 0.95) -> bool:
         """Whether all discounts are possible at this level, because nothing contradicts one for all, which is not identified."""
         if level not in self.opened:
-            self.opened[level] = self.open_at is not None and self.open_at(self.point, 1 - level)
+            self.opened[level] = self.checks_one_discount and one_discount_is_open(self.point, 1 - level)
         return self.opened[level]
 
     @property
@@ -309,94 +277,6 @@ class ProfileIntervals(Intervals):
         if point is None:
             raise ValueError("the answer's soft values must be finite, received an answer that does not fit its problem")
         return point
-
-
-@dataclass(frozen=True, eq=False)
-class OtherPlaces:
-    """Places where persons are likely to be besides their maximum: whose they are `(K,)`, where `(K,2)`, the values `(K,)`."""
-
-    owner: Ints
-    places: Floats
-    values: Floats
-
-    def above(self, who: Ints, least: Floats) -> tuple[Ints, Floats]:
-        """Of some persons, the places whose values are above each one's least `(n,)`, with their numbers among `who`."""
-        place = np.full(max(int(self.owner.max(initial=-1)), int(who.max(initial=-1))) + 1, -1)
-        place[who] = np.arange(who.size)
-        number = place[self.owner]
-        kept = np.flatnonzero((number >= 0) & (self.values > np.append(least, np.inf)[number]))
-        return number[kept], self.places[kept]
-
-
-@dataclass(frozen=True, eq=False)
-class ProfilesApart(Intervals):
-    """Profile-likelihood intervals of the discounts of persons who share nothing but a known reward.
-
-    Attributes:
-        tables, counts: what plans for the persons, and their decisions `(n,rows)`.
-        lower, upper: bounds `(n,2)` of (γ, log λ).
-        places, here: the maxima `(n,2)`, and what is known there.
-        errors: standard errors of the discounts `(n,)`.
-        known: of whom there is an interval `(n,)`.
-        others: other places. An interval reaches at least to the farthest that are inside, across places that are not.
-    """
-
-    tables: Tables
-    counts: Sparse
-    lower: Floats
-    upper: Floats
-    places: Floats
-    here: Local
-    errors: Floats
-    known: Bools
-    others: OtherPlaces
-
-    def compute(self, level: float) -> Floats:
-        """All of them."""
-        *_, intervals = self.by_blocks(level)
-        return intervals
-
-    def by_blocks(self, level: float, jobs: int = 1) -> Iterator[Floats]:
-        """The intervals `(n,2)` as they come, many persons at a time, with NaN for the rest; all of them are kept.
-
-        Persons are few milliseconds of work, and `jobs` would not make them fewer.
-        """
-        target = float(np.sqrt(chi2_ppf(as_level(level), 1)))
-        given = self.lower[:, 0] == self.upper[:, 0]
-        intervals = np.where(given[:, None], self.places[:, [0, 0]], np.nan)
-        wanted = np.flatnonzero(self.known & ~given)
-        for who in np.array_split(wanted, max(1, -(-wanted.size // persons_together(self.tables)))):
-            for side, sign in enumerate((-1, 1)):
-                intervals[who, side] = self._ends(who, sign, target)
-            yield intervals.copy()
-        self.computed[level] = intervals
-
-    def _ends(self, who: Ints, sign: int, target: float) -> Floats:
-        """The lower (sign −1) or upper (1) ends of some persons; NaN where they are not found."""
-        errors = np.where(self.errors[who] < 0.3, self.errors[who], 0.3)
-        first = np.maximum(target * errors, 1e-4)
-        plans, lower, upper = FromPlans(self.tables, self.counts[who]), self.lower[who], self.upper[who]
-        begin, top = self._farthest(who, sign, target, plans)
-        ends, found = profile_ends(plans, begin, top, first, target, sign, lower, upper)
-        if (rest := np.flatnonzero(~found & (upper[:, 0] > ENDLESS_DISCOUNT) & (begin[:, 0] < ENDLESS_DISCOUNT))).size:
-            # at a discount of 1 they might go on forever, and near it values have lost their digits
-            upper[rest, 0] = ENDLESS_DISCOUNT
-            again, bounds = partial(of_some, plans, rest), (lower[rest], upper[rest])
-            ends[rest], found[rest] = profile_ends(again, begin[rest], top.of(rest), first[rest], target, sign, *bounds)
-        return np.where(found, ends, np.nan)
-
-    def _farthest(self, who: Ints, sign: int, target: float, plans: FromPlans) -> tuple[Floats, Local]:
-        """Where to begin: at the farthest place on this side that is known to be inside, and what is known there."""
-        begin, top = self.places[who].copy(), self.here.of(who)
-        inside = self.others.above(who, top.value - 0.5 * target**2)
-        for person, place in zip(*inside, strict=True):
-            if sign * (place[0] - begin[person, 0]) > 0:
-                begin[person] = place
-        moved = np.flatnonzero((begin != self.places[who]).any(axis=1))
-        if moved.size:
-            there = plans(moved, begin[moved])
-            top.gradient[moved], top.curvature[moved] = there.gradient, there.curvature
-        return begin, top
 
 
 def profile_intervals(
@@ -597,3 +477,73 @@ def holm(p_values: Floats) -> Floats:
         largest = max(largest, (len(order) - rank) * float(p_values[i]))
         adjusted[i] = min(largest, 1.0)
     return adjusted
+
+
+#: A loss of log-likelihood beyond which the hypothesis is rejected whatever further steps would gain (p < 1e-20).
+HOPELESS = 100.0
+
+
+def one_discount_is_open(point: Point, rejected: float) -> bool:
+    """Whether one discount for all is not rejected at this level, and is then not identified."""
+    model = point.likelihood
+    members = tuple(range(model.n_experts))
+    contrasts = contrasts_of(model, members)
+    if not contrasts or model.known[model.discount_slice].size - contrasts != 1 or model.is_large:
+        return False
+    end = with_one_discount(point, members)
+    if not end.finished:
+        return False
+    degrees = degrees_of(point, end.point, members, contrasts)
+    statistic = 2 * (point.objective - end.point.objective)
+    # Without a rank that is lost, the decisions say as much of one discount as of several: nothing is open.
+    return degrees > contrasts and float(chi2_sf(max(statistic, 0.0), degrees)) > rejected
+
+
+def contrasts_of(model: ChoiceModel, members: tuple[int, ...]) -> int:
+    """How many free discounts one shared discount replaces; 0 where nothing can be tested: known ones that differ, say."""
+    groups = np.unique(model.groups[list(members)])
+    known = model.known[model.discount_slice][groups]
+    distinct = np.unique(known[~np.isnan(known)]).size
+    return int(np.isnan(known).sum()) - (1 - distinct) if distinct <= 1 else 0
+
+
+def degrees_of(point: Point, shared: Point, members: tuple[int, ...], contrasts: int) -> int:
+    """Contrasts given up and twice the directions that are open under the hypothesis only; 0 where no rank is lost."""
+    model = point.likelihood
+    discounts = shared.likelihood.discounts(shared.x)
+    # The members' discounts are set apart to see the rank of the information where they differ.
+    offsets = 0.2 * (np.arange(len(members)) - (len(members) - 1) / 2)
+    discounts[list(members)] = np.clip(discounts[list(members)], 0.2, 0.8) + offsets / len(members)
+    grouped = np.array([discounts[model.groups == g][0] for g in range(model.n_discounts)])
+    temperatures = np.exp(shared.x[shared.likelihood.temperature_slice])
+    moved = shared.x[shared.likelihood.transition_slice]
+    apart = model.at(model.pack(shared.likelihood.reward(shared.x), grouped, temperatures, moved))
+    full, restricted = precision(point if apart is None else apart), precision(shared)
+    return contrasts + 2 * max(restricted.nullity - full.nullity, 0) if full.rank > restricted.rank else 0
+
+
+def with_one_discount(point: Point, members: tuple[int, ...]) -> Ascent[Point]:
+    """The maximum with one discount for the members, from the answer's reward and from fits to the frequencies."""
+    model = point.likelihood
+    restricted = model.sharing(merged_groups(model, members))
+    values = np.array([model.discounts(point.x)[restricted.groups == g].mean() for g in range(restricted.n_discounts)])
+    temperatures = np.exp(point.x[model.temperature_slice])
+    starts = [
+        restricted.at(restricted.pack(model.reward(point.x), values, temperatures, point.x[model.transition_slice])),
+        choice_probability_start(restricted, values, temperatures),
+    ]
+    ends = [climb(start, max_steps=25) for start in starts if start is not None]
+    highest = max(end.point.objective for end in ends)
+    # Of equally likely ends, take the one with the smaller rewards: where rewards run away, ranks cannot be computed.
+    best = min(
+        (end for end in ends if end.point.objective >= highest - 1e-3),
+        key=lambda end: float(np.linalg.norm(restricted.reward(end.point.x))),
+    )
+    hopeless = point.objective - best.point.objective > HOPELESS
+    return best if best.finished or hopeless else climb(best.point)
+
+
+def merged_groups(model: ChoiceModel, members: tuple[int, ...]) -> tuple[int, ...]:
+    """The groups of discounts with those of the members joined into one, numbered from 0."""
+    joined = np.isin(model.groups, model.groups[list(members)])
+    return tuple(pd.factorize(np.where(joined, -1, model.groups))[0].tolist())

@@ -24,10 +24,9 @@ from multihorizon.choice.model import ChoicePoint, temperature_penalty
 from multihorizon.choice.tabular import Point
 from multihorizon.choice.weighted import WeightedLikelihood, WeightedPoint
 from multihorizon.horizon import Depth, Lookahead, weights_of
-from multihorizon.likelihood.ascent import CONVERGED_GRADIENT, climb, polished
-from multihorizon.likelihood.estimates import LookaheadEstimate
-from multihorizon.likelihood.evidence import FittedLookahead, LookaheadEvidence
+from multihorizon.likelihood.estimates import FittedLookahead, LookaheadEstimate, LookaheadEvidence
 from multihorizon.likelihood.intervals import precision
+from multihorizon.likelihood.search import CONVERGED_GRADIENT, climb, polished
 from multihorizon.mdp import MDP
 from multihorizon.numerics.newton import Ascent
 from multihorizon.numerics.spectrum import spectrum

@@ -1,35 +1,13 @@
 """Maximum likelihood: reward, discounts and temperatures from logged decisions, with standard errors.
 
 Maximises the undiscounted choice likelihood `Σ_k Σ N_k(s,a) log π_{θ,γ_k,λ_k}(a|s)` of `choice.tabular` over θ, 0 ≤ γ ≤ 1 and the
-temperatures that are free. It is not concave in (θ, Γ), hence several starts.
-
-*Starts.* Smoothed frequencies `π̂(a|s) = (N(s,a) + α/A_s)/(n(s) + α)` stand in for a policy (Hotz and Miller, 1993). With π̂
-known, the value of going on is linear in θ, `V = (I − γP̂)^{-1}(π̂R + λH(π̂))`, and so is the model's `λ log π = R + γTV − V`.
-Its least-squares fit to `λ log π̂`, each row weighted by `n(s) π̂(a|s)`, is a reward for given discounts: what one Fisher step
-from the frequencies themselves would give. Discounts are scattered; the most likely few starts are climbed (`ascent`), and the
-best is climbed to the end. One more start is the closed form on smoothed frequencies.
-
-*Temperatures.* Equal ones turn a noisy expert into a short-sighted one. Free ones run away beside a free reward. In between, the
-logarithms of the temperatures are taken to vary around a common value with standard deviation τ:
-
-    L_τ(x) = L(x) − Σ_k (ℓ_k − ℓ̄)² / (2τ²),     ℓ_k = log λ_k.
-
-τ = 0 makes all equal and τ = ∞ sets all free. τ is chosen by the likelihood of the decisions given τ: temperatures are
-integrated out by Laplace's method and everything else is profiled out. It maximises `max_x L_τ(x) − (K−1) log τ − ½ log det S_τ`,
-S the information of the differences of the ℓ_k, with the penalty, after everything else has been accounted for. Discounts that
-rest on a bound count as known there. Twice the gain over τ = 0 tests that all temperatures are equal; on the bound τ = 0 its
-distribution is half χ²₀, half χ²₁ where there are enough decisions. With few experts a rejection must also hold against tables
-drawn from the fit with equal temperatures, by their gain at the chosen τ (not where states are vectors). Where the test does
-not reject, equal temperatures are kept: with few experts a spread that may be chance costs more than it mends.
-
-The τ to climb at is read from the scores: the quadratic approximation of L at the fit with equal temperatures gives the gain of
-every τ at once. Where none is expected to gain, nothing is climbed. Else the best is climbed, the approximation is made anew
-there, and so on until the best has been climbed.
+temperatures that are free. The maximum is looked for in `likelihood.search`; how far temperatures, and rewards, vary between
+experts is estimated in `likelihood.random_effects`.
 
 *Deviations.* Goals may be shared only nearly. Then each expert's reward is the common one and a personal deviation
-(`choice.deviations`), whose spread is estimated and tested (`likelihood.deviations`). Where one reward for all is rejected at the
-5 % level, deviations are part of the answer: its likelihood, standard errors and intervals allow for them. Temperatures that are
-pooled are judged anew then, because deviations look like unequal temperatures to a model without them.
+(`choice.deviations`), whose spread is estimated and tested (`likelihood.random_effects`). Where one reward for all is rejected at
+the 5 % level, deviations are part of the answer: its likelihood, standard errors and intervals allow for them. Temperatures that
+are pooled are judged anew then, because deviations look like unequal temperatures to a model without them.
 
 *Clusters.* Unless every decision is to be independent of every other, the unit is chosen at the fit with equal temperatures, and
 standard errors, intervals and tests take clusters as independent (`likelihood.clusters`). The estimate is the same, but for what
@@ -50,23 +28,17 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, ClassVar, Generic, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
-import scipy.linalg as la
 
-from multihorizon.checks import Bools, Floats, as_count, as_non_negative, first_few
-from multihorizon.choice.apart import at_places
+from multihorizon.checks import Bools, as_count, as_non_negative, first_few
 from multihorizon.choice.deviations import NearlyShared, NearPoint
 from multihorizon.choice.model import (
     DENSE_REWARDS,
     Choice,
-    ChoiceModel,
-    ChoicePoint,
-    Quadratic,
     Settings,
     Temperature,
     check_cluster,
@@ -76,44 +48,51 @@ from multihorizon.choice.model import (
     temperature_penalty,
     with_known_reward,
 )
-from multihorizon.choice.tabular import Likelihood, Persons, Plans, Point, draw_decisions
+from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.choice.weighted import require_lookahead
 from multihorizon.estimate import Estimate
-from multihorizon.exact.closed_form import closed_form_start
 from multihorizon.horizon import FAMILIES, Exponential, Lookahead
-from multihorizon.likelihood.ascent import CONVERGED_GRADIENT, P, at_maximum, climb, polished
-from multihorizon.likelihood.clusters import (
-    Independence,
-    independence,
-    independence_figures,
-    independence_words,
-    sign_flip_test,
-)
-from multihorizon.likelihood.deviations import (
+from multihorizon.likelihood.clusters import Independence, independence, independence_figures, independence_words
+from multihorizon.likelihood.estimates import FamilyParameters, JointEstimate, LikelihoodEvidence, numbers_or_none
+from multihorizon.likelihood.intervals import Precision, precision, transition_widening
+from multihorizon.likelihood.look_ahead import fit_lookahead, lookahead_solution
+from multihorizon.likelihood.random_effects import (
     Nearly,
+    TemperatureSpread,
     choices_moved,
     degrees_of_freedom,
     estimate_deviations,
+    estimate_spread,
     fit_with,
     given_deviations,
     within_reach,
 )
-from multihorizon.likelihood.estimates import ApartEstimate, JointEstimate
-from multihorizon.likelihood.evidence import FamilyParameters, LikelihoodEvidence, numbers_or_none
-from multihorizon.likelihood.intervals import (
-    OtherPlaces,
-    Precision,
-    precision,
-    profile_information,
-    transition_widening,
+from multihorizon.likelihood.search import (
+    CONVERGED_GRADIENT,
+    WITHIN,
+    _closed_form,
+    _is_hard,
+    about_rivals,
+    at_maximum,
+    climb,
+    compared_with_profile,
+    elsewhere,
+    maximize,
+    polished,
 )
-from multihorizon.likelihood.look_ahead import fit_lookahead, lookahead_solution
-from multihorizon.likelihood.maxima import WITHIN, about_rivals, candidates, distinct, elsewhere, ranked, spread_over_levels
-from multihorizon.likelihood.one_discount import one_discount_is_open
-from multihorizon.likelihood.persons import ANOTHER, COLDEST, FLAT, RANDOM, PersonsApart, left_open, persons_solution
-from multihorizon.mdp import MDP
-from multihorizon.numerics.distributions import chi2_sf, halton
-from multihorizon.numerics.newton import Ascent, Dense, Metric, resting
+from multihorizon.likelihood.separate import (
+    ANOTHER,
+    COLDEST,
+    FLAT,
+    RANDOM,
+    ApartEstimate,
+    OtherPlaces,
+    PersonsApart,
+    at_places,
+    left_open,
+    persons_solution,
+)
+from multihorizon.numerics.newton import Ascent
 from multihorizon.parallel import Progress, free_bytes, part_of, require_memory, silent
 from multihorizon.problem import Problem
 from multihorizon.solution import Deviations, Solution, Status
@@ -122,8 +101,12 @@ from multihorizon.words import decimals, power_of_ten, significant
 #: From so many persons on, those who share no parameter are fitted one by one: then their common grid costs less than it saves,
 #: in tasks of every size.
 MANY = 8
+
+
 #: Standard deviation, in temperatures, of the prior that holds rewards which run away.
 WEAK_PRIOR = 20.0
+
+
 #: The log-likelihood that this prior may cost, and how often it is made ten times wider where it costs more.
 PRIOR_COST, WIDER_PRIORS = 1.0, 3
 
@@ -268,7 +251,7 @@ class MaximumLikelihood:
         if model.at(x) is None:
             raise ValueError("the solution's soft values must be finite, received a problem that does not fit it")
         identified = np.array(evidence.identified, dtype=np.bool_) & (solution.status != Status.NOT_CONVERGED)
-        return JointEstimate(model, x, identified, solution.require_problem(), open_at=ONE_DISCOUNT, evidence=evidence)
+        return JointEstimate(model, x, identified, solution.require_problem(), evidence=evidence)
 
     def search(self, problem: Problem, seed: int, progress: Progress) -> tuple[Problem, Fit]:
         """The problem with what is known of the reward, and the most likely answer with discounts."""
@@ -469,106 +452,6 @@ def _weakly_held(held: Ascent[Point]) -> Ascent[Point]:
     return held
 
 
-def maximize(
-    likelihood: Likelihood,
-    starts: int,
-    seed: int,
-    progress: Progress = silent,
-    extra: Sequence[Floats] = (),
-    give_up: bool = False,
-) -> tuple[Ascent[Point], list[Ascent[Point]]]:
-    """The best end of climbs from `starts` scattered points and from `extra` ones, and distinct ends of all of them.
-
-    Some climbs begin at small, some at middling and some at large discounts. Those that came to the same place are one after the
-    first round, half of the rest are given up, and all but the best after the second. Estimated transitions give way once the
-    rest is near. With `give_up` a climb whose rewards run away is broken off early.
-    """
-    # Fewer starts are tried and climbed where a step takes long.
-    tried, climbed = 4 * starts, (3 * starts + 1) // 2
-    if likelihood.n_reward > 150 or sum(batch.mdp.n_states * batch.owners.size for batch in likelihood.batches) > 20_000:
-        tried, climbed = (0 if likelihood.is_large else starts), max(1, starts // 2)
-    first, second = 8, 30  # steps of the first and the second round
-    held = likelihood.held() if likelihood.moves else likelihood
-    points = spread_over_levels(list(_tried(held, tried, seed)), climbed)
-    points += [p for p in (held.at(x[: held.size]) for x in extra) if p is not None]
-    if not points:
-        raise ValueError("no starting point has finite soft values: check that the rewards' features and the transitions agree")
-    ends: list[Ascent[Point]] = []
-    for number, point in enumerate(points, start=1):
-        part = part_of(progress, 0.5 * (number - 1) / len(points), 0.5 * number / len(points))
-        ends.append(end := climb(point, max_steps=first, progress=part))
-        progress(0.5 * number / len(points), f"start {number} of {len(points)}: {decimals(end.point.objective, 2)}")
-    ends = distinct(_each_further(distinct(ends)[:starts], second))
-    progress(0.9, f"log-likelihood {decimals(max(end.point.value for end in ends), 2)}")
-    if likelihood.moves:
-        ends = distinct(_each_further([_giving_way(likelihood, end) for end in ends], second))
-    best, *others = ends
-    # Rewards run away where some action in a visited state has become so unlikely.
-    runs_away = min(float((plan.finite_log * (plan.persons.visits > 0)).min()) for plan in best.point.plans) < -30
-    if not best.finished and not (give_up and runs_away):
-        best = _further(best, 300, progress=part_of(progress, 0.9, 1.0))
-    progress(1.0, f"log-likelihood {decimals(best.point.value, 2)}")
-    return best, [best, *others]
-
-
-def compared_with_profile(
-    best: Ascent[Point], ends: Sequence[Ascent[Point]], progress: Progress = silent
-) -> tuple[Ascent[Point], list[Ascent[Point]]]:
-    """The best end and all distinct ones once the profile over each discount has been looked at (`likelihood.maxima`)."""
-    likelihood = best.point.likelihood
-    held, top = likelihood, best.point
-    if likelihood.moves:
-        held = likelihood.held()
-        start = held.at(top.x[: held.size])
-        if start is None:
-            return best, list(ends)
-        top = climb(start, max_steps=60, gain=1e-2).point
-    temperatures = np.exp(top.x[held.temperature_slice])
-
-    def begin(discounts: Floats) -> Point | None:
-        return choice_probability_start(held, discounts, temperatures)
-
-    reached: list[Ascent[Point]] = []
-    for start in candidates(top, begin, part_of(progress, 0.0, 0.7)):
-        reached.append(climb(start, max_steps=60, gain=1e-2, worth=top.objective - WITHIN))
-    others = [end for end in elsewhere(reached, top) if end.point.objective > top.objective - WITHIN]
-    for number, place in enumerate(others, start=1):
-        start = _giving_way(likelihood, place).point if likelihood.moves else place.point
-        end = climb(start, worth=best.point.objective - WITHIN)
-        ends, best = [*ends, end], max(best, end, key=lambda one: one.point.objective)
-        progress(0.7 + 0.3 * number / len(others), f"log-likelihood {decimals(best.point.value, 2)}")
-    return best, [best, *elsewhere(ends, best.point)]
-
-
-def _giving_way(likelihood: Likelihood, end: Ascent[Point]) -> Ascent[Point]:
-    """The same place where transitions may give way."""
-    start = likelihood.at(np.concatenate([end.point.x, np.zeros(likelihood.n_transitions)]))
-    assert start is not None
-    return replace(end, point=start, finished=False)
-
-
-def _each_further(ends: Sequence[Ascent[P]], max_steps: int) -> list[Ascent[P]]:
-    """The climbs carried on, the most likely first; those that cannot come near the best are broken off."""
-    reached: list[Ascent[P]] = []
-    for end in ranked(ends):
-        worth = max((other.point.objective for other in reached), default=-np.inf) - WITHIN
-        reached.append(end if end.finished else _further(end, max_steps, worth=worth))
-    return reached
-
-
-def _further(end: Ascent[P], max_steps: int, progress: Progress = silent, worth: float = -np.inf) -> Ascent[P]:
-    """The climb carried on for so many more steps."""
-    more = climb(end.point, max_steps=max_steps, progress=progress, worth=worth)
-    return replace(more, steps=end.steps + more.steps)
-
-
-def _is_hard(likelihood: Likelihood) -> bool:
-    """Whether a task links its states without any order, or has a single action in many of very many states."""
-    tasks = {batch.task: batch.mdp for batch in likelihood.batches}.values()
-    single = max(float((mdp.available.sum(axis=1) == 1).mean()) for mdp in tasks)
-    return not all(mdp.narrow for mdp in tasks) or (likelihood.is_large and single > 0.1)
-
-
 def _long_work(likelihood: Likelihood) -> str:
     """A sentence on how long the climbs will take where that is minutes, and what to do; else nothing.
 
@@ -605,297 +488,6 @@ def _long_work(likelihood: Likelihood) -> str:
         "states are linked without any order, or many have a single action. Rewards tied together with features take seconds, "
         "and so do fewer states: merge those that are alike, or leave out those that few decisions reach."
     )
-
-
-def _closed_form(likelihood: Likelihood) -> list[Floats]:
-    """The start of the closed form where there are few experts and its equations are linear: with features they are not, and
-    neither are they where moves take time. In hard tasks it costs more than all climbs.
-    """
-    problem = likelihood.problem
-    timed = any(batch.mdp.durations is not None for batch in likelihood.batches)
-    if timed or likelihood.fixed[: likelihood.n_reward].any() or problem.n_experts > 12 or not problem.tabular:
-        return []
-    if _is_hard(likelihood):
-        return []
-    try:
-        start = closed_form_start(problem)
-    except ValueError:  # the frequencies' equations cannot be solved; the other starts remain
-        return []
-    grouped = np.bincount(likelihood.groups, start.discounts) / np.bincount(likelihood.groups)
-    return [likelihood.pack(start.reward, grouped)]
-
-
-def _tried(likelihood: Likelihood, count: int, seed: int) -> Iterator[Point]:
-    """Starts at scattered discounts: all experts alike, each at their own best, and a sequence that sets them apart.
-
-    Where all discounts are known there is nothing to scatter, and one start. With many experts there are too many combinations.
-    """
-    known, n = likelihood.known[likelihood.discount_slice], likelihood.n_discounts
-    tried: list[Floats] = [] if np.isnan(known).any() else [known]
-    if not tried:
-        for level in (0.1, 0.5, 0.9):
-            alike = choice_probability_start(likelihood, np.full(n, level))
-            if alike is not None:
-                yield alike
-                tried.append(own_discounts(alike))
-        if n <= 12 and count:
-            tried += list(0.98 * halton(n, count, np.random.default_rng(seed).spawn(1)[0]))
-    for discounts in tried:
-        point = choice_probability_start(likelihood, discounts)
-        if point is not None:
-            yield point
-
-
-def choice_probability_start(likelihood: Likelihood, discounts: Floats, temperatures: Floats | None = None) -> Point | None:
-    """The model at given discounts (one for each group) with the reward that fits the smoothed frequencies best.
-
-    None where the soft values are infinite. With many rewards the normal equations are solved by products.
-    """
-    d = likelihood.n_reward
-    x = likelihood.pack(np.zeros(d), discounts, temperatures)
-    if likelihood.settings.reward is None:
-        found = [_frequencies(likelihood, batch, x) for batch in likelihood.batches]
-        ridge = 1e-6  # relative to the mean diagonal of the normal equations: states without data get 0
-        if likelihood.by_products:  # the information at the frequencies, as if they were a plan
-            point = Point(likelihood.holding(None, likelihood.ridge), x, tuple(plan for plan, _ in found), np.nan, np.nan)
-            weights = [np.where(w > 0, w * wanted, 0.0) for w, (_, wanted) in zip(point.weights, found, strict=True)]
-            x[:d] = point.products().solve(point.pull_back(weights), np.arange(x.size) < d, ridge, tol=1e-6)[:d]
-        else:
-            normal, target = np.zeros((d, d)), np.zeros(d)
-            for plan, wanted in found:
-                batch, n = plan.persons, plan.lam.size
-                roots = np.sqrt((batch.visits * plan.policy).reshape(-1, n)[batch.visited_rows])
-                design = (plan.score_rows()[:, :, :-2] * roots[:, :, None]).reshape(roots.size, -1)
-                used = batch.features.used
-                normal[np.ix_(used, used)] += design.T @ design
-                target[used] += design.T @ (wanted.reshape(-1, n)[batch.visited_rows] * roots).ravel()
-            normal[np.diag_indices_from(normal)] += likelihood.ridge
-            sizes = likelihood.feature_sizes
-            normal /= np.outer(sizes, sizes)
-            normal[np.diag_indices_from(normal)] += ridge * max(float(np.trace(normal)) / max(d, 1), 1e-12)
-            x[:d] = la.solve(normal, target / sizes, assume_a="pos", check_finite=False) / sizes
-    for back in (0.0, 1e-3, 1e-2, 1e-1, 0.3):  # discounts are drawn back from 1 where the soft values there are infinite
-        tried = x.copy()
-        tried[likelihood.discount_slice] = np.minimum(x[likelihood.discount_slice], 1 - back)
-        start = likelihood.at(np.clip(tried, likelihood.lower, likelihood.upper))
-        if start is not None:
-            return start
-    return None
-
-
-def _frequencies(likelihood: Likelihood, batch: Persons, x: Floats) -> tuple[Plans, Floats]:
-    """The smoothed frequencies of a batch as a plan, and `log π̂` less what is known of the model's `(A,S,n)`."""
-    gamma = np.minimum(likelihood.discounts(x)[batch.owners], 0.99)  # nearer to 1 the values of noisy frequencies explode
-    lam, batch = likelihood.temperatures(x)[batch.owners], batch.at(max(float(gamma[0]), batch.mdp.least_discount))
-    policy = np.stack([smoothed_policy(batch.mdp, batch.counts[:, :, i].T).T for i in range(gamma.size)], axis=2)
-    log = np.log(np.where(policy > 0, policy, 1.0))
-    plan = Plans(batch, np.zeros((batch.mdp.n_states, gamma.size)), np.where(policy > 0, log, -np.inf), gamma, lam)
-    # Solves are with the frequencies themselves: exp(log π̂) has other last digits, and a climb that does not end magnifies them.
-    vars(plan)["resolvents"] = batch.engine.resolvents(policy, gamma)
-    known = batch.known_reward.reshape(*log.shape[:2], 1)
-    source = np.where(batch.mdp.terminal[:, None], 0.0, (policy * known).sum(axis=0) + lam * plan.entropy)
-    values = plan.resolvents.solve(source[:, :, None])[:, :, 0]
-    without_reward = known + gamma * (batch.mdp.stacked @ values).reshape(log.shape) - values
-    return plan, log - without_reward / lam
-
-
-def smoothed_policy(mdp: MDP, counts: Floats, alpha: float = 1.0) -> Floats:
-    """Frequencies `(S,A)` of the available actions, mixed with α decisions of an indifferent expert in each state."""
-    uniform = mdp.available / mdp.available.sum(axis=1, keepdims=True)
-    policy: Floats = (counts + alpha * uniform) / (counts.sum(axis=1, keepdims=True) + alpha)
-    return policy
-
-
-def own_discounts(point: Point) -> Floats:
-    """For each group the most likely of some discounts, at the point's reward and temperatures."""
-    model, tried = point.likelihood, np.array([0.0, 0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.97, 1.0])
-    scores = np.full((tried.size, model.n_discounts), -np.inf)
-    for i, discount in enumerate(tried):
-        x = point.x.copy()
-        x[model.discount_slice] = discount
-        there = model.at(np.clip(x, model.lower, model.upper))
-        if there is not None:
-            scores[i] = np.bincount(model.groups, model.person_values(there), model.n_discounts)
-    best: Floats = tried[scores.argmax(axis=0)]
-    return best
-
-
-@dataclass(frozen=True, eq=False)
-class TemperatureSpread(Generic[P]):
-    """The chosen τ, the fit with it, the p-value of equal temperatures, and whether the climbs at all τ that were tried ended.
-
-    The p-value is NaN where none of them did.
-    """
-
-    value: float
-    ascent: Ascent[P]
-    p_equal: float
-    complete: bool
-
-
-def estimate_spread(equal: Ascent[P], free: ChoiceModel, rejected: float = 0.05) -> TemperatureSpread[P]:
-    """The most likely spread, from the fit with equal temperatures.
-
-    Args:
-        equal: the fit in which all temperatures are one.
-        free: the same likelihood with a temperature for each expert.
-        rejected: the p-value below which equal temperatures are given up.
-    """
-    # From 2 % to a factor of 20. The error of a spread is far larger than their distance.
-    spreads = np.geomspace(0.02, 3.0, 21)
-    ends: dict[int, tuple[float, Ascent[P]]] = {}
-    unfinished: list[int] = []
-    at, spread = _with_spread(free, float(spreads[-1]), equal.point), float(spreads[-1])
-    alike = _equal_temperatures(equal, free) if free.clusters is not None else 0.0
-    if alike > rejected:
-        return TemperatureSpread(0.0, equal, alike, complete=True)
-    while at is not None:
-        expected = _expected_gains(at, spread, spreads) - equal.point.objective
-        if not ends and not unfinished and expected.argmax() == 0:
-            return TemperatureSpread(0.0, equal, 1.0, complete=True)
-        expected[unfinished] = -np.inf
-        best = int(expected.argmax())
-        if best in ends or len(unfinished) > 2:
-            break
-        start, metric = _with_spread(free, float(spreads[best]), at), None
-        if start is not None and not _by_products(start):  # the information is at hand, and only the penalty is another one
-            old, new = at.likelihood.penalty, start.likelihood.penalty
-            change = cast(Quadratic, new).matrix - cast(Quadratic, old).matrix
-            metric = Dense(at.curvature() + change, free.units)
-        end = None if start is None else _rough_climb(start, metric)
-        if end is None:
-            unfinished.append(best)
-        else:
-            at, spread = end.point, float(spreads[best])
-            ends[best] = (log_likelihood_given(at, spread) - equal.point.objective, end)
-    if not ends:
-        return TemperatureSpread(0.0, equal, np.nan, complete=False)
-    best = max(ends, key=lambda i: ends[i][0])
-    gained, end = ends[best]
-    p_equal = 0.5 * float(chi2_sf(2 * gained, 1)) if gained > 0 and best else 1.0
-    few = not free.is_large and free.n_experts <= 12  # with many, χ² does
-    if free.clusters is not None:
-        p_equal = max(p_equal, alike)
-    elif p_equal < rejected and few and type(free) is Likelihood and isinstance(equal.point, Point):
-        p_equal = max(p_equal, _simulated(equal.point, free, float(spreads[best]), gained, rejected))
-    if p_equal > rejected:
-        return TemperatureSpread(0.0, equal, p_equal, not unfinished)
-    return TemperatureSpread(float(spreads[best]), climb(end.point), p_equal, not unfinished)
-
-
-def _equal_temperatures(equal: Ascent[P], free: ChoiceModel) -> float:
-    """The p-value of equal temperatures where clusters are independent, from the scores of each expert's temperature."""
-    start = _with_spread(free, np.inf, equal.point)
-    if not isinstance(start, Point):
-        return 1.0
-    contrasts = np.zeros((free.size, free.n_temperatures - 1))
-    contrasts[free.temperature_slice] = orthonormal_differences(free.n_temperatures)
-    p_value = sign_flip_test(start, contrasts)[1]
-    return 1.0 if np.isnan(p_value) else p_value
-
-
-def _expected_gains(point: ChoicePoint, spread: float, spreads: Floats) -> Floats:
-    """The log-likelihood given each of some spreads, from that at one of them and its quadratic approximation there.
-
-    With c the differences of log-temperatures, g the gradient of L in them and A their information, everything else profiled out,
-    it is `L + ½ hᵀ(A + 1/τ²)^{-1}h − ½ log det(τ²A + 1)` with L continued to c = 0, and `h = g + A c`.
-    """
-    part, differences = point.likelihood.temperature_slice, orthonormal_differences(point.likelihood.n_temperatures)
-    here = differences.T @ point.x[part]
-    slope = differences.T @ point.gradient[part] + here / spread**2
-    information = np.linalg.inv(_differences(point)[1]) - np.eye(here.size) / spread**2
-    value = point.objective + 0.5 * here @ here / spread**2 - slope @ here - 0.5 * here @ information @ here
-    sizes, axes = np.linalg.eigh(information)
-    along, sizes = (axes.T @ (slope + information @ here)) ** 2, np.maximum(sizes, 0.0)
-    variances = spreads[:, None] ** 2
-    found: Floats = value + 0.5 * (along * variances / (1 + variances * sizes) - np.log1p(variances * sizes)).sum(axis=1)
-    return found
-
-
-def _simulated(equal: Point, free: Likelihood, spread: float, gained: float, rejected: float, draws: int = 39) -> float:
-    """The p-value by tables drawn from the fit with equal temperatures: 0 where none of them gains as much by this spread.
-
-    What a table gains is first read from its scores where it was drawn, with the information there, which all tables share: they
-    have the same states. Only where that is more than half of what counts are both models climbed. It is broken off once it is
-    certain to be too large. A table whose climbs do not end counts as one that gains as much.
-    """
-    rng, as_much, number = np.random.default_rng(0), 0, 0
-    apart = _with_spread(free.by_matrix(), spread, equal)
-    if apart is None:
-        return 1.0
-    follow, covariance = _differences(apart)
-    begin = log_likelihood_given(apart, spread) - apart.objective
-    while number < draws and 1 + as_much <= rejected * (1 + draws):
-        number += 1
-        counts = draw_decisions(equal, rng)
-        here = replace(apart, likelihood=apart.likelihood.with_counts(counts))
-        moved = follow.T @ here.gradient
-        if begin + 0.5 * moved @ np.linalg.solve(covariance, moved) < 0.5 * gained:
-            continue
-        start = equal.likelihood.with_counts(counts).at(equal.x, equal)
-        alike = None if start is None else _rough_climb(start)
-        both = None if alike is None else _with_spread(here.likelihood, spread, alike.point)
-        end = None if both is None else _rough_climb(both)
-        if alike is None or end is None:
-            as_much += 1
-        else:
-            as_much += log_likelihood_given(end.point, spread) - alike.point.objective >= gained
-    return (1 + as_much) / (1 + number) if as_much else 0.0
-
-
-def _with_spread(free: ChoiceModel, spread: float, start: P) -> P | None:
-    """A point in the model with this spread; None where its soft values are infinite."""
-    model, old = free.holding(temperature_penalty(free, spread), free.ridge), start.likelihood
-    each = free.of_temperature_groups(old.temperatures(start.x))
-    x = model.pack(old.reward(start.x), start.x[old.discount_slice], each, start.x[old.transition_slice])
-    return cast(P | None, model.at(x, start if start.x.size == x.size else None))
-
-
-def _rough_climb(start: P, metric: Metric | None = None) -> Ascent[P] | None:
-    """A climb that may leave a thousandth of log-likelihood; None where it was broken off."""
-    end = climb(start, max_steps=100, gain=1e-3, metric=metric)
-    return end if end.finished else None
-
-
-def log_likelihood_given(point: ChoicePoint, spread: float) -> float:
-    """The log-likelihood of the decisions given the spread of temperatures, which are integrated out; without constants."""
-    if not spread:
-        return point.objective
-    covariance = _differences(point)[1]
-    return point.objective - len(covariance) * float(np.log(spread)) + 0.5 * float(np.linalg.slogdet(covariance)[1])
-
-
-def _by_products(point: ChoicePoint) -> bool:
-    """Whether the curvature at this point is had as products."""
-    return isinstance(point, Point) and point.likelihood.by_products
-
-
-def _differences(point: ChoicePoint) -> tuple[Floats, Floats]:
-    """How x `(p,n−1)` follows the n−1 differences of log-temperatures, and their covariance, everything else profiled out.
-
-    With products the rewards are left out of the first. In both the columns are those of the inverse of the curvature.
-    """
-    model = point.likelihood
-    contrasts, free = np.zeros((model.size, model.n_temperatures - 1)), ~model.fixed
-    contrasts[model.temperature_slice] = orthonormal_differences(model.n_temperatures)
-    if _by_products(point):
-        free[: model.n_reward] = free[model.transition_slice] = False
-        matrix = profile_information(cast(Point, point))[0]
-    else:
-        known = resting(point)
-        known[model.temperature_slice] = False
-        free &= ~known
-        matrix = point.curvature()[np.ix_(free, free)]
-    # The penalty informs all differences: directions without information have no part in them, and a trace of damping is enough.
-    follow = np.zeros_like(contrasts)
-    follow[free] = Dense(matrix).solve(contrasts[free], np.ones(len(matrix), dtype=np.bool_), 1e-12)
-    return follow, contrasts.T @ follow
-
-
-def orthonormal_differences(n: int) -> Floats:
-    """Differences `(n,n−1)` of n numbers that are orthonormal."""
-    found: Floats = np.linalg.qr(np.column_stack([np.ones(n), np.eye(n)[:, : n - 1]]))[0][:, 1:]
-    return found
 
 
 def _solution(problem: Problem, found: Fit) -> Solution:
@@ -956,7 +548,7 @@ def _solution(problem: Problem, found: Fit) -> Solution:
         independence=independence_figures(found.independence, point, precise.covariance, precise.of_model),
     )
     likely = tuple(end.point for end in rivals)
-    estimate = JointEstimate(model, point.x, identified & converged, problem, freedom, likely, ONE_DISCOUNT, evidence=evidence)
+    estimate = JointEstimate(model, point.x, identified & converged, problem, freedom, likely, evidence=evidence)
     return Solution.of(
         "MaximumLikelihood",
         problem,
@@ -1090,10 +682,6 @@ def _about_deviations(found: Fit) -> list[str]:
 def _end(end: Ascent[Point]) -> dict[str, Any]:
     discounts = end.point.likelihood.discounts(end.point.x).tolist()
     return {"log_likelihood": end.point.value, "discounts": discounts, "steps": end.steps, "finished": end.finished}
-
-
-#: Whether one discount for all, which would not be identified, is contradicted.
-ONE_DISCOUNT = partial(one_discount_is_open, begin=choice_probability_start)
 
 
 def joint(solution: Solution) -> JointEstimate:

@@ -72,12 +72,10 @@ from multihorizon.choice.sieve_model import (
     value_points,
 )
 from multihorizon.data.steps import Steps
-from multihorizon.likelihood.ascent import CONVERGED_GRADIENT, climb, polished
-from multihorizon.likelihood.estimates import FunctionEstimate
-from multihorizon.likelihood.evidence import SieveEvidence, dynamics_unknown, unpredicted
+from multihorizon.likelihood.estimates import FunctionEstimate, SieveEvidence, dynamics_unknown, unpredicted
 from multihorizon.likelihood.intervals import Precision, precision
-from multihorizon.likelihood.maxima import WITHIN, about_rivals, candidates, elsewhere
-from multihorizon.likelihood.maximum_likelihood import estimate_spread
+from multihorizon.likelihood.random_effects import estimate_spread
+from multihorizon.likelihood.search import CONVERGED_GRADIENT, WITHIN, about_rivals, candidates, climb, elsewhere, polished
 from multihorizon.numerics.distributions import chi2_sf, halton
 from multihorizon.numerics.newton import Ascent
 from multihorizon.parallel import Progress, part_of, silent

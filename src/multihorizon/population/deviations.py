@@ -7,8 +7,8 @@ has the likelihood l(ψ; τ) with persons and deviations averaged out. τ is jud
 
 J_θ the information about θ where effects are not known, and Λ the precision of a wide prior, of 20 temperatures: the most likely
 τ is too small, because θ was fitted to the same persons, and this corrects for it as l does for effects. The search, the test of
-τ = 0 (half χ²₀, half χ²₁) and the interval are those of `likelihood.deviations`. On the way nodes are few, as many for τ = 0 as
-for all others. Where τ is kept, the maximum is found anew with as many nodes as it takes.
+τ = 0 (half χ²₀, half χ²₁) and the interval are those of `likelihood.random_effects`. On the way nodes are few, as many for τ = 0
+as for all others. Where τ is kept, the maximum is found anew with as many nodes as it takes.
 
 *Persons.* With the shares P_q of the nodes, a person's deviation has the mean `Σ P_q δ̂_q`, and the variance `Σ P_q (A_q +
 δ̂_q²)` less the square of that.
@@ -23,7 +23,7 @@ import numpy as np
 
 from multihorizon.checks import Floats
 from multihorizon.choice.deviations import states_visited
-from multihorizon.likelihood.deviations import LEAST, MOST, crossing, highest
+from multihorizon.likelihood.random_effects import LEAST, MOST, crossing, highest
 from multihorizon.numerics.distributions import chi2_ppf, chi2_sf
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.population.marginal import Maximum, climb, finish, node_shares

@@ -64,9 +64,9 @@ from multihorizon.checks import (
 )
 from multihorizon.choice.model import read_settings, with_known_reward
 from multihorizon.estimate import Estimate, ExpertValues, gradient_of
+from multihorizon.likelihood.action_rewards import StateRewardTest
 from multihorizon.likelihood.intervals import holm, precision
 from multihorizon.likelihood.maximum_likelihood import fit
-from multihorizon.likelihood.state_reward import StateRewardTest
 from multihorizon.numerics.distributions import t_ppf, t_sf
 from multihorizon.numerics.newton import profile_end
 from multihorizon.parallel import Progress, as_jobs, part_of, silent

@@ -1,4 +1,4 @@
-"""Does the reward of a population depend on the state reached alone? The tests of `likelihood.state_reward` at its maximum.
+"""Does the reward of a population depend on the state reached alone? The tests of `likelihood.action_rewards` at its maximum.
 
 The marginal likelihood is that of the model that is reported, with covariates, conditions and persons averaged out. A wider
 reward adds features whose weights are 0 at the maximum. Its gradient there is exact. Its information is that of decisions at each
@@ -18,10 +18,9 @@ import scipy.sparse as sp
 from scipy.special import expit
 
 from multihorizon.checks import Floats, Ints
-from multihorizon.choice.action_rewards import WiderReward, beyond, wider_rewards
 from multihorizon.choice.surfaces import Tables
 from multihorizon.choice.tabular import persons_by_task, redrawn
-from multihorizon.likelihood.state_reward import DRAWS, StateRewardTest
+from multihorizon.likelihood.action_rewards import DRAWS, StateRewardTest, WiderReward, beyond, wider_rewards
 from multihorizon.numerics.spectrum import ScoreTest, positive_part, score_test
 from multihorizon.population.marginal import Marginal, Maximum, PsiLayout
 from multihorizon.problem import Problem

@@ -58,8 +58,8 @@ from multihorizon.checks import TINY, Bools, Floats, Ints, Sparse
 from multihorizon.choice.model import DENSE_REWARDS, Settings, temperature_penalty
 from multihorizon.choice.tabular import Likelihood, Plans, Point
 from multihorizon.estimate import ExpertValues
-from multihorizon.likelihood.ascent import CONVERGED_GRADIENT
-from multihorizon.likelihood.maximum_likelihood import WEAK_PRIOR, choice_probability_start
+from multihorizon.likelihood.maximum_likelihood import WEAK_PRIOR
+from multihorizon.likelihood.search import CONVERGED_GRADIENT, choice_probability_start
 from multihorizon.numerics.newton import Ascent, Dense, Metric, Tolerances, climb, resting
 from multihorizon.numerics.spectrum import spectrum
 from multihorizon.parallel import Progress, part_of, silent

@@ -83,8 +83,8 @@ from multihorizon.checks import Floats, Seed, as_discount, as_seed, first_few
 from multihorizon.choice.model import with_known_reward
 from multihorizon.choice.surfaces import Tables
 from multihorizon.data.demonstrations import Demonstrations
+from multihorizon.likelihood.action_rewards import StateRewardTest
 from multihorizon.likelihood.maximum_likelihood import never_earned
-from multihorizon.likelihood.state_reward import StateRewardTest
 from multihorizon.mdp import MDP
 from multihorizon.numerics.distributions import t_ppf
 from multihorizon.parallel import Progress, in_parallel, silent

@@ -30,12 +30,12 @@ from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.data.steps import Steps
 from multihorizon.exact.identify import Identification
 from multihorizon.horizon import Horizon, Lookahead
-from multihorizon.likelihood.clusters import WithinEpisodes
-from multihorizon.likelihood.evidence import LikelihoodEvidence, SieveEvidence, TakenAsIndependent, unpredicted
-from multihorizon.likelihood.intervals import Contrasts, ProfileIntervals, ProfilesApart
+from multihorizon.likelihood.action_rewards import StateRewardTest
+from multihorizon.likelihood.clusters import TakenAsIndependent, WithinEpisodes
+from multihorizon.likelihood.estimates import LikelihoodEvidence, SieveEvidence, unpredicted
+from multihorizon.likelihood.intervals import Contrasts, ProfileIntervals
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
-from multihorizon.likelihood.persons import COLDEST, RANDOM, SEPARATED, UNFINISHED
-from multihorizon.likelihood.state_reward import StateRewardTest
+from multihorizon.likelihood.separate import COLDEST, RANDOM, SEPARATED, UNFINISHED, ProfilesApart
 from multihorizon.numerics.distributions import chi2_ppf
 from multihorizon.parallel import Progress
 from multihorizon.population.evidence import PopulationEvidence

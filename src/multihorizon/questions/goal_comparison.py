@@ -33,10 +33,10 @@ from multihorizon.choice.model import Settings, Temperature
 from multihorizon.choice.tabular import Likelihood
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.exact.equations import in_order_of_content
-from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.clusters import dispersion
-from multihorizon.likelihood.evidence import LikelihoodEvidence
+from multihorizon.likelihood.estimates import LikelihoodEvidence
 from multihorizon.likelihood.maximum_likelihood import resume
+from multihorizon.likelihood.search import climb
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Problem
 from multihorizon.questions.goals import Goals, Scores, best_fit, merged

@@ -72,11 +72,11 @@ from multihorizon.exact.identify import Conclusion, Identification, judge, read_
 from multihorizon.exact.identify import Temperature as PolicyTemperature
 from multihorizon.exact.pairs import pair_systems
 from multihorizon.files import for_json
-from multihorizon.likelihood.ascent import climb
-from multihorizon.likelihood.clusters import dispersion, independence_words
-from multihorizon.likelihood.evidence import LikelihoodEvidence, TakenAsIndependent
-from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood, choice_probability_start, own_discounts, resume
-from multihorizon.likelihood.state_reward import StateRewardTest
+from multihorizon.likelihood.action_rewards import StateRewardTest
+from multihorizon.likelihood.clusters import TakenAsIndependent, dispersion, independence_words
+from multihorizon.likelihood.estimates import LikelihoodEvidence
+from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood, resume
+from multihorizon.likelihood.search import choice_probability_start, climb, own_discounts
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.problem import Problem, require_finite
 from multihorizon.questions.sharing import (

@@ -17,10 +17,11 @@ import numpy as np
 from multihorizon.exact.identify import Identification, identify
 from multihorizon.exact.nearly import discounts_within
 from multihorizon.horizon import Horizon
+from multihorizon.likelihood.action_rewards import REMEDY
 from multihorizon.likelihood.clusters import independence_words
-from multihorizon.likelihood.evidence import LikelihoodEvidence, SieveEvidence, dynamics_unknown
-from multihorizon.likelihood.intervals import ProfileIntervals, ProfilesApart
-from multihorizon.likelihood.state_reward import REMEDY
+from multihorizon.likelihood.estimates import LikelihoodEvidence, SieveEvidence, dynamics_unknown
+from multihorizon.likelihood.intervals import ProfileIntervals
+from multihorizon.likelihood.separate import ProfilesApart
 from multihorizon.numerics.distributions import chi2_ppf, t_ppf
 from multihorizon.parallel import Progress, part_of
 from multihorizon.population.types import open_words

@@ -65,9 +65,9 @@ from multihorizon.choice.deviations import NearPoint
 from multihorizon.choice.model import DENSE_PARAMETERS
 from multihorizon.choice.tabular import ListedModel, Point
 from multihorizon.data.demonstrations import Demonstrations
-from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.clusters import WithinEpisodes, within_episodes
-from multihorizon.likelihood.maximum_likelihood import resume, smoothed_policy
+from multihorizon.likelihood.maximum_likelihood import resume
+from multihorizon.likelihood.search import climb, smoothed_policy
 from multihorizon.mdp import MDP
 from multihorizon.numerics.distributions import chi2_sf
 from multihorizon.parallel import Progress, silent

@@ -47,7 +47,7 @@ from scipy.special import expit, logit, ndtri
 from multihorizon.checks import TINY, Floats, Ints, Sparse
 from multihorizon.choice.surfaces import Tables
 from multihorizon.data.demonstrations import Demonstrations
-from multihorizon.likelihood.state_reward import StateRewardTest
+from multihorizon.likelihood.action_rewards import StateRewardTest
 from multihorizon.numerics.distributions import chi2_ppf
 from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.population.evidence import CELL_NUMBERS, PopulationEvidence, PopulationFindings

@@ -71,7 +71,7 @@ from multihorizon.choice.weighted import WeightedLikelihood
 from multihorizon.driver import solve
 from multihorizon.estimate import Draws, Sampled
 from multihorizon.horizon import Depth, Exponential
-from multihorizon.likelihood.evidence import LikelihoodEvidence
+from multihorizon.likelihood.estimates import LikelihoodEvidence
 from multihorizon.likelihood.look_ahead import fit_lookahead
 from multihorizon.likelihood.maximum_likelihood import WEAK_PRIOR, MaximumLikelihood, resume
 from multihorizon.numerics.newton import Local, maximize_many

@@ -39,8 +39,7 @@ from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.data.demonstrations import Demonstrations, simulate_policy
 from multihorizon.data.reading import InputTable, read_table
 from multihorizon.estimate import Draws, NoUncertaintyError
-from multihorizon.likelihood.estimates import paired_normal, principal_root
-from multihorizon.likelihood.evidence import LikelihoodEvidence
+from multihorizon.likelihood.estimates import LikelihoodEvidence, paired_normal, principal_root
 from multihorizon.likelihood.maximum_likelihood import joint
 from multihorizon.mdp import MDP
 from multihorizon.numerics.distributions import normal_nodes

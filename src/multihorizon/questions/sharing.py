@@ -47,10 +47,11 @@ held by the weak prior of the fit. With more than 100 rewards climbs take long, 
 Whoever asks gets the answer of `fit_and_test`: where deviations from one reward can be estimated, the test of τ = 0, which the
 simulated test must confirm where it rejects; else the simulated test alone.
 
-*Rewards of states or of actions.* The tests of `likelihood.state_reward` are made at a fit, and here is what follows where goals
-seem to differ. Experts who share a reward of actions look as if they had different goals, to a model that knows rewards of states
-alone. And experts with different goals look as if actions had costs, to a model with one reward. So the tests are made at the fit
-with one reward. Where a wider reward predicts clearly better there, and one reward of states is not rejected, it is fitted.
+*Rewards of states or of actions.* The tests of `likelihood.action_rewards` are made at a fit, and here is what follows where
+goals seem to differ. Experts who share a reward of actions look as if they had different goals, to a model that knows rewards of
+states alone. And experts with different goals look as if actions had costs, to a model with one reward. So the tests are made at
+the fit with one reward. Where a wider reward predicts clearly better there, and one reward of states is not rejected, it is
+fitted.
 
 Where one reward of states is rejected, a reward for each state and action says little: one such reward explains any two experts
 exactly. For if `u_k = r_k + γ_k V_k`, then with any two discounts γ'_1 ≠ γ'_2 and
@@ -80,26 +81,26 @@ import scipy.sparse as sp
 from scipy.special import ndtri
 
 from multihorizon.checks import TINY, Bools, Floats, Ints
-from multihorizon.choice.action_rewards import WiderReward, beyond, wider_rewards
 from multihorizon.choice.deviations import NearlyShared, NearPoint
 from multihorizon.choice.model import DENSE_REWARDS, ChoiceModel, Quadratic, with_known_reward
 from multihorizon.choice.tabular import Likelihood, Point, decide
 from multihorizon.driver import solve
 from multihorizon.files import for_json
-from multihorizon.likelihood.ascent import climb
+from multihorizon.likelihood.action_rewards import StateRewardTest, WiderReward, beyond, tested_at, wider_rewards
 from multihorizon.likelihood.clusters import flipped, sign_flip_test
-from multihorizon.likelihood.estimates import FunctionEstimate
-from multihorizon.likelihood.evidence import LikelihoodEvidence
-from multihorizon.likelihood.intervals import Precision, holm
-from multihorizon.likelihood.maximum_likelihood import (
-    WEAK_PRIOR,
-    MaximumLikelihood,
-    choice_probability_start,
-    log_likelihood_given,
-    resume,
+from multihorizon.likelihood.estimates import FunctionEstimate, LikelihoodEvidence
+from multihorizon.likelihood.intervals import (
+    HOPELESS,
+    Precision,
+    contrasts_of,
+    degrees_of,
+    holm,
+    merged_groups,
+    with_one_discount,
 )
-from multihorizon.likelihood.one_discount import HOPELESS, contrasts_of, degrees_of, merged_groups, with_one_discount
-from multihorizon.likelihood.state_reward import StateRewardTest, tested_at
+from multihorizon.likelihood.maximum_likelihood import WEAK_PRIOR, MaximumLikelihood, resume
+from multihorizon.likelihood.random_effects import log_likelihood_given
+from multihorizon.likelihood.search import choice_probability_start, climb
 from multihorizon.numerics.distributions import chi2_sf
 from multihorizon.numerics.newton import Ascent, resting
 from multihorizon.numerics.spectrum import spectrum

@@ -44,8 +44,8 @@ from multihorizon.choice.tabular import Likelihood, draw_decisions
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.driver import solve
 from multihorizon.files import read_json
-from multihorizon.likelihood.ascent import climb
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood, resume
+from multihorizon.likelihood.search import climb
 from multihorizon.parallel import Progress, as_jobs, in_parallel, silent
 from multihorizon.population.covariates import Covariates, least_persons
 from multihorizon.population.evidence import PopulationEvidence, PopulationFindings

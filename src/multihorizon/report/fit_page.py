@@ -21,7 +21,7 @@ import numpy as np
 
 from multihorizon.analysis import Analysis
 from multihorizon.checks import Floats
-from multihorizon.likelihood.evidence import SieveEvidence
+from multihorizon.likelihood.estimates import SieveEvidence
 from multihorizon.mdp import MDP
 from multihorizon.population.evidence import PopulationEvidence
 from multihorizon.problem import Expert, require_counts

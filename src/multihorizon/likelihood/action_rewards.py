@@ -1,7 +1,14 @@
-"""Does the reward depend on the state reached alone, or on the action as well? Score tests at a fit, without another one.
+"""Test whether the reward depends on the action as well as on the state reached: score tests at a fit, without another one.
 
-The fit takes the reward to be paid for the state that is reached. Each wider reward of `choice.action_rewards` adds parameters c
-that are 0 in the fit, and Rao's test (`numerics.score_test`) asks whether the decisions would move them. The p-value is the
+Where rewards are paid on arrival, `R = T Φ θ`, nothing is paid or charged for an action itself. Two wider rewards let it be:
+
+* *one cost for each action*, less their mean;
+* *by action*: a weight of each feature for each action; where each state has a reward of its own, one for each state and action.
+
+What Φ can say already is part of both. Of an action the name counts: it is one action in all tasks that have it.
+
+The fit takes the reward to be paid for the state that is reached. Each wider reward adds parameters c
+that are 0 in the fit, and Rao's test (`numerics.spectrum`) asks whether the decisions would move them. The p-value is the
 smallest of the wider rewards', times their number. At 0.001 or below the wider reward predicts clearly better. Then differences
 between people may be artefacts of the reward, and nothing is said of groups.
 """
@@ -14,21 +21,78 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 
-from multihorizon.checks import Floats, Ints
-from multihorizon.choice.action_rewards import WiderReward
+from multihorizon.checks import Floats, Ints, Sparse
 from multihorizon.choice.deviations import NearPoint
 from multihorizon.choice.tabular import Point, decide
+from multihorizon.mdp import MDP
 from multihorizon.numerics.newton import resting
 from multihorizon.numerics.spectrum import ScoreTest, score_test
 from multihorizon.result import Result
 from multihorizon.words import LEVEL, Finding, decimals, p_text
 
+#: With more columns than this a reward by action is not tried: there would be little left to see it by.
+MOST_COLUMNS = 100
+
+
+@dataclass(frozen=True)
+class WiderReward:
+    """A wider reward: its name, the actions of all tasks, and whether features count by action.
+
+    `free` says that each state has a reward of its own.
+    """
+
+    name: str
+    actions: tuple[str, ...]
+    by_action: bool
+    free: bool
+
+    def columns(self, mdp: MDP, arrival: Sparse) -> Floats:
+        """The columns `(A·S,q)` in a task where features `(S,d)` are paid on arrival."""
+        rows, parts = np.tile(np.arange(mdp.n_states), mdp.n_actions), []
+        paid = np.zeros((rows.size, 0))
+        if self.by_action:
+            paid = sp.csr_array(arrival)[rows].toarray() if self.free else (mdp.stacked @ arrival).toarray()
+        for action in self.actions:
+            taken = np.repeat([float(name == action) for name in mdp.action_names], mdp.n_states)[:, None]
+            parts += [taken - 1 / len(self.actions), taken * paid]
+        return np.concatenate(parts, axis=1) * mdp.live.T.reshape(-1, 1)
+
+
+def wider_rewards(mdps: Sequence[MDP], arrival: Sequence[Sparse]) -> list[WiderReward]:
+    """The wider rewards to try in tasks with these features; none where there is one action alone."""
+    actions = tuple(dict.fromkeys(name for mdp in mdps for name in mdp.action_names))
+    if len(actions) < 2:
+        return []
+    free = all(np.bincount(sp.csr_array(each).indices).max(initial=0) <= 1 for each in arrival)
+    found = [WiderReward("one cost for each action", actions, by_action=False, free=free)]
+    if len(actions) * arrival[0].shape[1] <= MOST_COLUMNS:
+        name = "a reward for each state and action" if free else "features that count differently with each action"
+        found.append(WiderReward(name, actions, by_action=True, free=free))
+    return found
+
+
+def beyond(features: Sequence[Floats], columns: Sequence[Floats]) -> list[Floats]:
+    """For each task an orthonormal basis of the columns `(A·S,r)`, the same in all, of what features `(A·S,d)` do not say."""
+    whole, ends = np.concatenate(features), np.cumsum([len(each) for each in features])[:-1]
+    left = np.concatenate(columns)
+    left = left - whole @ np.linalg.lstsq(whole, left)[0]
+    basis, sizes, _ = np.linalg.svd(left, full_matrices=False)
+    return np.split(basis[:, sizes > 1e-9 * max(1.0, sizes.max(initial=0.0))], ends)
+
+
 QUESTION = "Does the reward depend on the state reached alone?"
+
+
 #: At this p-value or below a wider reward predicts clearly better.
 CLEAR = 0.001
+
+
 #: From this p-value down, so many simulated tables show the tails of the statistic.
 DOUBTFUL, DRAWS = 0.1, 400
+
+
 REMEDY = (
     "Give features by state and action (`--features` with a column `action`, in Python `Problem(features=…)`), or the reward if "
     "it is known (`--known-reward`)."

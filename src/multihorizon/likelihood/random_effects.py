@@ -1,7 +1,24 @@
-"""How far goals are from shared: the spread τ of personal deviations, its test, its interval, and what it means in choices.
+"""Random effects: how far temperatures, and rewards, vary between experts. The most likely spreads τ, their tests and intervals.
 
-`choice.deviations` gives the log-likelihood M(x; τ) of the decisions, with deviations integrated out. τ is judged by the
-restricted likelihood, in which x is integrated out by Laplace's method too:
+*Temperatures.* Equal ones turn a noisy expert into a short-sighted one. Free ones run away beside a free reward. In between, the
+logarithms of the temperatures are taken to vary around a common value with standard deviation τ:
+
+    L_τ(x) = L(x) − Σ_k (ℓ_k − ℓ̄)² / (2τ²),     ℓ_k = log λ_k.
+
+τ = 0 makes all equal and τ = ∞ sets all free. τ is chosen by the likelihood of the decisions given τ: temperatures are
+integrated out by Laplace's method and everything else is profiled out. It maximises `max_x L_τ(x) − (K−1) log τ − ½ log det S_τ`,
+S the information of the differences of the ℓ_k, with the penalty, after everything else has been accounted for. Discounts that
+rest on a bound count as known there. Twice the gain over τ = 0 tests that all temperatures are equal; on the bound τ = 0 its
+distribution is half χ²₀, half χ²₁ where there are enough decisions. With few experts a rejection must also hold against tables
+drawn from the fit with equal temperatures, by their gain at the chosen τ (not where states are vectors). Where the test does
+not reject, equal temperatures are kept: with few experts a spread that may be chance costs more than it mends.
+
+The τ to climb at is read from the scores: the quadratic approximation of L at the fit with equal temperatures gives the gain of
+every τ at once. Where none is expected to gain, nothing is climbed. Else the best is climbed, the approximation is made anew
+there, and so on until the best has been climbed.
+
+*Deviations of rewards.* `choice.deviations` gives the log-likelihood M(x; τ) of the decisions, with deviations integrated out. τ
+is judged by the restricted likelihood, in which x is integrated out by Laplace's method too:
 
     C(τ) = max_x M(x; τ) − ½ log det(J_τ + Λ),
 
@@ -25,19 +42,22 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Generic, cast
 
 import numpy as np
 from scipy.special import ndtri
 
 from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Floats
 from multihorizon.choice.deviations import NearlyShared, NearPoint
-from multihorizon.choice.tabular import Likelihood, Point
-from multihorizon.likelihood.ascent import climb
-from multihorizon.likelihood.intervals import precision
+from multihorizon.choice.model import ChoiceModel, ChoicePoint, Quadratic, temperature_penalty
+from multihorizon.choice.tabular import Likelihood, Point, draw_decisions
+from multihorizon.likelihood.clusters import sign_flip_test
+from multihorizon.likelihood.intervals import precision, profile_information
+from multihorizon.likelihood.search import P, climb
 from multihorizon.numerics.distributions import chi2_ppf, chi2_sf
-from multihorizon.numerics.newton import Ascent, resting
+from multihorizon.numerics.newton import Ascent, Dense, Metric, resting
 from multihorizon.parallel import Progress, silent
 from multihorizon.words import significant
 
@@ -302,3 +322,181 @@ def choices_moved(point: Point, spread: float) -> float:
         chances = (plan.persons.visits * plan.policy).reshape(-1, plan.lam.size)[rows]
         total += 0.5 * np.sqrt(2 / np.pi) * float((chances * deviation).sum())
     return min(100.0, 100 * total / model.decisions)
+
+
+@dataclass(frozen=True, eq=False)
+class TemperatureSpread(Generic[P]):
+    """The chosen τ, the fit with it, the p-value of equal temperatures, and whether the climbs at all τ that were tried ended.
+
+    The p-value is NaN where none of them did.
+    """
+
+    value: float
+    ascent: Ascent[P]
+    p_equal: float
+    complete: bool
+
+
+def estimate_spread(equal: Ascent[P], free: ChoiceModel, rejected: float = 0.05) -> TemperatureSpread[P]:
+    """The most likely spread, from the fit with equal temperatures.
+
+    Args:
+        equal: the fit in which all temperatures are one.
+        free: the same likelihood with a temperature for each expert.
+        rejected: the p-value below which equal temperatures are given up.
+    """
+    # From 2 % to a factor of 20. The error of a spread is far larger than their distance.
+    spreads = np.geomspace(0.02, 3.0, 21)
+    ends: dict[int, tuple[float, Ascent[P]]] = {}
+    unfinished: list[int] = []
+    at, spread = _with_spread(free, float(spreads[-1]), equal.point), float(spreads[-1])
+    alike = _equal_temperatures(equal, free) if free.clusters is not None else 0.0
+    if alike > rejected:
+        return TemperatureSpread(0.0, equal, alike, complete=True)
+    while at is not None:
+        expected = _expected_gains(at, spread, spreads) - equal.point.objective
+        if not ends and not unfinished and expected.argmax() == 0:
+            return TemperatureSpread(0.0, equal, 1.0, complete=True)
+        expected[unfinished] = -np.inf
+        best = int(expected.argmax())
+        if best in ends or len(unfinished) > 2:
+            break
+        start, metric = _with_spread(free, float(spreads[best]), at), None
+        if start is not None and not _by_products(start):  # the information is at hand, and only the penalty is another one
+            old, new = at.likelihood.penalty, start.likelihood.penalty
+            change = cast(Quadratic, new).matrix - cast(Quadratic, old).matrix
+            metric = Dense(at.curvature() + change, free.units)
+        end = None if start is None else _rough_climb(start, metric)
+        if end is None:
+            unfinished.append(best)
+        else:
+            at, spread = end.point, float(spreads[best])
+            ends[best] = (log_likelihood_given(at, spread) - equal.point.objective, end)
+    if not ends:
+        return TemperatureSpread(0.0, equal, np.nan, complete=False)
+    best = max(ends, key=lambda i: ends[i][0])
+    gained, end = ends[best]
+    p_equal = 0.5 * float(chi2_sf(2 * gained, 1)) if gained > 0 and best else 1.0
+    few = not free.is_large and free.n_experts <= 12  # with many, χ² does
+    if free.clusters is not None:
+        p_equal = max(p_equal, alike)
+    elif p_equal < rejected and few and type(free) is Likelihood and isinstance(equal.point, Point):
+        p_equal = max(p_equal, _simulated(equal.point, free, float(spreads[best]), gained, rejected))
+    if p_equal > rejected:
+        return TemperatureSpread(0.0, equal, p_equal, not unfinished)
+    return TemperatureSpread(float(spreads[best]), climb(end.point), p_equal, not unfinished)
+
+
+def _equal_temperatures(equal: Ascent[P], free: ChoiceModel) -> float:
+    """The p-value of equal temperatures where clusters are independent, from the scores of each expert's temperature."""
+    start = _with_spread(free, np.inf, equal.point)
+    if not isinstance(start, Point):
+        return 1.0
+    contrasts = np.zeros((free.size, free.n_temperatures - 1))
+    contrasts[free.temperature_slice] = orthonormal_differences(free.n_temperatures)
+    p_value = sign_flip_test(start, contrasts)[1]
+    return 1.0 if np.isnan(p_value) else p_value
+
+
+def _expected_gains(point: ChoicePoint, spread: float, spreads: Floats) -> Floats:
+    """The log-likelihood given each of some spreads, from that at one of them and its quadratic approximation there.
+
+    With c the differences of log-temperatures, g the gradient of L in them and A their information, everything else profiled out,
+    it is `L + ½ hᵀ(A + 1/τ²)^{-1}h − ½ log det(τ²A + 1)` with L continued to c = 0, and `h = g + A c`.
+    """
+    part, differences = point.likelihood.temperature_slice, orthonormal_differences(point.likelihood.n_temperatures)
+    here = differences.T @ point.x[part]
+    slope = differences.T @ point.gradient[part] + here / spread**2
+    information = np.linalg.inv(_differences(point)[1]) - np.eye(here.size) / spread**2
+    value = point.objective + 0.5 * here @ here / spread**2 - slope @ here - 0.5 * here @ information @ here
+    sizes, axes = np.linalg.eigh(information)
+    along, sizes = (axes.T @ (slope + information @ here)) ** 2, np.maximum(sizes, 0.0)
+    variances = spreads[:, None] ** 2
+    found: Floats = value + 0.5 * (along * variances / (1 + variances * sizes) - np.log1p(variances * sizes)).sum(axis=1)
+    return found
+
+
+def _simulated(equal: Point, free: Likelihood, spread: float, gained: float, rejected: float, draws: int = 39) -> float:
+    """The p-value by tables drawn from the fit with equal temperatures: 0 where none of them gains as much by this spread.
+
+    What a table gains is first read from its scores where it was drawn, with the information there, which all tables share: they
+    have the same states. Only where that is more than half of what counts are both models climbed. It is broken off once it is
+    certain to be too large. A table whose climbs do not end counts as one that gains as much.
+    """
+    rng, as_much, number = np.random.default_rng(0), 0, 0
+    apart = _with_spread(free.by_matrix(), spread, equal)
+    if apart is None:
+        return 1.0
+    follow, covariance = _differences(apart)
+    begin = log_likelihood_given(apart, spread) - apart.objective
+    while number < draws and 1 + as_much <= rejected * (1 + draws):
+        number += 1
+        counts = draw_decisions(equal, rng)
+        here = replace(apart, likelihood=apart.likelihood.with_counts(counts))
+        moved = follow.T @ here.gradient
+        if begin + 0.5 * moved @ np.linalg.solve(covariance, moved) < 0.5 * gained:
+            continue
+        start = equal.likelihood.with_counts(counts).at(equal.x, equal)
+        alike = None if start is None else _rough_climb(start)
+        both = None if alike is None else _with_spread(here.likelihood, spread, alike.point)
+        end = None if both is None else _rough_climb(both)
+        if alike is None or end is None:
+            as_much += 1
+        else:
+            as_much += log_likelihood_given(end.point, spread) - alike.point.objective >= gained
+    return (1 + as_much) / (1 + number) if as_much else 0.0
+
+
+def _with_spread(free: ChoiceModel, spread: float, start: P) -> P | None:
+    """A point in the model with this spread; None where its soft values are infinite."""
+    model, old = free.holding(temperature_penalty(free, spread), free.ridge), start.likelihood
+    each = free.of_temperature_groups(old.temperatures(start.x))
+    x = model.pack(old.reward(start.x), start.x[old.discount_slice], each, start.x[old.transition_slice])
+    return cast(P | None, model.at(x, start if start.x.size == x.size else None))
+
+
+def _rough_climb(start: P, metric: Metric | None = None) -> Ascent[P] | None:
+    """A climb that may leave a thousandth of log-likelihood; None where it was broken off."""
+    end = climb(start, max_steps=100, gain=1e-3, metric=metric)
+    return end if end.finished else None
+
+
+def log_likelihood_given(point: ChoicePoint, spread: float) -> float:
+    """The log-likelihood of the decisions given the spread of temperatures, which are integrated out; without constants."""
+    if not spread:
+        return point.objective
+    covariance = _differences(point)[1]
+    return point.objective - len(covariance) * float(np.log(spread)) + 0.5 * float(np.linalg.slogdet(covariance)[1])
+
+
+def _by_products(point: ChoicePoint) -> bool:
+    """Whether the curvature at this point is had as products."""
+    return isinstance(point, Point) and point.likelihood.by_products
+
+
+def _differences(point: ChoicePoint) -> tuple[Floats, Floats]:
+    """How x `(p,n−1)` follows the n−1 differences of log-temperatures, and their covariance, everything else profiled out.
+
+    With products the rewards are left out of the first. In both the columns are those of the inverse of the curvature.
+    """
+    model = point.likelihood
+    contrasts, free = np.zeros((model.size, model.n_temperatures - 1)), ~model.fixed
+    contrasts[model.temperature_slice] = orthonormal_differences(model.n_temperatures)
+    if _by_products(point):
+        free[: model.n_reward] = free[model.transition_slice] = False
+        matrix = profile_information(cast(Point, point))[0]
+    else:
+        known = resting(point)
+        known[model.temperature_slice] = False
+        free &= ~known
+        matrix = point.curvature()[np.ix_(free, free)]
+    # The penalty informs all differences: directions without information have no part in them, and a trace of damping is enough.
+    follow = np.zeros_like(contrasts)
+    follow[free] = Dense(matrix).solve(contrasts[free], np.ones(len(matrix), dtype=np.bool_), 1e-12)
+    return follow, contrasts.T @ follow
+
+
+def orthonormal_differences(n: int) -> Floats:
+    """Differences `(n,n−1)` of n numbers that are orthonormal."""
+    found: Floats = np.linalg.qr(np.column_stack([np.ones(n), np.eye(n)[:, : n - 1]]))[0][:, 1:]
+    return found

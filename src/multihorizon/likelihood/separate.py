@@ -1,11 +1,16 @@
-"""Persons one by one: the most likely discount and temperature of each, where the reward is known.
+"""Experts fitted one by one where the reward is known: the most likely discount and temperature of each, and its interval.
 
 Where the reward is known in full and nobody shares a discount or a temperature, the likelihood is a product over persons, and its
 maximum is that of each person. It is the maximum that a climb of all parameters together finds, at a cost that grows with the
 number of persons and no faster: no matrix of all parameters, and nobody waits for the slowest.
 
+Given the reward persons are independent, and `ℓ_i(γ, log λ)` is a function of two numbers. With ψ the rows of d log π its
+gradient is `Σ N ψ` and the Fisher information `Σ n π ψψᵀ`: one plan and two solves for each person, many persons together. Where
+to begin is read from one table of policies on a grid of (γ, log λ) that all persons share: with P the table, `N_i P` has
+ℓ_i at every place of the grid.
+
 Each person begins at the likeliest places of a grid that all share, on 16 discounts and 24 temperatures: the likeliest, and
-others that none of their neighbours exceeds, if they are not far below (`choice.apart`). From there each climbs on plans of their
+others that none of their neighbours exceeds, if they are not far below. From there each climbs on plans of their
 own to the exact maximum (`numerics.newton`). Temperatures are looked for relative to the range of the known reward, so that its
 unit does not matter. Whom two ends with different discounts fit equally well is not identified.
 
@@ -18,35 +23,132 @@ interval, and not to a number. Whoever chooses without regard to the reward is a
 discount nothing is known.
 
 *Failures.* Persons share nothing, so they fail alone: whose climb did not end has no answer, and everybody else keeps theirs.
+
+*Errors and intervals.* The information is a matrix `(2,2)` for each person. Profiles are those of `numerics.newton`, for many
+persons at once and with the signed root to a millionth.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
 import numpy as np
+from scipy.special import logit
 
-from multihorizon.checks import ENDLESS_DISCOUNT, Bools, Floats, Ints, Sparse, first_few
-from multihorizon.choice.apart import FromPlans, persons_together, table_on
+from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Bools, Floats, Ints, Sparse, as_level, first_few
 from multihorizon.choice.model import Settings, log_temperature_bounds, usual_temperature
 from multihorizon.choice.surfaces import Tables
-from multihorizon.likelihood.ascent import CONVERGED_GRADIENT
-from multihorizon.likelihood.estimates import ApartEstimate
-from multihorizon.likelihood.evidence import FamilyParameters, LikelihoodEvidence, numbers_or_none
-from multihorizon.likelihood.intervals import OtherPlaces, precision_apart
-from multihorizon.numerics.newton import Ends, Local, at_bounds, maximize_many, of_some
+from multihorizon.choice.tabular import Plans
+from multihorizon.estimate import (
+    Draws,
+    Estimate,
+    ExpertValues,
+    Intervals,
+    NamedValues,
+    dealt,
+    parameters_of,
+)
+from multihorizon.likelihood.estimates import FamilyParameters, LikelihoodEvidence, numbers_or_none
+from multihorizon.likelihood.search import CONVERGED_GRADIENT
+from multihorizon.numerics.distributions import chi2_ppf
+from multihorizon.numerics.newton import Ends, Local, at_bounds, maximize_many, of_some, profile_ends
 from multihorizon.parallel import Progress, silent
+from multihorizon.planning.linear import SingularError
 from multihorizon.problem import Problem
 from multihorizon.solution import Solution, Status
 from multihorizon.words import decimals, power_of_ten
 
+
+def table_on(tables: Tables, gamma: Floats, log_temperatures: Floats) -> Floats:
+    """`log π` `(rows,G·H)` at all pairs of discounts `(G,)` and log-temperatures `(H,)`; −inf where a soft value is infinite."""
+    with np.errstate(divide="ignore"):
+        x = logit(gamma / tables.largest)
+    return tables.exact(np.array([(a, b) for a in x for b in log_temperatures]))
+
+
+def persons_together(tables: Tables) -> int:
+    """How many persons are taken together, each with a few starts: as many as have soft values of some million numbers."""
+    states = sum(planner.mdp.n_states for planner in tables.planners)
+    return int(np.clip(8_000_000 // states, 16, 4096))
+
+
+def at_places(tables: Tables, counts: Sparse, places: Floats) -> Local:
+    """What is known of persons with these counts `(n,rows)`, each at a place `(n,2)`."""
+    n = len(places)
+    found = Local(np.zeros(n), np.zeros((n, 2)), np.zeros((n, 2, 2)))
+    for who in np.array_split(np.arange(n), max(1, -(-n // persons_together(tables)))):
+        there = FromPlans(tables, counts[who])(np.arange(who.size), places[who])
+        found.put(who, there, np.ones(who.size, dtype=np.bool_))
+    return found
+
+
+class FromPlans:
+    """ℓ of persons with these counts `(n,rows)` at places (γ, log λ), planned there."""
+
+    def __init__(self, tables: Tables, counts: Sparse) -> None:
+        self.tables, self.counts = tables, counts
+        #: The soft values `(S,n)` of each task that were found last, at which the next plans begin.
+        self._values = [np.full((planner.mdp.n_states, counts.shape[0]), np.nan) for planner in tables.planners]
+
+    def __call__(self, who: Ints, places: Floats) -> Local:
+        """Value, gradient and Fisher information; −inf where a soft value is infinite."""
+        m = who.size
+        found = Local(np.zeros(m), np.zeros((m, 2)), np.zeros((m, 2, 2)))
+        for task, planner in enumerate(self.tables.planners):
+            # as many persons together as have derivatives of a million numbers
+            size = max(1, 1_000_000 // (2 * planner.mdp.n_actions * planner.mdp.n_states)) if planner.mdp.durations is None else 1
+            for low in range(0, m, size):
+                self._add(found, task, who, places, np.arange(low, min(low + size, m)))
+        return found
+
+    def _add(self, found: Local, task: int, who: Ints, places: Floats, part: Ints) -> None:
+        """Add what the decisions in one task say of some of the persons."""
+        planner, persons = self.tables.planners[task], who[part]
+        begin = self._values[task][:, persons]
+        gamma, lam = places[part, 0], np.exp(places[part, 1])
+        own = replace(planner, owners=np.arange(part.size)).at(float(gamma[0]))  # one by one where moves take time
+        near = None if np.isnan(begin).any() else Plans(own, begin, begin, gamma, lam)
+        plans = own.plan(self.tables.theta, gamma, lam, near)
+        scores = None if plans is None else _scores(plans)
+        if (plans is None or scores is None) and part.size > 1:  # some of them have infinite values
+            for half in np.array_split(part, 2):
+                self._add(found, task, who, places, half)
+            return
+        if plans is None or scores is None:
+            found.value[part] = -np.inf
+            return
+        self._values[task][:, persons] = plans.values
+        first = sum(self.tables.sizes[:task])
+        rows = slice(first, first + self.tables.sizes[task])
+        counts = self.counts[persons][:, rows].toarray()
+        log = plans.log.reshape(-1, part.size)[planner.visited_rows]
+        expected = (self.tables.same_state[rows, rows] @ counts.T) * np.exp(log)
+        found.value[part] += (counts * log.T).sum(axis=1)
+        found.gradient[part] += np.einsum("nr,rnk->nk", counts, scores)
+        found.curvature[part] += np.einsum("rn,rnk,rnl->nkl", expected, scores, scores, optimize=True)
+
+
+def _scores(plans: Plans) -> Floats | None:
+    """`d log π` in the rows of visited states; None where somebody goes on forever, to the last digit, without discounting."""
+    try:
+        return plans.score_rows()
+    except (np.linalg.LinAlgError, SingularError):
+        return None
+
+
 #: The grid on which persons begin: shares of the largest discount, and log-temperatures in units of the usual one.
 SHARES = np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.995, 0.999, 0.9999, 1.0])
+
+
 LOGS = np.array([*np.linspace(-6, 4, 21), 5.0, 6.5, 8.0])
+
+
 #: How much less likely than another place one may be that counts as equally likely.
 AS_LIKELY = 1e-3
+
+
 #: How much less likely than the maximum a place may be to lie inside an interval of any level that is asked for.
 LEAST_LIKELY = 12.0
 
@@ -229,6 +331,8 @@ class _Grid:
 
 #: Why there is no number for a person's discount, as `reasons` has it.
 UNFINISHED, SEPARATED, RANDOM = "the search did not end", "always the best action", "chooses without regard to the reward"
+
+
 COLDEST, ANOTHER, FLAT = "the lower the temperature, the likelier", "another discount is as likely", "the likelihood is flat"
 
 
@@ -326,3 +430,186 @@ def left_open(names: Sequence[str], reasons: Sequence[str]) -> list[str]:
 def _end(value: float, discounts: Floats, found: PersonsFit) -> dict[str, object]:
     steps, finished = int(found.steps.max()), bool(found.finished.all())
     return {"log_likelihood": value, "discounts": discounts.tolist(), "steps": steps, "finished": finished}
+
+
+@dataclass(frozen=True, eq=False)
+class PrecisionApart:
+    """Standard errors and what is identified, both `(n,2)`, of persons who share nothing; and the spectrum of the information.
+
+    As in `Precision`, errors are 0 for what is known and NaN for what is not identified. `nullity` counts the directions, of all
+    persons, of which the decisions say nothing.
+    """
+
+    standard_errors: Floats
+    identified: Bools
+    spectrum: Floats
+    nullity: int
+
+
+def precision_apart(information: Floats, fixed: Bools) -> PrecisionApart:
+    """The same from the Fisher information `(n,2,2)` of each person, where some parameters `(n,2)` are known."""
+    diagonal = np.diagonal(information, axis1=1, axis2=2)
+    scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    scaled = information / (scale[:, :, None] * scale[:, None, :])
+    # what is known is far from everything else, and comes last
+    scaled[fixed[:, 0] | fixed[:, 1], 0, 1] = scaled[fixed[:, 0] | fixed[:, 1], 1, 0] = 0.0
+    for k in (0, 1):
+        scaled[fixed[:, k], k, k] = 10.0
+    values, vectors = np.linalg.eigh(scaled)
+    free = values < 5.0
+    largest = float(values[free].max(initial=0.0))
+    open_ = free & (values <= 1e-12 * largest)
+    share = np.where(open_[:, None, :], np.abs(vectors), 0.0)
+    identified = fixed | (np.sqrt((share**2).sum(axis=2)) <= 1e-3)
+    inverse = np.where(free & ~open_, 1 / np.where(open_, 1.0, values), 0.0)
+    errors = np.sqrt((vectors**2 * inverse[:, None, :]).sum(axis=2)) / scale
+    return PrecisionApart(np.where(identified, errors, np.nan), identified, np.sort(values[free]), int(open_.sum()))
+
+
+@dataclass(frozen=True, eq=False)
+class OtherPlaces:
+    """Places where persons are likely to be besides their maximum: whose they are `(K,)`, where `(K,2)`, the values `(K,)`."""
+
+    owner: Ints
+    places: Floats
+    values: Floats
+
+    def above(self, who: Ints, least: Floats) -> tuple[Ints, Floats]:
+        """Of some persons, the places whose values are above each one's least `(n,)`, with their numbers among `who`."""
+        place = np.full(max(int(self.owner.max(initial=-1)), int(who.max(initial=-1))) + 1, -1)
+        place[who] = np.arange(who.size)
+        number = place[self.owner]
+        kept = np.flatnonzero((number >= 0) & (self.values > np.append(least, np.inf)[number]))
+        return number[kept], self.places[kept]
+
+
+@dataclass(frozen=True, eq=False)
+class ProfilesApart(Intervals):
+    """Profile-likelihood intervals of the discounts of persons who share nothing but a known reward.
+
+    Attributes:
+        tables, counts: what plans for the persons, and their decisions `(n,rows)`.
+        lower, upper: bounds `(n,2)` of (γ, log λ).
+        places, here: the maxima `(n,2)`, and what is known there.
+        errors: standard errors of the discounts `(n,)`.
+        known: of whom there is an interval `(n,)`.
+        others: other places. An interval reaches at least to the farthest that are inside, across places that are not.
+    """
+
+    tables: Tables
+    counts: Sparse
+    lower: Floats
+    upper: Floats
+    places: Floats
+    here: Local
+    errors: Floats
+    known: Bools
+    others: OtherPlaces
+
+    def compute(self, level: float) -> Floats:
+        """All of them."""
+        *_, intervals = self.by_blocks(level)
+        return intervals
+
+    def by_blocks(self, level: float, jobs: int = 1) -> Iterator[Floats]:
+        """The intervals `(n,2)` as they come, many persons at a time, with NaN for the rest; all of them are kept.
+
+        Persons are few milliseconds of work, and `jobs` would not make them fewer.
+        """
+        target = float(np.sqrt(chi2_ppf(as_level(level), 1)))
+        given = self.lower[:, 0] == self.upper[:, 0]
+        intervals = np.where(given[:, None], self.places[:, [0, 0]], np.nan)
+        wanted = np.flatnonzero(self.known & ~given)
+        for who in np.array_split(wanted, max(1, -(-wanted.size // persons_together(self.tables)))):
+            for side, sign in enumerate((-1, 1)):
+                intervals[who, side] = self._ends(who, sign, target)
+            yield intervals.copy()
+        self.computed[level] = intervals
+
+    def _ends(self, who: Ints, sign: int, target: float) -> Floats:
+        """The lower (sign −1) or upper (1) ends of some persons; NaN where they are not found."""
+        errors = np.where(self.errors[who] < 0.3, self.errors[who], 0.3)
+        first = np.maximum(target * errors, 1e-4)
+        plans, lower, upper = FromPlans(self.tables, self.counts[who]), self.lower[who], self.upper[who]
+        begin, top = self._farthest(who, sign, target, plans)
+        ends, found = profile_ends(plans, begin, top, first, target, sign, lower, upper)
+        if (rest := np.flatnonzero(~found & (upper[:, 0] > ENDLESS_DISCOUNT) & (begin[:, 0] < ENDLESS_DISCOUNT))).size:
+            # at a discount of 1 they might go on forever, and near it values have lost their digits
+            upper[rest, 0] = ENDLESS_DISCOUNT
+            again, bounds = partial(of_some, plans, rest), (lower[rest], upper[rest])
+            ends[rest], found[rest] = profile_ends(again, begin[rest], top.of(rest), first[rest], target, sign, *bounds)
+        return np.where(found, ends, np.nan)
+
+    def _farthest(self, who: Ints, sign: int, target: float, plans: FromPlans) -> tuple[Floats, Local]:
+        """Where to begin: at the farthest place on this side that is known to be inside, and what is known there."""
+        begin, top = self.places[who].copy(), self.here.of(who)
+        inside = self.others.above(who, top.value - 0.5 * target**2)
+        for person, place in zip(*inside, strict=True):
+            if sign * (place[0] - begin[person, 0]) > 0:
+                begin[person] = place
+        moved = np.flatnonzero((begin != self.places[who]).any(axis=1))
+        if moved.size:
+            there = plans(moved, begin[moved])
+            top.gradient[moved], top.curvature[moved] = there.gradient, there.curvature
+        return begin, top
+
+
+@dataclass(frozen=True, eq=False)
+class ApartEstimate(ProfilesApart, Estimate):
+    """People who share nothing but a known reward; `experts` are their names, `reward` is what is known."""
+
+    experts: tuple[str, ...]
+    reward: Floats
+
+    @property
+    def has_likelihood(self) -> bool:
+        """Whether a likelihood of the decisions of each expert stands behind the answer."""
+        return True
+
+    @property
+    def answer(self) -> ExpertValues:
+        """The answer of each person."""
+        return ExpertValues(self.experts, self.reward, self.places[:, 0], np.exp(self.places[:, 1]))
+
+    @property
+    def parameters(self) -> NamedValues:
+        """All discounts, then the logarithms of all temperatures: the reward is known."""
+        nothing = ExpertValues(self.experts, np.zeros(0), self.places[:, 0], np.exp(self.places[:, 1]))
+        bounds = np.concatenate([np.stack([self.lower[:, k], self.upper[:, k]], axis=1) for k in (0, 1)])
+        return NamedValues(parameters_of(nothing).names, self.places.T.ravel(), bounds)
+
+    @cached_property
+    def roots(self) -> Floats:
+        """The symmetric roots `(n,2,2)` of the covariances of each person; 0 in the direction of what is known or open."""
+        fixed, curvature = self.lower == self.upper, self.here.curvature.copy()
+        one_known = fixed.any(axis=1)
+        curvature[one_known, 0, 1] = curvature[one_known, 1, 0] = 0.0
+        values, vectors = np.linalg.eigh(curvature)
+        inverse = np.where(values > 1e-12 * values.max(), 1 / np.sqrt(np.maximum(values, TINY)), 0.0)
+        roots: Floats = (vectors * inverse[:, None, :]) @ vectors.transpose(0, 2, 1)
+        return roots
+
+    def covariance(self) -> Floats:
+        """Return the covariance: a matrix of diagonal blocks `(n,n)`."""
+        free = np.where(self.lower == self.upper, 0.0, 1.0)
+        blocks = np.einsum("kij,klj,ki,kl->kil", self.roots, self.roots, free, free)
+        n = len(blocks)
+        matrix = np.zeros((2 * n, 2 * n))
+        for i in (0, 1):
+            for j in (0, 1):
+                matrix[i * n + np.arange(n), j * n + np.arange(n)] = blocks[:, i, j]
+        return matrix
+
+    @property
+    def lost(self) -> Bools:
+        """Of whom the discount or the temperature is not identified."""
+        fixed, curvature = self.lower == self.upper, self.here.curvature
+        return ~precision_apart(curvature, fixed).identified.all(axis=1) | ~self.known
+
+    def draw(self, n: int, rng: np.random.Generator) -> Draws:
+        """Draw n answers of each person."""
+        fixed = self.lower == self.upper
+        z = np.stack([dealt(rng, n, self.places[:, 0], self.places[:, 1]) for _ in range(2)])
+        steps = np.where(fixed[:, :, None], 0.0, np.einsum("kij,jbk->kib", self.roots, z))
+        places = np.clip(self.places[:, :, None] + steps, self.lower[:, :, None], self.upper[:, :, None])
+        return Draws(self.reward, places[:, 0], np.exp(places[:, 1]))
