@@ -100,7 +100,7 @@ from multihorizon.likelihood.intervals import (
 )
 from multihorizon.likelihood.maximum_likelihood import WEAK_PRIOR, MaximumLikelihood, resume
 from multihorizon.likelihood.random_effects import log_likelihood_given
-from multihorizon.likelihood.search import choice_probability_start, climb
+from multihorizon.likelihood.search import climb
 from multihorizon.numerics.distributions import chi2_sf
 from multihorizon.numerics.newton import Ascent, resting
 from multihorizon.numerics.spectrum import spectrum
@@ -258,7 +258,7 @@ def _test(point: Point, spread: float, members: tuple[int, ...]) -> SharedDiscou
     contrasts = contrasts_of(model, members)
     if not contrasts:
         return SharedDiscountTest(names, np.nan, np.nan, 0, np.nan, np.nan, "their discounts were given")
-    end = with_one_discount(point, members, choice_probability_start)
+    end = with_one_discount(point, members)
     if model.clusters is not None:
         return _test_by_clusters(point, end, members, contrasts)
     degrees = degrees_of(point, end.point, members, contrasts)
