@@ -83,6 +83,18 @@ def test_both_ways_to_leave_a_state_out_say_the_same() -> None:
         assert answer.objective == pytest.approx(answers[0].objective)
 
 
+def test_rows_of_terminal_states_may_be_left_out_too() -> None:
+    """There is nothing to observe there."""
+    rows = [np.where(CLIFF.mdp.terminal[:, None], np.nan, policy) for policy in CLIFF.soft_experts()]
+    actions = [np.where(CLIFF.mdp.terminal, -1, each) for each in CLIFF.hard_experts()]
+    np.testing.assert_allclose(mh.identify(mh.Problem(CLIFF.mdp, rows)).discounts, CLIFF.soft_discounts, atol=1e-8)
+    for given, whole in ((rows, CLIFF.soft_experts()), (actions, CLIFF.hard_experts())):
+        made, same = mh.Problem(CLIFF.mdp, given), mh.Problem(CLIFF.mdp, whole)
+        assert made.parameter_names == same.parameter_names
+        for one, other in zip(made.experts, same.experts, strict=True):
+            np.testing.assert_array_equal(one.policy, other.policy)
+
+
 def test_an_expert_who_was_observed_nowhere_is_refused() -> None:
     with pytest.raises(ValueError, match="must be observed in at least one state"):
         mh.Problem(CLIFF.mdp, [np.full((12, 4), np.nan)])

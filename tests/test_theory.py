@@ -16,6 +16,21 @@ def test_weak_duality_chain(make):
     assert chain.primal > chain.likelihood + 0.1
 
 
+@pytest.mark.parametrize("make", [mh.domains.toy, pytest.param(mh.domains.cliff, marks=pytest.mark.slow)])
+def test_strong_duality_fails_for_one_reward_and_holds_for_one_multiplier_each(make):
+    """G* is bounded from below, and H* taken over all discounts tried, as the constraints of Eq. 10 allow."""
+    domain, axis = make(), (0.0, 0.5, 0.9)
+    problem = mh.Problem(domain.mdp, domain.soft_experts())
+    chain = mh.theory.duality_chain(problem, domain.soft_discounts, axis)
+    assert chain.dual >= chain.dual_bound > chain.entropy + 0.5
+    alone = [
+        mh.theory.duality_chain(problem.with_experts([expert]), [gamma], axis)
+        for expert, gamma in zip(problem.experts, domain.soft_discounts, strict=True)
+    ]
+    assert sum(one.entropy for one in alone) == pytest.approx(chain.entropy)
+    assert sum(one.dual for one in alone) == pytest.approx(chain.entropy, rel=1e-3)
+
+
 def test_the_duality_chain_counts_every_task():
     domain = mh.domains.toy()
     problem = mh.Problem(domain.mdp, domain.soft_experts())
@@ -23,7 +38,7 @@ def test_the_duality_chain_counts_every_task():
         mh.theory.duality_chain(joined, domain.soft_discounts, (0.0, 0.5, 0.97))
         for joined in (problem, mh.Problem.join(problem, problem))
     )
-    for name in ("dual", "primal", "likelihood"):
+    for name in ("dual", "primal", "likelihood", "entropy"):
         assert getattr(twice, name) == pytest.approx(2 * getattr(once, name), rel=1e-3)
 
 

@@ -96,6 +96,10 @@ class IntervalSource(Protocol):
 
     A solution with standard errors and nothing else has normal intervals, `γ ± z · se` within [0, 1]. An `Estimate` is one that
     can do more.
+
+    Example:
+        >>> StandardErrors(np.array([0.5]), np.array([0.1])).at(0.95).round(2).tolist()
+        [[0.3, 0.7]]
     """
 
     @property

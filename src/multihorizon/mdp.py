@@ -323,6 +323,11 @@ def gymnasium_reward(env: Any) -> Floats:
 
     Returns:
         `(S,A)`, summed over what may happen.
+
+    Example:
+        >>> import gymnasium
+        >>> float(gymnasium_reward(gymnasium.make("CliffWalking-v1")).min())
+        -100.0
     """
     moves, initial = _table(env)
     total = np.zeros((initial.size, int(moves.action.max()) + 1))

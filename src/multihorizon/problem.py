@@ -295,9 +295,11 @@ def _unobserved(mdp: MDP, entry: ExpertData) -> tuple[ExpertData, Bools]:
         gaps = array == -1
     else:
         return entry, nowhere
+    if gaps.any() and array.ndim == 2:  # in a terminal state there is nothing to observe
+        array = np.where((gaps & mdp.terminal)[:, None], 1 / mdp.n_actions, array)
     gaps &= ~mdp.terminal
     if not gaps.any():
-        return entry, nowhere
+        return (array if array.ndim == 2 else entry), nowhere
     if (gaps | mdp.terminal).all():
         raise ValueError("an expert must be observed in at least one state that is not terminal, received one without")
     first = mdp.available.argmax(axis=1)

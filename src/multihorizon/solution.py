@@ -49,6 +49,10 @@ class Evidence(Mapping[str, Any]):
 
     `other` holds what has no field: the evidence of your own solver or search, or of another version. A field that is None by
     default and was not given does not count as there (`in`, `get`, iteration).
+
+    Example:
+        >>> Evidence(other={"draws": 1000})["draws"]
+        1000
     """
 
     other: Mapping[str, Any] = field(default_factory=dict, repr=False)

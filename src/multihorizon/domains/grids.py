@@ -24,6 +24,9 @@ from multihorizon.mdp import MDP
 def toy(chances: tuple[float, float, float] = (0.95, 0.9, 0.6), ending: Ending = "terminal") -> Domain:
     """Return the paper's toy domain; `chances` are the probabilities that an action in s0 moves the agent.
 
+    Returns:
+        A `Domain` of four states.
+
     Example:
         >>> toy().mdp.n_states
         4
@@ -78,6 +81,9 @@ def gridworld(
         initial: `(S,)` probabilities of the first state; by default uniform over the cells that are not in any of these sets.
         names: the cells' names, row by row; by default their numbers.
 
+    Returns:
+        An `MDP` with a state for each cell and the actions right, down, left, up.
+
     Example:
         >>> gridworld(2, 3, slip=0.1, terminal=[(0, 2)]).n_states
         6
@@ -117,6 +123,9 @@ def gridworld(
 def big_small(height: int = 3, width: int = 6, slip: float = 0.0, ending: Ending = "terminal") -> Domain:
     """Return the big-small domain: +2 in the bottom-left cell, +20 in the bottom-right, −2 elsewhere; both goals end the episode.
 
+    Returns:
+        A `Domain` with one state for each cell.
+
     Example:
         >>> big_small().reward.reshape(3, 6)[2].tolist()
         [2.0, -2.0, -2.0, -2.0, -2.0, 20.0]
@@ -132,6 +141,9 @@ def cliff(height: int = 3, width: int = 4, slip: float = 0.1, ending: Ending = "
     """Return the cliff domain: the top row is cliff (−10), its right-most cell the goal (+20), and both end the episode.
 
     The row under the cliff costs 2 per step, the rows below it 1.
+
+    Returns:
+        A `Domain` with one state for each cell.
 
     Example:
         >>> cliff().reward.reshape(3, 4)[0].tolist()
@@ -152,6 +164,9 @@ def meadow(slip: float = 0.0, ending: Ending = "terminal") -> Domain:
 
     From cell B3 the first expert takes the snack, the second wades through the mud, and the third walks around it. Cells have
     names as in a spreadsheet: A1 is the upper left one.
+
+    Returns:
+        A `Domain` of 45 states.
 
     Example:
         >>> [cell for cell, reward in zip(meadow().mdp.state_names, meadow().reward) if reward > 0]
@@ -201,6 +216,9 @@ def random_mdp(n_states: int, n_actions: int, branching: int | None = None, n_te
     """Draw an MDP whose rows are flat Dirichlet over `branching` random successors (by default all states).
 
     The last `n_terminal` states are terminal.
+
+    Returns:
+        An `MDP` with transitions only.
 
     Example:
         >>> random_mdp(5, 2, branching=3).stacked.nnz

@@ -182,6 +182,9 @@ def space_adventure(mini_blocks: int = 100, travels: Sequence[int] = (2, 3), see
         travels: the numbers of travels that a mini-block may allow.
         seed: draws the mini-blocks.
 
+    Returns:
+        The task, its features and points, and `persons` to simulate.
+
     Example:
         >>> task = space_adventure(mini_blocks=12)
         >>> task.mdp.action_names, task.starts.size
@@ -372,6 +375,9 @@ def navigation(discounts: Sequence[float] | dict[str, float] | None = None, temp
     Args:
         discounts: each expert's discount, below 1, by name or in a row; by default three experts, at 0.5, 0.8 and 0.95.
         temperature: how random the experts' choices are.
+
+    Returns:
+        The task, its reward, and its experts' policies.
 
     Example:
         >>> task = navigation()

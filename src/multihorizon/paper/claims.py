@@ -469,8 +469,12 @@ def _duality(data: Data) -> Claim:
         "G* ≥ H* ≥ −L*.",
         by_domain(found, "{0[dual]:.3f} ≥ {0[primal]:.3f} ≥ {0[likelihood]:.3f}".format),
         graded(holds),
-        "The discounts are taken from a short list and the true ones. Every value is attained by some reward. The first bounds "
-        "G* from above, so that strong duality fails is not shown.",
+        "The discounts are taken from a short list and the true ones. Every value is attained by some reward. G* is at least "
+        + by_domain(found, "{0[dual_bound]:.3f}".format)
+        + ", and H* is at most "
+        + by_domain(found, "{0[entropy]:.3f}".format)
+        + " over all of these discounts: with one reward for all experts, strong duality fails. With multipliers of its own for "
+        "each expert, as Eq. 10 has them, the dual comes down to that entropy.",
     )
 
 

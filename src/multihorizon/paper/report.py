@@ -309,7 +309,8 @@ def thresholds_tables(data: Data) -> Table:
 def theory(data: Data) -> list[Table]:
     """Theorem 2, Proposition 1 and the duality gap, by domain."""
     part = data["theory"]
-    chain = [(d, *(decimals(row[k], 4) for k in ("dual", "primal", "likelihood"))) for d, row in part["chain"].items()]
+    columns = ("dual", "primal", "likelihood", "dual_bound", "entropy")
+    chain = [(d, *(decimals(row[k], 4) for k in columns)) for d, row in part["chain"].items()]
     slopes = [
         (d, numbers(row["discounts"]), *(numbers(row[k], 4) for k in ("discounted", "plain")))
         for d, row in part["slopes"].items()
@@ -321,7 +322,11 @@ def theory(data: Data) -> list[Table]:
     ]
     slope = ("domain", "γ", "discounted likelihood", "plain likelihood")
     return [
-        Table.of(("domain", "G*", "H*", "−L*"), chain, "Theorem 2: the dual, the entropy, the likelihood"),
+        Table.of(
+            ("domain", "G*", "H*", "−L*", "G* is at least", "H* at any discounts"),
+            chain,
+            "Theorem 2: the dual, the entropy, the likelihood",
+        ),
         Table.of(slope, slopes, "Proposition 1: slope in logit γ at the experts"),
         Table.of(("domain", "Γ", "summed gap", "mismatch of each expert"), gaps, "The duality gap at the optimum of the dual"),
     ]

@@ -16,7 +16,8 @@ whatever the number of states. One small singular value decomposition per point,
 of the experts' rewards from each other: a root mean square in units of the reward, so that "almost feasible" can be seen. A grid
 can miss a curve of solutions: it sees only the points that lie on it. `identify` does not.
 
-**Theorem 2**, the chain `G* ≥ H* ≥ −L*` of the dual, the primal and the discounted likelihood: `duality_chain`.
+**Theorem 2**, the chain `G* ≥ H* ≥ −L*` of the dual, the primal and the discounted likelihood: `duality_chain`. The paper's dual
+has one reward for all experts, and with it strong duality fails. Eq. 10 has multipliers of its own for each expert.
 
 **Proposition 1**, the expert is no critical point of the discounted likelihood, but is one of the plain likelihood:
 `likelihood_slopes`.
@@ -67,13 +68,16 @@ class RankTest:
 
 
 def rank_test(problem: Problem, discounts: Sequence[float], temperature: float = 1.0, tolerance: float = 1e-9) -> RankTest:
-    """The ranks of Φ and (Φ|b) at given discounts; dense, for small problems.
+    """Return the ranks of Φ and (Φ|b) of Proposition 2 at given discounts; dense, for small problems.
 
     Args:
         problem: experts given as policies without zero entries.
         discounts: one for each expert.
         temperature: the entropy weight λ.
         tolerance: singular values below this share of the largest count as zero.
+
+    Returns:
+        Both ranks, the spectra they come from, and whether some reward reproduces the experts (`feasible`).
 
     Example:
         >>> from multihorizon.domains import toy
@@ -125,7 +129,7 @@ class RankGrid:
 
 
 def rank_grid(problem: Problem, step: float, temperature: float = 1.0, tolerance: float = 1e-9, jobs: int = 1) -> RankGrid:
-    """The rank test on every point of a regular grid over [0,1]^K. Deprecated: use `feasibility_grid`."""
+    """Return the rank test on every point of a regular grid over [0,1]^K. Deprecated: use `feasibility_grid`."""
     points = np.array(list(itertools.product(Grid(step).axis(), repeat=problem.n_experts)))
     test = partial(rank_test, problem, temperature=temperature, tolerance=tolerance)
     found = list(in_parallel(test, points.tolist(), jobs if len(points) > 100 else 1))
@@ -154,7 +158,7 @@ class FeasibilityGrid:
 def feasibility_grid(
     problem: Problem, grid: Grid | float, temperature: float = 1.0, tolerance: float = 1e-8, *, progress: Progress = silent
 ) -> FeasibilityGrid:
-    """The paper's rank test on a grid of discounts, as a residual.
+    """Return the rank test of Proposition 2 on a grid of discounts, as a residual.
 
     Args:
         problem: one task, a reward of one number per state, experts given as policies without zero entries.
@@ -162,6 +166,9 @@ def feasibility_grid(
         temperature: the entropy weight the experts share.
         tolerance: residual, in units of the reward, up to which a point counts as feasible.
         progress: called as batches finish.
+
+    Returns:
+        `residuals` with one axis for each expert, the `axis`, and the feasible `points`.
 
     Example:
         >>> from multihorizon.domains import cliff
@@ -180,7 +187,26 @@ def feasibility_grid(
 def feasibility_at(
     problem: Problem, points: Floats, temperature: float = 1.0, batch: int = 5000, *, jobs: int = 1, progress: Progress = silent
 ) -> Floats:
-    """The residual `(m,)` at each of the discounts `(m,K)`: 0 where some reward explains all experts; `batch` at a time."""
+    """Return how far the experts' rewards stay apart at each of some discounts.
+
+    Args:
+        problem: one task, a reward of one number per state, experts given as policies without zero entries.
+        points: `(m,K)`.
+        temperature: the entropy weight the experts share.
+        batch: how many points are worked on at a time.
+        jobs: processes that share the batches; -1 is all cores.
+        progress: called as batches finish.
+
+    Returns:
+        `(m,)`, in units of the reward: 0 where some reward explains all experts.
+
+    Example:
+        >>> from multihorizon.domains import cliff
+        >>> d = cliff()
+        >>> far = feasibility_at(Problem(d.mdp, d.soft_experts()), np.array([d.soft_discounts, (0.1, 0.2, 0.3)]))
+        >>> (far > 1e-6).tolist()
+        [False, True]
+    """
     families, lam = _families(problem), as_positive(temperature, "temperature")
     u, v = (lam * np.stack([getattr(family, name) for family in families]) for name in ("u", "v"))
     basis, pushed = np.stack([family.basis for family in families]), np.stack([family.pushed for family in families])
@@ -229,9 +255,21 @@ def _distances(u: Floats, v: Floats, basis: Floats, pushed: Floats, states: int,
 
 
 def rewards_at(problem: Problem, points: Floats, temperature: float = 1.0) -> Floats:
-    """The reward `(m,S)` that explains the experts best at each of the discounts `(m,K)`; of several, the one with least z.
+    """Return the reward that explains the experts best at each of some discounts; of several, the one with least z.
 
-    Entries of states that no transition enters are 0.
+    Args:
+        problem: one task, a reward of one number per state, experts given as policies without zero entries.
+        points: discounts `(m,K)`.
+        temperature: the entropy weight the experts share.
+
+    Returns:
+        `(m,S)`; entries of states that no transition enters are 0.
+
+    Example:
+        >>> from multihorizon.domains import cliff
+        >>> d = cliff()
+        >>> rewards_at(Problem(d.mdp, d.soft_experts()), np.array([d.soft_discounts])).round(6)[0, :4].tolist()
+        [-10.0, -10.0, -10.0, 20.0]
     """
     lam = as_positive(temperature, "temperature")
     families = _families(problem)
@@ -251,20 +289,42 @@ def rewards_at(problem: Problem, points: Floats, temperature: float = 1.0) -> Fl
 
 @dataclass(frozen=True)
 class DualityChain:
-    """`dual` ≥ G*, `primal` = H* over the feasible discounts given, `likelihood` ≥ −L*; the theorem says dual ≥ primal ≥ −L*."""
+    """`dual` ≥ G*, `primal` = H* over the feasible discounts given, `likelihood` ≥ −L*; the theorem says dual ≥ primal ≥ −L*.
+
+    `dual_bound` ≤ G* bounds the dual from below, and `entropy` is H* over all discounts given, which Eq. 10 as printed allows.
+    So strong duality fails where `dual_bound` is larger than `entropy`.
+    """
 
     dual: float
     primal: float
     likelihood: float
+    dual_bound: float
+    entropy: float
 
 
 def duality_chain(problem: Problem, feasible: Sequence[float], axis: Sequence[float], temperature: float = 1.0) -> DualityChain:
-    """The three values of Theorem 2, with discounts restricted to `axis` and the feasible point.
+    """Return the three values of Theorem 2, with discounts restricted to `axis` and the feasible point.
 
-    With `f(θ, Γ) = Σ_k ρᵀV_k − θᵀf*_k`: H* is the experts' entropy at their own discounts (`feasible`), the only feasible ones
-    of an identified problem; `G* = min_θ max_Γ f` separates over experts for fixed θ, is convex in θ, and is minimised by
-    smoothing the maxima; `−L* = min_Γ min_θ f`. Every value returned is attained by some θ and Γ. The true G* and −L* may be
-    smaller than returned, by what the optimisation missed.
+    With `f(θ, Γ) = Σ_k ρᵀV_k − θᵀf*_k`: H* is the experts' entropy at their own discounts (`feasible`), the only ones of an
+    identified problem that one reward explains; `G* = min_θ max_Γ f` separates over experts for fixed θ, is convex in θ, and is
+    minimised by smoothing the maxima; `−L* = min_Γ min_θ f`. The first three values are attained by some θ and Γ. The true G*
+    and −L* may be smaller than returned, by what the optimisation missed. The smooth function is above the maxima by at most
+    `Σ_k log n_k / s`, with n_k discounts and sharpness s, so its minimum less that bounds G* from below.
+
+    Args:
+        problem: experts given as policies.
+        feasible: the experts' discounts.
+        axis: the other discounts that are tried for each of them.
+        temperature: the entropy weight λ.
+
+    Returns:
+        `dual`, `primal`, `likelihood`, `dual_bound` and `entropy`.
+
+    Example:
+        >>> from multihorizon.domains import toy
+        >>> chain = duality_chain(Problem(toy().mdp, toy().soft_experts()), (0.3, 0.5, 0.95), (0.0, 0.9))
+        >>> chain.dual_bound > chain.entropy > chain.primal > chain.likelihood
+        True
     """
     lam = np.full(problem.n_experts, temperature)
     own = np.asarray(feasible, dtype=np.float64)
@@ -280,8 +340,14 @@ def duality_chain(problem: Problem, feasible: Sequence[float], axis: Sequence[fl
     for sharpness in (3.0, 30.0, 300.0):
         theta = minimize(_smoothed, theta, (grids, sharpness), jac=True, method="L-BFGS-B").x
     candidates = [sum(max(_value(dual, t)[0] for dual in row) for row in grids) for t in (matched.theta, theta)]
+    # The last minimum once more, to all digits: the bound is none above it.
+    strict = {"ftol": 1e-14, "gtol": 1e-9, "maxiter": 2000}
+    smooth = minimize(_smoothed, theta, (grids, sharpness), jac=True, method="L-BFGS-B", options=strict)
+    bound = float(smooth.fun) - float(np.log([level.size for level in levels]).sum()) / sharpness
+    entropy = temperature * sum(max(dual.expert_entropy for dual in row) for row in grids)
     lowest = minimise_dual(Dual(problem, np.array([level.min() for level in levels]), lam)).point.value
-    return DualityChain(min(candidates), temperature * primal_dual.expert_entropy, min(lowest, matched.value))
+    primal = temperature * primal_dual.expert_entropy
+    return DualityChain(min(candidates), primal, min(lowest, matched.value), bound, entropy)
 
 
 def _value(dual: Dual, theta: Floats) -> tuple[float, Floats]:
@@ -313,10 +379,24 @@ class LikelihoodSlopes:
 
 
 def likelihood_slopes(mdp: MDP, reward: Any, discounts: Sequence[float], temperature: float = 1.0) -> LikelihoodSlopes:
-    """Derivatives of the discounted and of the plain likelihood in logit γ, at the reward and discounts of the experts.
+    """Return derivatives of the likelihoods in logit γ at the experts' reward and discounts: Eq. 24 and Proposition 1.
 
-    The discounted likelihood is exact (`discounted_likelihood`); the plain one, `Σ_s Σ_a π*(a|s) log π_γ(a|s)`, and the entropy
-    are differentiated numerically.
+    That of the discounted likelihood of Eq. 11 is exact; those of the plain one, `Σ_s Σ_a π*(a|s) log π_γ(a|s)`, and of the
+    entropy are taken numerically.
+
+    Args:
+        mdp: the decision process.
+        reward: `(S,)`, of all experts.
+        discounts: one for each expert.
+        temperature: the entropy weight λ.
+
+    Returns:
+        `discounted`, `plain` and `entropy`, each `(K,)`.
+
+    Example:
+        >>> from multihorizon.domains import toy
+        >>> likelihood_slopes(toy().mdp, toy().reward, [0.3, 0.5, 0.95]).discounted.round(3).tolist()
+        [-0.083, -0.256, -0.089]
     """
     gammas = np.asarray(discounts, dtype=np.float64)
     experts = [soft_plan(mdp, reward, gamma, temperature).policy for gamma in gammas]
@@ -347,7 +427,23 @@ class GapAndMismatch:
 
 
 def gap_and_mismatch(problem: Problem, discounts: Sequence[float], temperature: float = 1.0) -> GapAndMismatch:
-    """The summed gap and the mismatch per expert at given discounts; NaN where the dual's minimum was not reached."""
+    """Return the summed gap of Algorithm 2 and each expert's mismatch at given discounts.
+
+    Args:
+        problem: experts given as policies.
+        discounts: one for each expert.
+        temperature: the entropy weight λ.
+
+    Returns:
+        `gap`, and `mismatch` `(n,)`; NaN where the dual's minimum was not reached.
+
+    Example:
+        >>> from multihorizon.domains import cliff
+        >>> d = cliff()
+        >>> wrong = gap_and_mismatch(Problem(d.mdp, d.soft_experts()), (0.5, 0.2, 0.0))
+        >>> abs(wrong.gap) < 1e-9, bool(wrong.mismatch.max() > 0.1)
+        (True, True)
+    """
     gammas = np.asarray(discounts, dtype=np.float64)
     found = minimise_dual(Dual(problem, gammas, np.full(problem.n_experts, temperature)))
     if found.gradient_norm > 1e-6:

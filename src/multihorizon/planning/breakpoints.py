@@ -68,6 +68,8 @@ class _Segment:
 def discount_intervals(mdp: MDP, reward: ArrayLike) -> list[DiscountInterval]:
     """Return all optimal actions of `mdp` as a function of the discount over [0,1].
 
+    The paper's Assumption 1 asks that experts lie in different intervals.
+
     Args:
         mdp: the decision process.
         reward: `(S,)` paid on arrival, or expected immediate reward `(S,A)`.

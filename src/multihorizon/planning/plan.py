@@ -188,7 +188,7 @@ def evaluate(mdp: MDP, policy: ArrayLike, reward: ArrayLike, discount: float, te
 
 
 def occupancy(mdp: MDP, policy: ArrayLike, discount: float) -> Occupancy:
-    """Return discounted state-action visitation counts of a policy from the initial distribution.
+    """Return discounted state-action visitation counts of a policy from the initial distribution, the paper's μ(s,a).
 
     Args:
         mdp: the decision process.
@@ -391,7 +391,7 @@ class Plan:
 
 
 def plan(mdp: MDP, reward: ArrayLike, discount: float, tie_tolerance: float = 1e-10) -> Plan:
-    """Return the optimal values and all optimal actions of `mdp` under one reward and discount.
+    """Return the optimal values and all optimal actions of `mdp` under one reward and discount: the paper's Eq. 1.
 
     Args:
         mdp: the decision process.
@@ -499,7 +499,7 @@ def soft_plan(
     start: Floats | None = None,
     resolvent: Resolvent | None = None,
 ) -> SoftPlan:
-    """Return the optimal policy of `mdp` when entropy is rewarded with weight `temperature`.
+    """Return the optimal policy of `mdp` when entropy is rewarded with weight `temperature`: the paper's Eq. 2, 22 and 23.
 
     Args:
         mdp: the decision process.

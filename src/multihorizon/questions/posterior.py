@@ -616,6 +616,13 @@ def posterior(
     Raises:
         ValueError: without the extra; for other solvers, a look-ahead by depths, more parameters than a dense matrix has room
             for, and priors that are none.
+
+    Example:
+        >>> import multihorizon as mh
+        >>> d = mh.domains.cliff()
+        >>> table = mh.Demonstrations.simulate(d.mdp, d.soft_experts(), episodes=200)
+        >>> tree = mh.posterior(mh.Problem(d.mdp, table))  # doctest: +SKIP
+        >>> tree.posterior.discount.mean(("chain", "draw"))  # doctest: +SKIP
     """
     as_count(draws, "draws", least=4)
     as_count(tune, "tune", least=1)
