@@ -252,7 +252,7 @@ def compared(rows: list[Row], before: list[Row]) -> list[Row]:
 
 def page(results: dict[str, Row], before: dict[str, Row]) -> str:
     lines = [
-        "# Performance",
+        "# Results of the benchmarks",
         "",
         "Measured by `python benchmarks/run.py`, which writes this page. Seconds are of the processor and of one thread unless "
         "said otherwise. Each ratio is of two figures of one run on one machine: below 1, multihorizon is faster. Parts may be "
@@ -304,7 +304,7 @@ def main() -> None:
     parser.add_argument("--full", action="store_true", help="the largest sizes; hours on a busy machine")
     parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--econirl", metavar="PYTHON", help="the interpreter of an environment where econirl is installed")
-    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "performance.md")
+    parser.add_argument("--page", type=Path, default=ROOT / "benchmarks" / "RESULTS.md")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results.json")
     parser.add_argument("--before", type=Path, metavar="RESULTS", help="results of an earlier version, to show beside")
     options = parser.parse_args()

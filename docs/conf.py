@@ -14,6 +14,7 @@ from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.ext.napoleon import Config, GoogleDocstring
+from sphinx.util.nodes import make_refnode
 
 import multihorizon as mh
 from multihorizon import analysis
@@ -44,7 +45,11 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx_gallery.gen_gallery",
+    "cards",
+    "charts",
+    "equations",
 ]
+html_math_renderer = "mathml"
 exclude_patterns = ["build", "made", "**sg_execution_times.rst"]
 # Types of other packages, and types of our own that users never name, have no page here.
 nitpick_ignore_regex = [
@@ -57,7 +62,7 @@ nitpick_ignore_regex = [
 # Pages: names in backquotes are code, links to headings work down to the third level.
 default_role = "code"
 smartquotes = False  # options begin with two hyphens
-myst_enable_extensions = ["colon_fence", "deflist", "fieldlist"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "fieldlist"]
 myst_heading_anchors = 3
 
 # The reference: from docstrings and signatures; the names are those at the front door.
@@ -122,7 +127,12 @@ def read_sections(
 def to_front_door(
     app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.Element
 ) -> nodes.Element | None:
-    """Point a type that is named by the module it lives in to its page, which has the public name."""
+    """Point a type that is named by its module to the page with its public name, and a script to its page in the gallery."""
+    if node["reftarget"].startswith(
+        "examples/plot_"
+    ):  # in the changelog, for readers of the repository
+        page = f"gallery/{Path(node['reftarget']).stem}"
+        return make_refnode(app.builder, node["refdoc"], page, None, content)
     home, _, name = node["reftarget"].rpartition(".")
     if not home.startswith("multihorizon.") or name not in mh.__all__:
         return None
@@ -147,6 +157,34 @@ def draw_maps(app: Sphinx, docname: str, source: list[str]) -> None:
             r"!\[[^]]*\]\(images/idea.png\)",
             f"```{{raw}} html\n{draw_idea.front_page()}```",
             source[0],
+        )
+
+
+#: Pages that have moved, and where their readers are led.
+MOVED = {
+    "explanation/lookahead": "how-to/lookahead",
+    "explanation/recorded-people": "tutorials/recorded-people",
+    "how-to/choose-a-solver": "choose-a-method",
+    "how-to/cluster": "how-to/large-data",
+    "how-to/data-frames": "how-to/large-data",
+    "how-to/features": "how-to/constrain-the-model",
+    "how-to/known-parameters": "how-to/constrain-the-model",
+    "how-to/large-tables": "how-to/large-data",
+    "how-to/several-tasks": "how-to/constrain-the-model",
+    "how-to/what-if": "tutorials/what-if",
+    "tutorials/study-of-people": "tutorials/compare-groups",
+    "tutorials/table-of-decisions": "data-format",
+}
+
+
+def write_redirects(app: Sphinx, error: Exception | None) -> None:
+    """Lead readers of pages that have moved to where their text is now."""
+    for old, new in MOVED.items():
+        page = Path(app.outdir) / f"{old}.html"
+        page.write_text(
+            f'<!doctype html><title>Moved</title><meta http-equiv="refresh" content="0; url=../{new}.html">'
+            f'<a href="../{new}.html">This page has moved.</a>\n',
+            encoding="utf-8",
         )
 
 
@@ -181,3 +219,4 @@ def setup(app: Sphinx) -> None:
     app.connect("source-read", draw_maps)
     app.connect("doctree-read", wrap_sentences)
     app.connect("missing-reference", to_front_door)
+    app.connect("build-finished", write_redirects)

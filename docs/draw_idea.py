@@ -11,9 +11,9 @@ import multihorizon as mh
 from multihorizon.report.plots import best_walk, plot_walks, save
 
 TITLES = (
-    "Ann looks 2 steps ahead\nand takes the snack",
-    "Ben looks 5 steps ahead\nand wades through the mud",
-    "Cleo looks 33 steps ahead\nand walks around it",
+    "Ann (effective horizon 2 steps)\ntakes the snack",
+    "Ben (5 steps)\nwades through the mud to the feast",
+    "Cleo (33 steps)\nwalks around it",
 )
 #: What a cell is called in the style sheet, by its reward.
 GROUND = {6.0: "snack", 40.0: "feast", -3.0: "mud", -0.5: "grass"}
@@ -76,7 +76,7 @@ def main(path: str) -> None:
             meadow.reward,
             walks(),
             TITLES,
-            "The same wishes, different horizons, different paths",
+            "One reward, three discount factors, three paths",
         ),
         path,
     )
