@@ -35,6 +35,7 @@ import pandas as pd
 
 import multihorizon as mh
 from multihorizon.data.side_tables import read_features, read_transitions
+from multihorizon.parallel import Run
 from multihorizon.questions.sharing import shared_goal_test
 
 NAMES, EPISODES = 10, 24
@@ -106,7 +107,7 @@ def one(study: str, seed: int, labyrinth: Path | None, rewards: bool, decision: 
         ends = solution.confidence_intervals() if intervals else np.full((NAMES, 2), np.nan)
         inside = ~(ends[:, 0] > reference) & ~(ends[:, 1] < reference)
         found[cluster] = {
-            "goal": shared_goal_test(solution, seed=seed).p_value,
+            "goal": shared_goal_test(solution, run=Run(seed)).p_value,
             "discount": mh.shared_discount_test(solution).p_value,
             "temperature": solution.evidence["equal_temperatures_p"],
             "inside": float(inside.mean()) if intervals else None,

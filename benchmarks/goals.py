@@ -26,6 +26,7 @@ import numpy as np
 from rows import TASKS, exponents, shown, task
 
 import multihorizon as mh
+from multihorizon.parallel import Run
 from multihorizon.questions.goals import Goals
 from multihorizon.questions.sharing import shared_goal_test
 
@@ -173,7 +174,7 @@ def tested(name: str, experts: int, episodes: int, replications: int, swapped: b
         begin = time.process_time()
         solution = mh.solve(problem, mh.MaximumLikelihood())
         fitted = time.process_time()
-        p_values.append(shared_goal_test(solution, 499, seed=seed).p_value)
+        p_values.append(shared_goal_test(solution, 499, run=Run(seed)).p_value)
         costs += (fitted - begin, time.process_time() - fitted)
     goals, moves = "two goals" if swapped else "one goal", "estimated" if estimated else "known"
     print(f"one reward tested, {name}, {experts} experts, {episodes} episodes, {goals}, {moves} transitions:", end=" ")

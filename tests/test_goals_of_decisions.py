@@ -11,6 +11,7 @@ import multihorizon as mh
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.likelihood.search import climb
 from multihorizon.numerics.newton import resting
+from multihorizon.parallel import Run
 from multihorizon.questions import goals as partitions
 from multihorizon.questions.goals import Goals, Scores, parabolas, sharing_probabilities, weigh_partitions
 from multihorizon.questions.sharing import _climbed_gains, _common_step, _drawn, _fit_with_one_reward, shared_goal_test
@@ -291,7 +292,7 @@ def test_the_test_of_one_reward_keeps_its_level_with_few_decisions():
     p_values = []
     for seed in range(5):  # `benchmarks/goals.py` measures the level with hundreds
         problem = mh.Problem(MDP, mh.Demonstrations.simulate(MDP, acted, 1, max_steps=40, seed=seed))
-        p_values.append(shared_goal_test(mh.solve(problem, mh.MaximumLikelihood(1.0, starts=1)), 99, seed=seed).p_value)
+        p_values.append(shared_goal_test(mh.solve(problem, mh.MaximumLikelihood(1.0, starts=1)), 99, run=Run(seed)).p_value)
     assert np.sum(np.array(p_values) <= 0.05) <= 1
     assert 0.2 < np.mean(p_values) < 0.8
 

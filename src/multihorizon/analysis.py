@@ -38,7 +38,7 @@ from multihorizon.likelihood.estimates import LikelihoodEvidence, SieveEvidence
 from multihorizon.likelihood.intervals import Contrasts, reward_contrasts
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood, resume
 from multihorizon.mdp import MDP
-from multihorizon.parallel import Progress, part_of, silent
+from multihorizon.parallel import Progress, Run, silent
 from multihorizon.population.solver import Population
 from multihorizon.problem import Problem, SampledProblem
 from multihorizon.questions import differences, horizons
@@ -418,21 +418,20 @@ def analyse(
         >>> mh.analyse(table, d.mdp, quick=True).solution.experts
         ('0', '1', '2')
     """
-    seed = as_seed(seed)
+    run = Run(as_seed(seed), jobs, progress)
     doubled = {"temperature": temperature, "ridge": ridge, "known_reward": known_reward and getattr(solver, "known_reward", None)}
     doubled["deviations"] = None if deviations is None else getattr(solver, "deviations", 0.0) or None
     twice = [name for name, value in doubled.items() if value is not None]
     if solver is not None and twice:
         raise ValueError(f"{' and '.join(twice)} must be left out where a solver is given: it has its own, received both")
-    how: dict[str, Any] = {"quick": quick, "seed": seed, "jobs": jobs}
     if isinstance(tables, Steps):
         of_lists = {"mdps": mdps, "features": features, "smoothing": smoothing, "ridge": ridge, "known_reward": known_reward}
         of_lists |= {"deviations": deviations or None, "cluster": None if cluster == "auto" else cluster}
         of_lists |= {"population": population, "pairs": pairs or None, "lookahead": lookahead or None}
         of_lists |= {"estimate_rest": estimate_rest or None, "believed": believed or None}
-        asked = _asked_of_vectors(tables, solver, "pooled" if temperature is None else temperature, of_lists, **how)
-        analysis = _fit_to_vectors(asked, part_of(progress, 0.0, 0.8))
-        return _carried_out(analysis, asked, keep, part_of(progress, 0.8, 1.0))
+        asked = _asked_of_vectors(tables, solver, "pooled" if temperature is None else temperature, of_lists, quick)
+        fit, rest = run.parts(4, 1)
+        return _carried_out(_fit_to_vectors(asked, fit), asked, keep, rest)
     if not isinstance(solver, MaximumLikelihood | None):
         what = type(solver).__name__
         if getattr(solver, "takes", None) is SampledProblem:
@@ -460,17 +459,16 @@ def analyse(
         population=None if population is None else replace(population, known_reward=reward, jobs=jobs),
         lookahead=lookahead,
         pairs=pairs,
+        quick=quick,
         remarks=remarks,
-        **how,
     )
     if together:
-        analysis = _fit_to_people(asked, problem, progress)
-        return _carried_out(analysis, asked, keep, silent)
-    analysis = _fit_to_lists(asked, problem, part_of(progress, 0.0, 0.2))
-    return _carried_out(analysis, asked, keep, part_of(progress, 0.2, 1.0))
+        return _carried_out(_fit_to_people(asked, problem, run), asked, keep, run)
+    fit, rest = run.parts(1, 4)
+    return _carried_out(_fit_to_lists(asked, problem, fit), asked, keep, rest)
 
 
-def _asked_of_vectors(steps: Steps, solver: Any, temperature: Temperature, of_lists: dict[str, Any], **how: Any) -> Asked:
+def _asked_of_vectors(steps: Steps, solver: Any, temperature: Temperature, of_lists: dict[str, Any], quick: bool) -> Asked:
     """Read what was asked where states are vectors; nothing of `of_lists` may be given there."""
     from multihorizon.likelihood.sieve import SieveLikelihood  # noqa: PLC0415  states are vectors: only now is scikit-learn needed
 
@@ -479,7 +477,7 @@ def _asked_of_vectors(steps: Steps, solver: Any, temperature: Temperature, of_li
         what = " and ".join(wrong) or type(solver).__name__
         raise ValueError(f"Steps must come without what belongs to tasks with a list of states, received {what}")
     solver = solver or SieveLikelihood(temperature=temperature)
-    return Asked(problem=SampledProblem(steps), steps=steps, solver=solver, **how)
+    return Asked(problem=SampledProblem(steps), steps=steps, solver=solver, quick=quick)
 
 
 def _refuse(many: bool, **options: bool) -> None:
@@ -491,17 +489,15 @@ def _refuse(many: bool, **options: bool) -> None:
         raise ValueError(f"{' and '.join(refused)} must be left out {why}")
 
 
-def _fit_to_lists(asked: Asked, problem: Problem, progress: Progress) -> Analysis:
+def _fit_to_lists(asked: Asked, problem: Problem, run: Run) -> Analysis:
     """Fit tables of a task with a list of states, and test that all experts share one reward."""
     if asked.lookahead:
         check_comparable(problem, asked.likelihood)
     if asked.population is not None:
         asked.population.covariates(problem)  # what cannot be used is refused before any work
-    solver, solution, goal_test, refused = fit_and_test(
-        problem, asked.likelihood, seed=asked.seed, jobs=asked.jobs, progress=progress
-    )
+    solver, solution, goal_test, refused = fit_and_test(problem, asked.likelihood, run=run)
     if solver.temperature == "shared" and problem.n_experts > 1:  # do the decisions reject what the user asks for?
-        freer = solve(problem, replace(solver, temperature="pooled"), seed=asked.seed)
+        freer = solve(problem, replace(solver, temperature="pooled"), seed=run.seed)
         p_value = LikelihoodEvidence.of(freer).equal_temperatures_p
         solution = replace(solution, evidence=replace(LikelihoodEvidence.of(solution), equal_temperatures_p=p_value))
     policies, contrasts = solution.policies(), reward_contrasts(resume(solution))
@@ -553,14 +549,14 @@ def _decisions(problem: Problem, policies: Sequence[Floats]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns).groupby("person").sum()
 
 
-def _fit_to_vectors(asked: Asked, progress: Progress) -> Analysis:
+def _fit_to_vectors(asked: Asked, run: Run) -> Analysis:
     """Fit steps whose states are vectors."""
     from multihorizon.choice.sieve_model import LARGEST_DISCOUNT  # noqa: PLC0415  states are vectors: only now is scikit-learn needed
     from multihorizon.likelihood.sieve import reward_functions  # noqa: PLC0415
 
     steps = asked.steps
     assert steps is not None
-    solution = solve(asked.problem, asked.solver, seed=asked.seed, progress=progress)
+    solution = solve(asked.problem, asked.solver, seed=run.seed, progress=run.progress)
     evidence, fixed, made = SieveEvidence.of(solution), solution.options.get("discounts"), reward_functions(solution)
     batches, plans, size = made.point.likelihood.data.decisions, made.point.plans, len(steps.experts)
     decisions = np.array([float(batch.visits.sum()) for batch in batches])
@@ -588,10 +584,10 @@ def _fit_to_vectors(asked: Asked, progress: Progress) -> Analysis:
     return replace(analysis, intervals=np.where(np.array(analysis.given)[:, None], analysis.intervals, np.nan))
 
 
-def _fit_to_people(asked: Asked, everybody: Problem, progress: Progress) -> Analysis:
+def _fit_to_people(asked: Asked, everybody: Problem, run: Run) -> Analysis:
     """Fit a population in which nobody is fitted alone."""
     assert asked.population is not None
-    solution = solve(everybody, asked.population, seed=asked.seed, progress=progress)
+    solution = solve(everybody, asked.population, seed=run.seed, progress=run.progress)
     episodes = sum(int(table.episode_counts.sum()) for table in asked.tables)
     return of_people(solution, everybody, episodes, asked.remarks)
 
@@ -644,22 +640,20 @@ class Step:
         kinds: of fits that it applies to (`Fitted.kind`).
     """
 
-    carry_out: Callable[[Analysis, Asked, Progress], Iterator[Analysis]]
+    carry_out: Callable[[Analysis, Asked, Run], Iterator[Analysis]]
     weight: float
     wanted: Callable[[Asked], bool] = lambda asked: True
     rests_on_fit: bool = False
     kinds: tuple[FitKind, ...] = ("experts",)
 
 
-def _carried_out(analysis: Analysis, asked: Asked, keep: Callable[[Analysis], None], progress: Progress) -> Analysis:
+def _carried_out(analysis: Analysis, asked: Asked, keep: Callable[[Analysis], None], run: Run) -> Analysis:
     """Carry out every step that applies, one after the other; those that rest on the fit only where it may be used."""
     steps = [step for step in STEPS if analysis.kind in step.kinds and step.wanted(asked)]
-    if steps:
-        keep(analysis)
-    total, done = sum(step.weight for step in steps), 0.0
-    for step in steps:
-        part = part_of(progress, done / total, (done + step.weight) / total)
-        done += step.weight
+    if not steps:
+        return replace(analysis, finished=True)
+    keep(analysis)
+    for step, part in zip(steps, run.parts(*(step.weight for step in steps)), strict=True):
         if step.rests_on_fit and analysis.withheld:
             continue
         for latest in step.carry_out(analysis, asked, part):
@@ -668,18 +662,18 @@ def _carried_out(analysis: Analysis, asked: Asked, keep: Callable[[Analysis], No
     return replace(analysis, finished=True)
 
 
-def _compare_lookahead(analysis: Analysis, asked: Asked, progress: Progress) -> Iterator[Analysis]:
+def _compare_lookahead(analysis: Analysis, asked: Asked, run: Run) -> Iterator[Analysis]:
     """Add families of look-ahead on the same decisions."""
     base = with_one_reward(resume(analysis.solution))
-    compared = compare_from(base, asked.lookahead, asked.tables, seed=asked.seed, progress=progress)
+    compared = compare_from(base, asked.lookahead, asked.tables, seed=run.seed, progress=run.progress)
     also = [] if analysis.deviations is None else ["Families of look-ahead were compared with one reward for all."]
     yield replace(analysis, lookahead=compared, remarks=[*analysis.remarks, *also])
 
 
-def _weigh_penalty(analysis: Analysis, asked: Asked, progress: Progress) -> Iterator[Analysis]:
+def _weigh_penalty(analysis: Analysis, asked: Asked, run: Run) -> Iterator[Analysis]:
     """Add what a penalty moves; a fit that the penalty decides is not to be used."""
     solver = replace(asked.likelihood, deviations=analysis.solution.options["deviations"], ridge=None)
-    penalty = Penalty(asked.likelihood.ridge or 0.0, solve(analysis.problem, solver, seed=asked.seed))
+    penalty = Penalty(asked.likelihood.ridge or 0.0, solve(analysis.problem, solver, seed=run.seed))
     yield replace(analysis, penalty=penalty, withheld=analysis.withheld or penalty.decides(analysis.solution))
 
 

@@ -41,6 +41,7 @@ from multihorizon.driver import solve
 from multihorizon.exact.identify import Identification
 from multihorizon.likelihood.estimates import LikelihoodEvidence
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
+from multihorizon.parallel import Run
 from multihorizon.population.covariates import read_formula
 from multihorizon.population.solver import Population
 from multihorizon.problem import Problem
@@ -148,10 +149,8 @@ def goals(options: GoalsOptions) -> None:
                 study.problem,
                 temperature_of(options.temperature),
                 options.simulations,
-                cluster=cluster_of(options.cluster_by),
-                seed=options.seed,
-                jobs=options.jobs,
-                progress=progress,
+                cluster_of(options.cluster_by),
+                Run(options.seed, options.jobs, progress),
             )
         out.print(groups.sentences(), soft_wrap=True)
         show_remarks(study.remarks)

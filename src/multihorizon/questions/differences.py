@@ -25,7 +25,7 @@ from scipy.special import expit, logit
 
 from multihorizon.driver import solve
 from multihorizon.horizon import Horizon
-from multihorizon.parallel import Progress
+from multihorizon.parallel import Run
 from multihorizon.population.evidence import PopulationEvidence, PopulationFindings
 from multihorizon.population.free import distribution_words
 from multihorizon.population.types import number_words, types_words
@@ -484,7 +484,7 @@ def content(fitted: Fitted) -> dict[str, Any]:
     return {"population": part | {"log_likelihood": evidence.log_likelihood}}
 
 
-def compare_persons(fitted: F, asked: Asked, progress: Progress) -> Iterator[F]:
+def compare_persons(fitted: F, asked: Asked, run: Run) -> Iterator[F]:
     """Add the population, in which groups and persons are compared."""
     assert asked.population is not None
-    yield replace(fitted, population=solve(fitted.problem, asked.population, seed=asked.seed, progress=progress))
+    yield replace(fitted, population=solve(fitted.problem, asked.population, seed=run.seed, progress=run.progress))

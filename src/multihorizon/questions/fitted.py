@@ -37,7 +37,7 @@ from multihorizon.likelihood.intervals import Contrasts, ProfileIntervals
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.likelihood.separate import COLDEST, RANDOM, SEPARATED, UNFINISHED, ProfilesApart
 from multihorizon.numerics.distributions import chi2_ppf
-from multihorizon.parallel import Progress
+from multihorizon.parallel import Run
 from multihorizon.population.evidence import PopulationEvidence
 from multihorizon.population.solver import Population
 from multihorizon.population.types import open_words
@@ -379,7 +379,7 @@ class Asked:
         steps: the decisions where states are vectors.
         solver: of the fit.
         population: what is asked about persons; None where nothing is.
-        lookahead, pairs, quick, seed, jobs: as in `analyse`.
+        lookahead, pairs, quick: as in `analyse`.
         remarks: what was assumed of the tables.
     """
 
@@ -391,8 +391,6 @@ class Asked:
     lookahead: Sequence[Lookahead] = ()
     pairs: bool = False
     quick: bool
-    seed: int
-    jobs: int
     remarks: Sequence[str] = ()
 
     @property
@@ -666,14 +664,14 @@ def checks_content(fitted: Fitted) -> dict[str, Any]:
     return {"model_checks": checks}
 
 
-def check_fit(fitted: F, asked: Asked, progress: Progress) -> Iterator[F]:
+def check_fit(fitted: F, asked: Asked, run: Run) -> Iterator[F]:
     """Add predictions of held-out episodes; a model that predicts worse than a simpler one is not to be used."""
     solution, reported = fitted.solution, fitted.reported_population
     try:
         if asked.population is None or reported is None:
-            checks = check_model(solution, seed=asked.seed, progress=progress)
+            checks = check_model(solution, seed=run.seed, progress=run.progress)
         else:
-            checks = check_population(asked.population, reported, solution, seed=asked.seed, progress=progress)
+            checks = check_population(asked.population, reported, solution, seed=run.seed, progress=run.progress)
     except ValueError as error:
         remark = f"The model was not checked on held-out episodes: {error}."
         yield replace(fitted, remarks=[*fitted.remarks, remark])
@@ -697,23 +695,23 @@ def checked_goals(fitted: Fitted, test: SharedGoalTest) -> GoalCheck:
     return GoalCheck(test, apart=apart, comparison=nothing, withheld=at_random)
 
 
-def find_goals(fitted: F, asked: Asked, progress: Progress) -> Iterator[F]:
+def find_goals(fitted: F, asked: Asked, run: Run) -> Iterator[F]:
     """Add one goal, nearly one and several on held-out episodes."""
     goals = fitted.goals
     if goals is None or fitted.checks is None:
         return
     if goals.test.rejected or (goals.comparison is not None and goals.comparison.deviations is not None):
         several = _few(fitted, asked)
-        comparison = compare_goals(fitted.solution, several=several, test=goals.test, seed=asked.seed, progress=progress)
+        comparison = compare_goals(fitted.solution, several=several, test=goals.test, seed=run.seed, progress=run.progress)
         yield replace(fitted, goals=replace(goals, comparison=comparison))
 
 
-def find_groups(fitted: F, asked: Asked, progress: Progress) -> Iterator[F]:
+def find_groups(fitted: F, asked: Asked, run: Run) -> Iterator[F]:
     """Add who shares a goal with whom, where goals differ."""
     goals = fitted.goals
     if goals is not None and goals.rejected and _few(fitted, asked):
         temperature = asked.likelihood.temperature
-        together = group_experts(fitted.solution, goals.test, temperature, seed=asked.seed, progress=progress)
+        together = group_experts(fitted.solution, goals.test, temperature, run)
         yield replace(fitted, goals=replace(goals, groups=together))
 
 
@@ -780,7 +778,7 @@ def not_to_be_used(solution: Solution, contrasts: Contrasts | None = None) -> st
     return ""
 
 
-def check_state_reward(fitted: F, asked: Asked, progress: Progress) -> Iterator[F]:
+def check_state_reward(fitted: F, asked: Asked, run: Run) -> Iterator[F]:
     """Add the test that the reward depends on the state reached alone, and take away what does not hold without that.
 
     Where the same persons decided under conditions, only the population knows of these, so its test counts.
@@ -792,7 +790,7 @@ def check_state_reward(fitted: F, asked: Asked, progress: Progress) -> Iterator[
         test = StateRewardTest.untested("the penalty on large rewards sets the answer")
     elif compared is None or not compared.conditions:
         goals = None if fitted.goals is None else fitted.goals.test
-        of_fit = state_reward_test(fitted.solution, goals, seed=asked.seed, jobs=asked.jobs, progress=progress)
+        of_fit = state_reward_test(fitted.solution, goals, run)
         test = of_fit if of_persons is None or not of_persons.clear else of_persons
     fitted = replace(fitted, state_reward=test)
     if test is not None and test.clear:

@@ -37,7 +37,7 @@ from multihorizon.likelihood.clusters import dispersion
 from multihorizon.likelihood.estimates import LikelihoodEvidence
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.likelihood.search import climb
-from multihorizon.parallel import Progress, part_of, silent
+from multihorizon.parallel import Progress, Run, silent
 from multihorizon.problem import Problem
 from multihorizon.questions.goals import Goals, Scores, best_fit, merged
 from multihorizon.questions.model_checks import Extent, fold_of_episodes, of_part
@@ -274,13 +274,13 @@ def compare_goals(
         >>> compare_goals(solution).support
         'one goal'
     """
-    seed = as_seed(seed)
+    run = Run(as_seed(seed), progress=progress)
     point, evidence = resume(solution), LikelihoodEvidence.of(solution)
     model, problem, deviations = point.likelihood, point.likelihood.problem, evidence.deviations
     tables = tables_of(problem, demonstrations)
-    rng = np.random.default_rng(seed)
+    rng = run.rng()
     dealt = [fold_of_episodes(table, as_count(folds, "folds", least=2), rng) for table in tables]
-    test = test or one_goal_test(solution, seed=seed)
+    test = test or one_goal_test(solution, run=Run(run.seed))
     one = one_reward(model)
     models: dict[str, Likelihood] = {ONE: one}
     if deviations is not None and max(deviations.spread, deviations.estimated) > 0:
@@ -289,11 +289,11 @@ def compare_goals(
     names, times = [*models, *([SEVERAL] if several else [])], dispersion(point)
     totals = {name: [np.zeros(fold.size) for fold in dealt] for name in names}
     found = []
-    for number in range(folds):
-        part, held = part_of(progress, number / folds, (number + 1) / folds), [fold == number for fold in dealt]
+    for number, part in run.over(range(folds)):
+        held = [fold == number for fold in dealt]
         train = _counts_without(problem, tables, held)
         policies = {name: _fitted(fitted, train, point.x, name) for name, fitted in models.items()}
-        part(0.5, f"fold {number + 1}: {' and '.join(models)}")
+        part.progress(0.5, f"fold {number + 1}: {' and '.join(models)}")
         if several:
             groups, policies[SEVERAL] = _groups(model.with_counts(train).problem, solution.options["temperature"], times, part)
             found.append(groups)
@@ -355,12 +355,12 @@ def _predicted(
 
 
 def _groups(
-    problem: Problem, temperature: Temperature, times: float, progress: Progress
+    problem: Problem, temperature: Temperature, times: float, run: Run
 ) -> tuple[tuple[tuple[str, ...], ...], list[Floats]]:
     """Return the groups of experts by goal, and the policies of all the problem's experts with the rewards of their groups."""
     scores = Scores(in_order_of_content(problem), temperature, times)
     names, policies = scores.problem.names, dict[tuple[str, int], Floats]()
-    groups = merged(scores, progress)
+    groups = merged(scores, run)
     for group in groups:
         members = [e for e, owner in zip(scores.problem.experts, scores.problem.owner, strict=True) if owner in group]
         for expert, policy in zip(members, scores(group).point.policies(), strict=True):

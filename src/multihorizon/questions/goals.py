@@ -77,7 +77,7 @@ from multihorizon.likelihood.clusters import TakenAsIndependent, dispersion, ind
 from multihorizon.likelihood.estimates import LikelihoodEvidence
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood, resume
 from multihorizon.likelihood.search import choice_probability_start, climb, own_discounts
-from multihorizon.parallel import Progress, part_of, silent
+from multihorizon.parallel import Progress, Run, silent
 from multihorizon.problem import Problem, require_finite
 from multihorizon.questions.sharing import (
     SharedGoalTest,
@@ -343,25 +343,23 @@ def goals(
         >>> goals(Problem(mdp, table)).groups
         (('ann', 'cem'), ('ben',))
     """
-    seed = as_seed(seed)
+    run = Run(as_seed(seed), jobs, progress)
     if any(expert.counts is None for expert in require_finite(problem).experts):
-        return _goals_of_policies(problem, cast(PolicyTemperature, temperature), tolerance, progress)
-    return goals_of_decisions(problem, temperature, draws, cluster=cluster, seed=seed, jobs=jobs, progress=progress)
+        return _goals_of_policies(problem, cast(PolicyTemperature, temperature), tolerance, run)
+    return goals_of_decisions(problem, temperature, draws, cluster, run)
 
 
 # Policies.
 
 
-def _goals_of_policies(
-    problem: Problem, temperature: PolicyTemperature, tolerance: float, progress: Progress
-) -> Goals[Identification]:
+def _goals_of_policies(problem: Problem, temperature: PolicyTemperature, tolerance: float, run: Run) -> Goals[Identification]:
     lam = read_temperature(temperature)
     as_positive(tolerance, "tolerance")
     for expert in problem.experts:
         if expert.counts is not None:
             raise ValueError(f"expert {expert.name} must be given as a policy like the others, received demonstrations")
     policies, names = _Policies(problem, lam, tolerance), problem.names
-    pairs = policies.judge_pairs(progress)
+    pairs = policies.judge_pairs(run)
     found = [tuple(sorted(group, key=names.index)) for group in policies.try_together(policies.link())]
     groups = tuple(sorted(found, key=lambda group: names.index(group[0])))
     together = [policies.judge(group, extent=True).report() for group in groups]
@@ -423,7 +421,7 @@ class _Policies:
             self._judged[frozenset(names)] = found
         return found
 
-    def judge_pairs(self, progress: Progress) -> tuple[Pair, ...]:
+    def judge_pairs(self, run: Run) -> tuple[Pair, ...]:
         """Every pair with its verdict: from the linear systems of all pairs where these settle it, else by itself."""
         names = self.problem.names
         systems = None if self.families is None else pair_systems(self.families, self.problem.n_parameters, self.lam)
@@ -441,7 +439,7 @@ class _Policies:
         both = list(combinations(names, 2))
         for number, pair in enumerate(both, start=1):
             self._judge_pair(pair)
-            progress(number / len(both), f"pair {number} of {len(both)}")
+            run.progress(number / len(both), f"pair {number} of {len(both)}")
         return tuple(self.pairs[pair] for pair in combinations(self.names, 2))
 
     def _judge_pair(self, names: tuple[str, str]) -> Pair:
@@ -519,11 +517,8 @@ def goals_of_decisions(
     problem: Problem,
     temperature: Temperature = 1.0,
     draws: int = 999,
-    *,
     cluster: Choice = "auto",
-    seed: int = 0,
-    jobs: int = 1,
-    progress: Progress = silent,
+    run: Run = Run(),
 ) -> Goals[Solution]:
     """Group experts, given as demonstrations, by the reward they share; arguments as in `goals`."""
     check_temperature(temperature)
@@ -534,12 +529,13 @@ def goals_of_decisions(
             "tie the rewards of similar states together with features"
         )
     solver = MaximumLikelihood(temperature, deviations="estimated", cluster=cluster)
-    _, together, test, _ = fit_and_test(problem, solver, draws, seed=seed, jobs=jobs, progress=part_of(progress, 0.0, 0.2))
+    fit, wider, grouping = run.parts(2, 1, 7)
+    _, together, test, _ = fit_and_test(problem, solver, draws, run=fit)
     test = test or shared_goal_test(together, draws)  # which says why there is nothing to test
-    of_states = state_reward_test(together, test, seed=seed, jobs=jobs, progress=part_of(progress, 0.2, 0.3))
+    of_states = state_reward_test(together, test, wider)
     if of_states is not None and of_states.clear:
         return _without_groups(together, test, of_states)
-    found = group_experts(together, test, temperature, seed=seed, progress=part_of(progress, 0.3, 1.0))
+    found = group_experts(together, test, temperature, grouping)
     return replace(found, state_reward=of_states)
 
 
@@ -551,9 +547,7 @@ def _without_groups(together: Solution, test: SharedGoalTest, of_states: StateRe
     return Goals(names, (), (), pairs, "cannot tell", (), unknown[:, :0], unknown, test, state_reward=of_states)
 
 
-def group_experts(
-    together: Solution, test: SharedGoalTest, temperature: Temperature, *, seed: int = 0, progress: Progress = silent
-) -> Goals[Solution]:
+def group_experts(together: Solution, test: SharedGoalTest, temperature: Temperature, run: Run) -> Goals[Solution]:
     """Group the experts of a fit with one reward, where the test that all share it is done."""
     problem = together.require_problem()
     names, number = problem.names, range(problem.n_experts)
@@ -561,7 +555,7 @@ def group_experts(
     scores = Scores(
         in_order_of_content(problem), temperature, 1.0 if said["unit"] == "decision" else dispersion(resume(together))
     )
-    weights, unexplored = weigh_partitions(scores, part_of(progress, 0.0, 0.9))
+    weights, unexplored = weigh_partitions(scores, run.part(0.0, 0.9))
     shared = sharing_probabilities(weights, len(names))
     place = [scores.problem.names.index(name) for name in names]
     n_groups, part = connected_components((shared >= SURE) & ~np.eye(len(names), dtype=np.bool_), directed=False)
@@ -576,9 +570,9 @@ def group_experts(
     memberships = np.array([[shared[k, sorted(group - {k}) or [k]].mean() for group in found] for k in place])
     groups = tuple(tuple(name for name, k in zip(names, place, strict=True) if k in group) for group in found)
     solutions = (
-        [together] if n_groups == 1 else [_solve_group(problem, group, temperature, said["unit"], seed) for group in groups]
+        [together] if n_groups == 1 else [_solve_group(problem, group, temperature, said["unit"], run.seed) for group in groups]
     )
-    progress(1.0, f"{n_groups} groups")
+    run.progress(1.0, f"{n_groups} groups")
     shared = shared[np.ix_(place, place)]
     own = [next(g for g, group in enumerate(groups) if name in group) for name in names]
     pairs = []
@@ -817,7 +811,7 @@ def _starts(model: Likelihood) -> Iterator[Point]:
 
 
 def weigh_partitions(
-    scores: Scores, progress: Progress = silent, near: float = 7.0, max_fits: int = 400
+    scores: Scores, run: Run = Run(), near: float = 7.0, max_fits: int = 400
 ) -> tuple[dict[Partition, float], int]:
     """The likely partitions of the experts with their probabilities, and how many near the best were not looked around.
 
@@ -825,7 +819,7 @@ def weigh_partitions(
     weight. None is once more than `max_fits` groups were fitted after the merging. The neighbours of the merged partition are
     always tried, unless they are hopeless: without them its probability would be 1, however many experts there are.
     """
-    best = merged(scores, progress)
+    best = merged(scores, run)
     found = {best: partition_score(scores, best)}
     rest, most = [best], scores.n_fits + max_fits
     looked_around: set[Partition] = set()
@@ -846,7 +840,7 @@ def weigh_partitions(
     return dict(zip(found, softmax(np.array(list(found.values()))).tolist(), strict=True)), len(rest)
 
 
-def merged(scores: Scores, progress: Progress) -> Partition:
+def merged(scores: Scores, run: Run) -> Partition:
     """Merge the two groups that promise most and do gain, until no two gain: all that are not hopeless have been fitted then."""
     groups: list[Group] = [frozenset((k,)) for k in range(scores.problem.n_experts)]
     first = len(groups)
@@ -862,7 +856,7 @@ def merged(scores: Scores, progress: Progress) -> Partition:
         if scores.gain(one, other) > 0:
             groups = [group for group in groups if group not in (one, other)] + [one | other]
             scores.look_from(groups)
-            progress(1 - len(groups) / first, f"{len(groups)} groups")
+            run.progress(1 - len(groups) / first, f"{len(groups)} groups")
     return frozenset(groups)
 
 

@@ -23,7 +23,7 @@ from multihorizon.likelihood.estimates import LikelihoodEvidence, SieveEvidence,
 from multihorizon.likelihood.intervals import ProfileIntervals
 from multihorizon.likelihood.separate import ProfilesApart
 from multihorizon.numerics.distributions import chi2_ppf, t_ppf
-from multihorizon.parallel import Progress, part_of
+from multihorizon.parallel import Run
 from multihorizon.population.types import open_words
 from multihorizon.questions.differences import typical_unknown
 from multihorizon.questions.fitted import (
@@ -274,7 +274,7 @@ def sizes(fitted: Fitted) -> str:
     return f"{text}."
 
 
-def find_intervals(fitted: F, asked: Asked, progress: Progress) -> Iterator[F]:
+def find_intervals(fitted: F, asked: Asked, run: Run) -> Iterator[F]:
     """Add profile intervals as they come; in a hurry those from standard errors, where these say enough."""
     solution = fitted.solution
     if asked.quick and not _needs_profiles(solution):
@@ -287,9 +287,9 @@ def find_intervals(fitted: F, asked: Asked, progress: Progress) -> Iterator[F]:
     source = solution.interval_source
     assert isinstance(source, ProfileIntervals | ProfilesApart)
     given = (np.array(fitted.given) | np.array(fitted.ranged))[:, None]
-    for intervals in source.by_blocks(LEVEL, asked.jobs):
+    for intervals in source.by_blocks(LEVEL, run.jobs):
         done = int((given & ~np.isnan(intervals)).any(axis=1).sum())
-        progress(done / max(int(given.sum()), 1), f"intervals: {done} of {int(given.sum())} discounts")
+        run.progress(done / max(int(given.sum()), 1), f"intervals: {done} of {int(given.sum())} discounts")
         yield replace(fitted, intervals=np.where(given, intervals, np.nan))
 
 
@@ -302,13 +302,13 @@ def _needs_profiles(solution: Solution) -> bool:
     return isinstance(source, ProfileIntervals) and source.one_discount_is_open(LEVEL)
 
 
-def check_discounts(fitted: F, asked: Asked, progress: Progress) -> Iterator[F]:
+def check_discounts(fitted: F, asked: Asked, run: Run) -> Iterator[F]:
     """Add the test that all experts have one discount, and those of all pairs where they are few or asked for."""
     number = len(fitted.known)
     unsure = fitted.kind == "vectors" and fitted.solution.status != Status.CONVERGED
     if number == 1 or all(fitted.known) or unsure:
         return
-    progress(0.0, "test of one discount for all")
+    run.progress(0.0, "test of one discount for all")
     shared = shared_discount_test(fitted.solution)
     fitted = replace(fitted, shared=shared, pairs=[shared] if number == 2 and not np.isnan(shared.statistic) else [])
     yield fitted
@@ -316,7 +316,7 @@ def check_discounts(fitted: F, asked: Asked, progress: Progress) -> Iterator[F]:
     if number == 2 or not every_pair:
         return
     tests: list[SharedDiscountTest] = []
-    for pair in each_pair(fitted.solution, jobs=asked.jobs, progress=part_of(progress, 0.25, 1.0)):
+    for pair in each_pair(fitted.solution, run.part(0.25, 1.0)):
         tests.append(replace(pair, adjusted=np.nan))  # corrected for their number when all are there
         yield replace(fitted, pairs=list(tests))
     yield replace(fitted, pairs=with_holm(tests).tests)
@@ -546,7 +546,7 @@ def identify_fitted(solution: Solution, within: float | None = None) -> Identifi
     return replace(exactly, within=discounts_within(exact, within, lam, starts=starts))
 
 
-def find_identification(fitted: F, asked: Asked, progress: Progress) -> Iterator[F]:
+def find_identification(fitted: F, asked: Asked, run: Run) -> Iterator[F]:
     """Add what exact policies would identify."""
     yield replace(fitted, identification=identification(fitted.solution))
 

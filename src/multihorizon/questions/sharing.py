@@ -104,7 +104,7 @@ from multihorizon.likelihood.search import climb
 from multihorizon.numerics.distributions import chi2_sf
 from multihorizon.numerics.newton import Ascent, resting
 from multihorizon.numerics.spectrum import spectrum
-from multihorizon.parallel import Progress, in_parallel, part_of, silent
+from multihorizon.parallel import Progress, Run, silent
 from multihorizon.problem import Problem
 from multihorizon.result import Result
 from multihorizon.solution import Deviations, Solution, Status
@@ -224,15 +224,15 @@ def pairwise_tests(solution: Solution, *, jobs: int = 1, progress: Progress = si
         >>> len(mh.pairwise_tests(solution).to_frame())
         3
     """
-    return with_holm(list(each_pair(solution, jobs=jobs, progress=progress)))
+    return with_holm(list(each_pair(solution, Run(0, jobs, progress))))
 
 
-def each_pair(solution: Solution, *, jobs: int = 1, progress: Progress = silent) -> Iterator[SharedDiscountTest]:
+def each_pair(solution: Solution, run: Run = Run()) -> Iterator[SharedDiscountTest]:
     """The test of each pair that has something to test, as soon as it is done, not yet corrected."""
     model, spread_test = _tests_of(solution)
     pairs = [pair for pair in combinations(range(solution.discounts.size), 2) if contrasts_of(model, pair)]
-    for number, test in enumerate(in_parallel(spread_test, pairs, jobs), start=1):
-        progress(number / len(pairs), f"pair {number} of {len(pairs)}")
+    for number, test in enumerate(run.map(spread_test, pairs), start=1):
+        run.progress(number / len(pairs), f"pair {number} of {len(pairs)}")
         yield test
 
 
@@ -372,22 +372,20 @@ class SharedGoalTest(Result):
         return pd.DataFrame([{"hypothesis": "one reward for all", **asdict(self)}])
 
 
-def shared_goal_test(
-    solution: Solution, simulations: int = 999, *, seed: int = 0, jobs: int = 1, progress: Progress = silent
-) -> SharedGoalTest:
-    """Test that all experts of a solution of `MaximumLikelihood` share one reward; `jobs` processes share the experts."""
-    point, experts, quadratic = _scored(solution, simulations, seed)
+def shared_goal_test(solution: Solution, simulations: int = 999, run: Run = Run()) -> SharedGoalTest:
+    """Test that all experts of a solution of `MaximumLikelihood` share one reward, by simulation."""
+    point, experts, quadratic = _scored(solution, simulations, run.seed)
     if isinstance(point, str):
         return SharedGoalTest(np.nan, np.nan, 0, point)
     free = ~point.likelihood.fixed & ~resting(point)
     total = np.sum(quadratic, axis=0)
     if point.likelihood.n_reward <= 100 and point.likelihood.clusters is None:
         total = np.zeros(1 + simulations)
-        climbed = in_parallel(partial(_climbed_gains, point.likelihood, point.x), experts, jobs)
+        climbed = run.map(partial(_climbed_gains, point.likelihood, point.x), experts)
         for number, (expert, parts, own) in enumerate(zip(experts, quadratic, climbed, strict=True), start=1):
             beyond = own[1:] - expert.gains(expert.scores, free)[1 : own.size]
             total += np.concatenate([own[:1], parts[1:] + beyond[expert.chosen]])
-            progress(number / len(experts), f"rewards of their own: {number} of {len(experts)} experts")
+            run.progress(number / len(experts), f"rewards of their own: {number} of {len(experts)} experts")
     deviation = (total[0] - total[1:].mean()) / max(float(total[1:].std()), 1e-12)
     exceeded = int((total[1:] >= total[0] - 1e-9 * abs(total[0])).sum())
     return SharedGoalTest(float(deviation), (1 + exceeded) / (1 + simulations), simulations)
@@ -407,20 +405,18 @@ def _scored(solution: Solution, simulations: int, seed: int) -> tuple[Point | st
     return point, experts, quadratic
 
 
-def one_goal_test(
-    solution: Solution, simulations: int = 999, *, seed: int = 0, jobs: int = 1, progress: Progress = silent
-) -> SharedGoalTest:
-    """The test that all share one reward: that of τ = 0, and the simulated one where that rejects or was not made."""
+def one_goal_test(solution: Solution, simulations: int = 999, run: Run = Run()) -> SharedGoalTest:
+    """Test that all share one reward: that of τ = 0, and the simulated one where that rejects or was not made."""
     found = LikelihoodEvidence.of(solution).deviations
     if found is None or np.isnan(found.p_shared):
-        return shared_goal_test(solution, simulations, seed=seed, jobs=jobs, progress=progress)
+        return shared_goal_test(solution, simulations, run)
     direct = SharedGoalTest(float(-ndtri(max(found.p_shared, TINY))), found.p_shared, 0)
-    untested = _scored(solution, 9, seed)[0]
+    untested = _scored(solution, 9, run.seed)[0]
     if isinstance(untested, str):
         return SharedGoalTest(np.nan, np.nan, 0, untested)
     if not direct.rejected:
         return direct
-    simulated = shared_goal_test(solution, simulations, seed=seed, jobs=jobs, progress=progress)
+    simulated = shared_goal_test(solution, simulations, run)
     return direct if simulated.p_value < direct.p_value else simulated  # where it could not be tested, neither is that
 
 
@@ -429,9 +425,7 @@ def fit_and_test(
     solver: MaximumLikelihood,
     simulations: int = 999,
     *,
-    seed: int = 0,
-    jobs: int = 1,
-    progress: Progress = silent,
+    run: Run,
 ) -> tuple[MaximumLikelihood, Solution, SharedGoalTest | None, list[str]]:
     """Fit, and test that all share one reward.
 
@@ -440,13 +434,13 @@ def fit_and_test(
     """
     one, why, kept = replace(solver, deviations=0.0), "", None
     shared = problem.n_experts > 1 and with_known_reward(problem, solver.known_reward)[1] is None
-    first, last = part_of(progress, 0.0, 0.7), part_of(progress, 0.7, 1.0)
+    first, last = run.parts(7, 3)
     if solver.deviations == "estimated" and shared and problem.n_parameters <= MOST_DEVIATIONS:
         try:
-            found = solve(problem, solver, seed=seed, progress=first)
+            found = solve(problem, solver, seed=run.seed, progress=first.progress)
             allowed = LikelihoodEvidence.of(found).deviations
             if allowed is None or not allowed.spread or found.status != Status.NOT_CONVERGED:
-                test = one_goal_test(found, simulations, seed=seed, jobs=jobs, progress=last)
+                test = one_goal_test(found, simulations, last)
                 if allowed is None or not allowed.spread or test.rejected:
                     return solver, found, test, []
                 kept = replace(allowed, spread=0.0, p_shared=test.p_value, values=0 * allowed.values, errors=0 * allowed.errors)
@@ -457,11 +451,11 @@ def fit_and_test(
     elif solver.deviations == "estimated" and shared:
         why = f"there are more than {MOST_DEVIATIONS} rewards, which would take long; a number is still taken"
     used = one if solver.deviations == "estimated" else solver
-    found = solve(problem, used, seed=seed, progress=first)
+    found = solve(problem, used, seed=run.seed, progress=first.progress)
     remarks = [f"Personal deviations from one reward were not estimated: {why}. All experts have one reward."] if why else []
     if kept is not None:
         return used, replace(found, evidence=replace(LikelihoodEvidence.of(found), deviations=kept)), test, remarks
-    return used, found, one_goal_test(found, simulations, seed=seed, jobs=jobs, progress=last) if shared else None, remarks
+    return used, found, one_goal_test(found, simulations, last) if shared else None, remarks
 
 
 def bound_words(deviations: Deviations) -> str:
@@ -637,17 +631,13 @@ def _climbed_gains(model: Likelihood, together: Floats, expert: _Drawn) -> Float
     return np.array(found)
 
 
-def state_reward_test(
-    solution: Solution, goals: SharedGoalTest | None = None, *, seed: int = 0, jobs: int = 1, progress: Progress = silent
-) -> StateRewardTest | None:
+def state_reward_test(solution: Solution, goals: SharedGoalTest | None = None, run: Run = Run()) -> StateRewardTest | None:
     """Test that the reward depends on the state reached alone.
 
     Args:
         solution: of `MaximumLikelihood`.
         goals: the test that all share one reward, where it was made.
-        seed: scatters the starts of the fit with a wider reward.
-        jobs: processes that share the work.
-        progress: called as the work goes on.
+        run: whose seed scatters the starts of the fit with a wider reward.
 
     Returns:
         The test; None where nothing is assumed, because the reward was given or is made of features by state and action.
@@ -668,7 +658,7 @@ def state_reward_test(
     shared = with_one_reward(point)
     tests = [StateRewardTest.of([(rival, tested_at(shared, rival))]) for rival in rivals]
     found = StateRewardTest.strongest(tests)
-    progress(0.1, "rewards of actions")
+    run.progress(0.1, "rewards of actions")
     if not found.clear:
         return found
     differ = goals is not None and goals.rejected
@@ -679,15 +669,15 @@ def state_reward_test(
     clear = [(test, rival) for test, rival in zip(tests, rivals, strict=True) if test.clear]
     if not differ:
         clear = [(test, rival) for test, rival in clear if rival.name == found.wider]
-    for i, (test, rival) in enumerate(clear):
-        each = part_of(progress, 0.1 + 0.9 * i / len(clear), 0.1 + 0.9 * (i + 1) / len(clear))
-        other = _fit_with_wider_reward(point, solution, rival, seed, part_of(each, 0.0, 0.6))
+    for (test, rival), each in run.part(0.1, 1.0).over(clear):
+        first, last = each.parts(6, 4)
+        other = _fit_with_wider_reward(point, solution, rival, first)
         if other.status == Status.NOT_CONVERGED:
             return found
         gain = other.objective - shared.value
         if not differ:
             return replace(found, gain=gain)
-        again = shared_goal_test(other, seed=seed, jobs=jobs, progress=part_of(each, 0.6, 1.0))
+        again = shared_goal_test(other, run=last)
         if not again.rejected:
             return replace(found if test.wider == found.wider else test, gain=gain)
     return _beside_deviations(point, rivals)
@@ -707,7 +697,7 @@ def with_one_reward(point: Point) -> Point:
     return climb(start).point
 
 
-def _fit_with_wider_reward(point: Point, solution: Solution, wider: WiderReward, seed: int, progress: Progress) -> Solution:
+def _fit_with_wider_reward(point: Point, solution: Solution, wider: WiderReward, run: Run) -> Solution:
     """The fit with the wider reward, where transitions stay as they were fitted."""
     tasks = {id(expert.mdp): expert for expert in point.problem.experts}
     mdps = {key: expert.mdp.as_known() for key, expert in tasks.items()}
@@ -719,4 +709,4 @@ def _fit_with_wider_reward(point: Point, solution: Solution, wider: WiderReward,
     names = [f"{wider.name} {number}" for number in range(1, more[0].shape[1] + 1)]
     problem = point.problem.with_experts(experts, (*point.problem.parameter_names, *names))
     options = {name: solution.options[name] for name in ("temperature", "discounts", "groups", "ridge", "starts")}
-    return solve(problem, MaximumLikelihood(**options), seed=seed, progress=progress)
+    return solve(problem, MaximumLikelihood(**options), seed=run.seed, progress=run.progress)
