@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import pandas as pd
@@ -343,7 +343,7 @@ class Known:
     @property
     def problem(self) -> Problem:
         """The problem of the policies."""
-        assert isinstance(self.given, Problem)
+        assert self.given is not None
         return self.given
 
     @property
@@ -365,9 +365,18 @@ def read_source(source: Any, discount: Any, persons: str) -> Known:
         return _of_solution(source, persons == "groups")
     if persons == "groups":
         raise ValueError("groups are those of a Population, and this fit has none: fit with a formula, or ask for each person")
-    if isinstance(source, Identification | Problem):
-        return _of_policies(source, discount)
+    if isinstance(source, Identification):
+        if source.problem is None:
+            raise ValueError("this identification was read from a file and has lost its problem: identify the problem again")
+        return _of_policies(source.problem, source, None)
+    if are_policies(source):
+        return _of_policies(source, None, discount)
     raise ValueError(f"this needs a Solution, an Identification or a Problem, received {type(source).__name__}")
+
+
+def are_policies(source: Any) -> TypeGuard[Problem]:
+    """Return whether a source is a problem of policies, whose discounts may be given."""
+    return isinstance(source, Problem)
 
 
 def _of_solution(solution: Solution, groups: bool) -> Known:
@@ -416,11 +425,8 @@ def _unit(known: Known, solution: Solution) -> str:
     )
 
 
-def _of_policies(source: Identification | Problem, discount: Any) -> Known:
-    """What the policies of a problem say, and their discounts: given, or identified."""
-    problem = source if isinstance(source, Problem) else source.problem
-    if problem is None:
-        raise ValueError("this identification was read from a file and has lost its problem: identify the problem again")
+def _of_policies(problem: Problem, source: Identification | None, discount: Any) -> Known:
+    """Read what the policies of a problem say, and their discounts: given, or identified."""
     task = one_task(problem)
     refuse_durations([task.mdp], "what follows a change from policies alone")
     for expert in problem.experts:
@@ -436,7 +442,7 @@ def _of_policies(source: Identification | Problem, discount: Any) -> Known:
         "A bonus of 1 is worth one temperature of each expert. Nothing sets a common scale: compare no experts by their response."
     )
     known = Known(problem.names, problem.parameter_names, task, np.zeros(0), None, unit, policies=policies, given=problem)
-    if isinstance(source, Problem):
+    if source is None:
         given = read_discounts(problem.names, discount)
         if np.isfinite(given).all():
             ones = np.ones(given.size)

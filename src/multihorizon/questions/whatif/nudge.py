@@ -49,12 +49,13 @@ from multihorizon.checks import Bools, Floats, Ints, Seed, as_count, as_level, a
 from multihorizon.estimate import Draws, interval_ends
 from multihorizon.exact.identify import Identification
 from multihorizon.mdp import MDP, steps_into
-from multihorizon.parallel import Progress, as_jobs, in_parallel, silent
+from multihorizon.parallel import Progress, Run, as_jobs, silent
 from multihorizon.planning.plan import plan
 from multihorizon.problem import Problem
 from multihorizon.questions.whatif.change import (
     Change,
     Known,
+    are_policies,
     as_reward,
     each_or_nan,
     expected_rewards,
@@ -292,11 +293,10 @@ def nudge(
     """
     as_level(level)
     as_count(draws, "draws", least=20)
-    seed = as_seed(seed)
-    as_jobs(jobs)
+    run = Run(as_seed(seed), as_jobs(jobs), progress)
     asked = _as_chance(chance)
-    known = read_source(source, discount if isinstance(source, Problem) else None, persons)
-    if discount is not None and not isinstance(source, Problem):
+    known = read_source(source, discount, persons)
+    if discount is not None and not are_policies(source):
         raise ValueError("discount is for a Problem of policies: the experts of a solution or an identification have theirs")
     if known.temperature is None:
         raise ValueError(
@@ -309,16 +309,16 @@ def nudge(
     sample: Sample | None = None
     closed, remarks = True, []
     if known.theta is not None:
-        sample, closed, why = sample_of(known, change, draws, seed)
+        sample, closed, why = sample_of(known, change, draws, run.seed)
         remarks += [why] if why else list(sample.remarks if sample is not None else ())
     elif known.identified is not None and not known.identified.all():
         remarks.append(TRIED)
     tried = explaining(known, None) if known.policies is not None else None
     work = _Search(known, change, spot, asked, level, sample, tried)
     found = []
-    for one in in_parallel(partial(_Search.expert, work), list(range(len(known.names))), jobs):
+    for one in run.map(partial(_Search.expert, work), range(len(known.names))):
         found.append(one)
-        progress(len(found) / len(known.names), f"{len(found):,} of {len(known.names):,} experts")
+        run.progress(len(found) / len(known.names), f"{len(found):,} of {len(known.names):,} experts")
     status = [one.status if closed else NOT_BOUNDED for one in found]
     remarks += _remarks(known, status if sample is not None else [], found)
     steps = _fewest_steps(change.mdp, spot.state)

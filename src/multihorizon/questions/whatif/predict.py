@@ -51,11 +51,12 @@ from multihorizon.estimate import Draws, NoUncertaintyError, Pairs, interval_end
 from multihorizon.exact.bounds import predicted_bounds, read_restrictions
 from multihorizon.exact.identify import Identification
 from multihorizon.mdp import MDP, episodic_levels, steps_into
-from multihorizon.parallel import Progress, as_jobs, in_parallel, silent
+from multihorizon.parallel import Progress, Run, as_jobs, silent
 from multihorizon.problem import Problem
 from multihorizon.questions.whatif.change import (
     Change,
     Known,
+    are_policies,
     each_or_nan,
     expected_rewards,
     explaining,
@@ -493,14 +494,13 @@ def predict(
     """
     as_level(level)
     as_count(draws, "draws", least=20)
-    seed = as_seed(seed)
-    as_jobs(jobs)
+    run = Run(as_seed(seed), as_jobs(jobs), progress)
     if isinstance(source, Solution) and restrictions is not None:
         raise ValueError(
             "restrictions are for rewards that are one of a set: hand in an Identification, or a Problem of policies"
         )
     known = read_source(source, discount, persons)
-    if isinstance(source, Problem):
+    if are_policies(source):
         discount = None
     change = read_change(
         known.task.mdp,
@@ -516,9 +516,9 @@ def predict(
     )
     targets = targets_of(change, states)
     if known.theta is None:
-        answer = _without_reward(known, change, targets, restrictions, progress)
+        answer = _without_reward(known, change, targets, restrictions, run)
     else:
-        answer = _sure(known, change, _point(known, change), targets, level, draws, seed, jobs, progress)
+        answer = _sure(known, change, _point(known, change), targets, level, draws, run)
     outcomes = outcome_frame(known, change, answer, targets)
     remarks = answer.remarks
     lasting = outcomes[(outcomes["quantity"] == "visits") & outcomes["after"].isna()]["expert"].unique().tolist()
@@ -546,7 +546,7 @@ def predict(
     if known.estimate is not None and (left_out := known.estimate.left_out):
         words = f"{count(len(left_out), 'person')} left out of the population ({first_few(list(left_out))})"
         remarks = (*remarks, f"Nothing is predicted of {words}.")
-    progress(1.0, "planned")
+    run.progress(1.0, "planned")
     return Prediction(
         experts=known.names,
         states=change.mdp.state_names,
@@ -582,11 +582,11 @@ def _point(known: Known, change: Change) -> Answered:
     return Answered(before, after, nothing, nothing, (IDENTIFIED,) * len(known.names), np.zeros(len(known.names), dtype=np.bool_))
 
 
-def _without_reward(known: Known, change: Change, targets: list[int], restrictions: Any, progress: Progress) -> Answered:
+def _without_reward(known: Known, change: Change, targets: list[int], restrictions: Any, run: Run) -> Answered:
     """Bonus and ban by the identity; where the reward is needed, bounds over the identified set."""
     limits = None if restrictions is None else read_restrictions(known.parameter_names, restrictions)
     if change.needs_reward:
-        return _over_the_set(known, change, targets, limits, progress)
+        return _over_the_set(known, change, targets, limits, run)
     assert known.policies is not None
     assert known.temperature is not None
     assert known.identified is not None
@@ -610,9 +610,7 @@ def _without_reward(known: Known, change: Change, targets: list[int], restrictio
     return Answered(known.policies, after, low, high, status, nothing, tuple(remarks), (ends[0], ends[1]), outcomes=points)
 
 
-def _over_the_set(
-    known: Known, change: Change, targets: list[int], limits: tuple[Floats, Floats] | None, progress: Progress
-) -> Answered:
+def _over_the_set(known: Known, change: Change, targets: list[int], limits: tuple[Floats, Floats] | None, run: Run) -> Answered:
     """Bounds over all rewards and discounts that explain the policies and keep to the restrictions.
 
     The ends of outcomes are those of the members of the set that attain an end of some choice.
@@ -633,7 +631,7 @@ def _over_the_set(
         forbid=change.forbid,
         new_discounts=change.discounts,
         restrictions=limits,
-        progress=progress,
+        progress=run.progress,
     )
     remarks = bounds.remarks
     if BOUNDED in bounds.status:
@@ -655,21 +653,19 @@ def _sure(
     targets: list[int],
     level: float,
     draws: int,
-    seed: int,
-    jobs: int,
-    progress: Progress,
+    run: Run,
 ) -> Answered:
     """The point with intervals, where the solution has an error, and with what is identified."""
-    sample, closed, why = sample_of(known, change, draws, seed)
+    sample, closed, why = sample_of(known, change, draws, run.seed)
     if sample is None:
         status = IDENTIFIED if closed else NOT_BOUNDED
         return replace(point, status=(status,) * len(known.names), remarks=(why,))
-    work = _PlansAfter(known, change, targets, seed)
+    work = _PlansAfter(known, change, targets, run.rng())
     experts = np.arange(len(known.names))
     open_policies = np.zeros(point.after.shape, dtype=np.bool_)
     open_outcomes = np.zeros((experts.size, len(work.outcomes.labels)), dtype=np.bool_)
     if sample.pairs is not None:
-        for k, (policies, numbers) in zip(experts, work.each(sample.pairs.draws, 1), strict=True):
+        for k, (policies, numbers) in zip(experts, work.each(sample.pairs.draws, Run()), strict=True):
             moved = np.abs(policies[1::2] - policies[::2]).max(axis=0) / (2 * sample.pairs.step)
             open_policies[k] = ~(moved <= 1e-5)
             moved = np.abs(numbers[:, 1::2] - numbers[:, ::2]).max(axis=1) / (2 * sample.pairs.step)
@@ -678,14 +674,14 @@ def _sure(
     low, high = np.empty(point.after.shape), np.empty(point.after.shape)
     ends = np.empty(open_outcomes.shape), np.empty(open_outcomes.shape)
     failed, endless = 0, 0
-    for k, (policies, numbers) in zip(experts, work.each(sample.draws, jobs), strict=True):
+    for k, (policies, numbers) in zip(experts, work.each(sample.draws, run), strict=True):
         low[k], high[k] = interval_ends(policies, level, 0, (0.0, 1.0))
         for i, (quantity, _) in enumerate(work.outcomes.labels):
             ends[0][k, i], ends[1][k, i] = interval_ends(numbers[i], level, 0, possible_values(quantity))
         unplanned = np.isnan(policies[:, 0, 0])
         failed = max(failed, int(unplanned.sum()))
         endless = max(endless, int((work.outcomes.endless(numbers) & ~unplanned).sum()))
-        progress((k + 1) / experts.size, f"{k + 1:,} of {experts.size:,} experts")
+        run.progress((k + 1) / experts.size, f"{k + 1:,} of {experts.size:,} experts")
     # draws without a value may leave nothing but what is possible at all
     open_policies |= (low == 0) & (high == 1)
     possible = np.array([possible_values(quantity) for quantity, _ in work.outcomes.labels]).T
@@ -755,23 +751,23 @@ def sample_of(known: Known, change: Change, draws: int, seed: int) -> tuple[Samp
 class _PlansAfter:
     """Plans after the change for drawn parameters, and what comes of them."""
 
-    def __init__(self, known: Known, change: Change, targets: list[int], seed: int) -> None:
+    def __init__(self, known: Known, change: Change, targets: list[int], rng: np.random.Generator) -> None:
         self.known, self.change, self.targets = known, change, targets
         self.outcomes = Outcomes(change.task, targets, True, bool(change.pay.any()))
-        self.rng = np.random.default_rng(seed)
+        self.rng = rng
 
-    def each(self, drawn: Draws, jobs: int) -> Iterator[tuple[Floats, Floats]]:
+    def each(self, drawn: Draws, run: Run) -> Iterator[tuple[Floats, Floats]]:
         """Of each expert the policies `(n,S',A)` and the outcomes `(Q,n)`."""
         experts, n = drawn.discounts.shape
         again = self.change.moved and self.change.mdp.is_estimated
         if (drawn.tasks is None or self.change.moved) and not again:
-            yield from in_parallel(partial(self.expert, drawn), list(range(experts)), jobs)
+            yield from run.map(partial(self.expert, drawn), range(experts))
             return
         parts = []
         for i in range(n):
             change = self._in_task(drawn, i)
             known = replace(self.known, task=replace(self.known.task, mdp=change.mdp)) if not change.moved else self.known
-            work = _PlansAfter(known, change, self.targets, 0)
+            work = _PlansAfter(known, change, self.targets, self.rng)
             parts.append(
                 work.planned(drawn.rewards_in(i), drawn.discounts[:, i], drawn.temperatures[:, i], self.change.discounts)
             )
