@@ -50,6 +50,11 @@ def decimals(value: float | np.floating[Any], digits: int, unknown: str = UNKNOW
     return unknown if np.isnan(value) else f"{round(float(value), digits) + 0.0:,.{digits}f}"
 
 
+def signed(value: float | np.floating[Any], digits: int) -> str:
+    """Write a number with so many decimals and its sign, whichever it is."""
+    return f"{value:+,.{digits}f}"
+
+
 def significant(value: float | np.floating[Any], digits: int = 3) -> str:
     """A number with at most so many significant digits."""
     return f"{value:.{digits}g}"

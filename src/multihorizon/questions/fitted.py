@@ -71,7 +71,7 @@ from multihorizon.questions.people import (
 from multihorizon.questions.sharing import SharedDiscountTest, SharedGoalTest, state_reward_test
 from multihorizon.questions.study import Recovery
 from multihorizon.solution import Deviations, Solution, Status
-from multihorizon.words import FORM_ALONE, LEVEL, VAGUE_WIDTH, Finding, Kind, count, in_words, p_text, percent
+from multihorizon.words import FORM_ALONE, LEVEL, VAGUE_WIDTH, Finding, Kind, count, decimals, in_words, p_text, percent
 
 if TYPE_CHECKING:
     from multihorizon.likelihood.sieve import RewardFunctions, SieveLikelihood
@@ -450,9 +450,14 @@ def penalty_words(solution: Solution, penalty: Penalty) -> str:
     if free.status == Status.NOT_CONVERGED:
         return f"{text} Without it the fit does not converge, so what it moved is not known."
     pairs = zip(solution.experts, free.discounts, solution.discounts, strict=True)
-    moved = [f"{name} from {before:.3f} to {after:.3f}" for name, before, after in pairs if abs(before - after) >= 0.0005]
+    moved = [
+        f"{name} from {decimals(before, 3)} to {decimals(after, 3)}"
+        for name, before, after in pairs
+        if abs(before - after) >= 0.0005
+    ]
     lost = free.objective - solution.objective
-    text += f" It costs {lost:.2f} in log-likelihood and moves {in_words(moved) if moved else 'no discount by 0.001 or more'}."
+    who = in_words(moved) if moved else "no discount by 0.001 or more"
+    text += f" It costs {decimals(lost, 2)} in log-likelihood and moves {who}."
     if (np.argsort(free.discounts) != np.argsort(solution.discounts)).any() and moved:
         text += " It changes the order of the discounts, so do not rely on the order."
     return text
@@ -497,7 +502,9 @@ def _of_lists(fitted: Fitted, checks: ModelChecks, how: Extent, repeat: bool) ->
 
     def per_decision(value: float) -> str:  # three decimals, and more where these would show nothing
         each = value / number
-        return f"{each:.3f}" if abs(each) >= 0.01 else np.format_float_positional(each, precision=2, fractional=False, trim="-")
+        if abs(each) >= 0.01:
+            return decimals(each, 3)
+        return np.format_float_positional(each, precision=2, fractional=False, trim="-")
 
     gain = total["this model"] - float(fitted.chance @ judged)
     worse = _worse(fitted, checks)
@@ -552,7 +559,7 @@ def _within_episodes(within: WithinEpisodes) -> tuple[bool, bool, str]:
         surely,
         perhaps,
         f"choices of one episode go together more than their states explain (p {'≤' if surely else '='} "
-        f"{within.p_value:.3f}). So something outside the state column, such as the goal, "
+        f"{decimals(within.p_value, 3)}). So something outside the state column, such as the goal, "
         f"{'changes' if surely else 'may change'} between episodes; if it was recorded, make it part of the state.",
     )
 
@@ -574,7 +581,7 @@ def _of_vectors(fitted: Fitted, evidence: SieveEvidence) -> Finding:
         return FIT_FAILED
     share, weak = evidence.explained_share, unpredicted(evidence.next_state_r2)
     reasons = (
-        f"One reward and {count(len(fitted.solution.experts), 'discount')} explain {100 * share:.0f} % of what the same "
+        f"One reward and {count(len(fitted.solution.experts), 'discount')} explain {decimals(100 * share, 0)} % of what the same "
         "functions explain of the choices without any plan. Whether something outside the state changes between episodes was "
         "not tested."
     )
@@ -591,7 +598,7 @@ def _of_people(fitted: Fitted, people: People) -> Finding:
     if people.solution.status != Status.CONVERGED and not of_types:
         return FIT_FAILED
     ours, chance = people.evidence.log_likelihood / number, people.compared_chance / number
-    reasons = f"A decision has a log-likelihood of {ours:.3f} on average, and {chance:.3f} by chance"
+    reasons = f"A decision has a log-likelihood of {decimals(ours, 3)} on average, and {decimals(chance, 3)} by chance"
     if fitted.withheld and not of_types:
         return Finding(QUESTION, "No", f"{reasons}, which is no difference.", "bad")
     reasons += f": the model explains {percent(1 - ours / chance)} of it."
@@ -642,8 +649,8 @@ def predicts_worse(
     for name, (value, extra) in rivals.items():
         if extra and value - ours > extra + 3 * np.sqrt(2 * extra):
             return (
-                f"{who} held-out decisions worse than {name}: their log-likelihood is lower by {value - ours:,.1f} in all "
-                f"({judged.sum():,.0f} decisions)."
+                f"{who} held-out decisions worse than {name}: their log-likelihood is lower by {decimals(value - ours, 1)} "
+                f"in all ({decimals(judged.sum(), 0)} decisions)."
             )
     return ""
 
@@ -774,7 +781,7 @@ def not_to_be_used(solution: Solution, contrasts: Contrasts | None = None) -> st
     values, errors = sizes * np.abs(contrasts.values), sizes * contrasts.standard_errors
     if ((values > most) & (errors > most)).any():
         size = float(np.nanmax(values))
-        return f"A reward runs away: it reaches {size:,.0f}, and no decision in the table holds it back."
+        return f"A reward runs away: it reaches {decimals(size, 0)}, and no decision in the table holds it back."
     return ""
 
 

@@ -45,7 +45,7 @@ from multihorizon.questions.schedule import tables_of
 from multihorizon.questions.sharing import SharedGoalTest, bound_words, one_goal_test, one_reward
 from multihorizon.result import Result
 from multihorizon.solution import Deviations, Solution
-from multihorizon.words import Finding
+from multihorizon.words import Finding, significant
 
 Support = Literal["one goal", "nearly one goal", "several goals"]
 QUESTION = "Do they share a goal?"
@@ -125,7 +125,7 @@ class GoalComparison(Result):
         for model in rivals:
             gain, error = self.difference(str(support), model)
             how = "better than" if gain > 2 * error else "worse than" if gain < -2 * error else "about as well as"
-            parts.append(f"{how} {model} ({gain:+.2g} ± {error:.1g} per decision)")
+            parts.append(f"{how} {model} ({gain:+.2g} ± {significant(error, 1)} per decision)")
         return f"{str(support).capitalize()} predicts held-out decisions {' and '.join(parts)}." if parts else ""
 
     def to_frame(self) -> pd.DataFrame:
@@ -309,13 +309,15 @@ def deviation_words(deviations: Deviations) -> str:
     """Return how far rewards deviate from the shared one, in a clause."""
 
     def ends(values: Floats, unit: str = "") -> str:
-        low, high = ("not found" if np.isnan(end) else "any number" if np.isinf(end) else f"{end:.2g}" for end in values[1:])
+        low, high = (
+            "not found" if np.isnan(end) else "any number" if np.isinf(end) else significant(end, 2) for end in values[1:]
+        )
         return "" if deviations.given else f" ({low} to {high}{unit})"
 
     share, moved = 100 * deviations.share_of_range, deviations.choices_moved
     return (
-        f"the standard deviation of rewards from the shared one is {share[0]:.2g} % of its range{ends(share, ' %')}, which moves "
-        f"{moved[0]:.2g} of a hundred choices{ends(moved)}"
+        f"the standard deviation of rewards from the shared one is {significant(share[0], 2)} % of its "
+        f"range{ends(share, ' %')}, which moves {significant(moved[0], 2)} of a hundred choices{ends(moved)}"
     )
 
 

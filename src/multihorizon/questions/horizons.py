@@ -115,7 +115,7 @@ def _of_many(fitted: Fitted, clear: list[int], vague: list[int]) -> tuple[str, s
     whose = f"Of the {len(clear)} experts" + (" whose intervals are narrow enough to say" if vague else "")
     reasons = (
         f"{whose} a quarter look less than {low} {fitted.horizon.many} ahead, half less than {middle}, and a quarter more than "
-        f"{high} (discounts {in_words([f'{gamma:.3f}' for gamma in quartiles])}){were}"
+        f"{high} (discounts {in_words([decimals(gamma, 3) for gamma in quartiles])}){were}"
     )
     return f"Half of them less than {middle} {fitted.horizon.many}, half more", reasons
 
@@ -152,7 +152,7 @@ def _of_people(people: People, horizon: Horizon) -> Finding:
     reasons = (
         f"Of the {count(len(people.solution.experts), 'person')} a quarter look less than {low} {horizon.many} ahead, half less "
         f"than {middle}, and a quarter more than {high} (discounts "
-        f"{in_words([f'{discount:.3f}' for discount in people.quartiles])})."
+        f"{in_words([decimals(discount, 3) for discount in people.quartiles])})."
     )
     return Finding(QUESTION, f"Half of them less than {middle} {horizon.many}, half more", reasons, "good", people.quartiles)
 
@@ -218,7 +218,7 @@ def content(fitted: Fitted) -> dict[str, Any]:
 
 def discount_text(fitted: Fitted, discount: float) -> str:
     """Return a discount with three decimals; the largest one tried is shown as a limit."""
-    return f"≥ {fitted.largest_discount:g}" if discount >= fitted.largest_discount < 1 else f"{discount:.3f}"
+    return f"≥ {fitted.largest_discount:g}" if discount >= fitted.largest_discount < 1 else decimals(discount, 3)
 
 
 def steps_text(fitted: Fitted, discount: float) -> str:
@@ -439,8 +439,8 @@ def _widths_of_people(fitted: Fitted, people: People) -> Finding:
     are = "is" if vague == 1 else "are"
     reasons = f"{count(vague, 'interval')} {are} wider than {VAGUE_WIDTH:g}. " if vague else ""
     reasons += (
-        f"Half of the 95 % intervals of persons span less than {np.median(widths):.3f}. More decisions of each person narrow "
-        "these, and more persons narrow those of groups."
+        f"Half of the 95 % intervals of persons span less than {decimals(np.median(widths), 3)}. More decisions of each "
+        "person narrow these, and more persons narrow those of groups."
     )
     answer = f"For {number - vague:,} of {number:,}" if vague else "Yes"
     return Finding(TELL, answer, reasons, "caution" if 2 * vague > number else "good")
@@ -450,8 +450,8 @@ def _widths_of_types(types: dict[str, Any]) -> Finding:
     """Say how narrow the intervals of types are, and how surely each unit belongs to one."""
     widest, sure = float(np.nanmax(np.ptp(types["intervals"], axis=1))), percent(types["certainty"])
     reasons = (
-        f"The widest 95 % interval of a type's discount spans {widest:.3f}. The likeliest type of a person or an episode "
-        f"has a probability of {sure} on average."
+        f"The widest 95 % interval of a type's discount spans {decimals(widest, 3)}. The likeliest type of a person or an "
+        f"episode has a probability of {sure} on average."
     )
     identified = sum(types["identified"])
     if identified < types["number"]:
@@ -479,7 +479,7 @@ def _unknown(fitted: Fitted, unknown: list[str]) -> str:
     text = f"Other discounts, with another reward, make the decisions of {named(fitted, unknown)} {how}. So no number is given."
     if exact is not None and exact.status == "set":
         pairs = zip(exact.experts, exact.intervals, strict=True)
-        ranges = [f"{name} from {low:.3f} to {high:.3f}" for name, (low, high) in pairs if name in unknown]
+        ranges = [f"{name} from {decimals(low, 3)} to {decimals(high, 3)}" for name, (low, high) in pairs if name in unknown]
         text += f" More decisions of the same kind would not help: even exact policies leave {in_words(ranges)}."
     return text
 
@@ -503,10 +503,10 @@ def _widths(fitted: Fitted, useful: list[int]) -> str:
         names = [fitted.solution.experts[k] for k in estimated]
         whom = f"the {'discount' if len(names) == 1 else 'discounts'} of {named(fitted, names)}"
     if len(estimated) == 1:
-        return f"The decisions identify {whom}; its 95 % interval spans {widths[0]:.3f}."
+        return f"The decisions identify {whom}; its 95 % interval spans {decimals(widths[0], 3)}."
     if len(fixed) <= NAMED_EXPERTS:
-        return f"The decisions identify {whom}; the widest 95 % interval spans {widths.max():.3f}."
-    return f"The decisions identify {whom}; half of the 95 % intervals span less than {np.median(widths):.3f}."
+        return f"The decisions identify {whom}; the widest 95 % interval spans {decimals(widths.max(), 3)}."
+    return f"The decisions identify {whom}; half of the 95 % intervals span less than {decimals(np.median(widths), 3)}."
 
 
 def identification(solution: Solution) -> Identification | None:

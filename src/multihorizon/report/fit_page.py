@@ -76,7 +76,7 @@ from multihorizon.report.people import (
 from multihorizon.report.plots import new_axes, plot_reward
 from multihorizon.result import package_version
 from multihorizon.solution import Deviations, Solution, Status
-from multihorizon.words import LEVEL, count, decimals, p_text, shortened
+from multihorizon.words import LEVEL, count, decimals, p_text, shortened, signed, significant
 
 
 def fit_page(analysis: Analysis, options: dict[str, Any]) -> Page:
@@ -171,7 +171,7 @@ def _horizons(analysis: Analysis) -> list[Section]:
                 ruler.bar(low, gamma, high),
                 *([half_life_text(analysis, k)] if analysis.horizon.timed else []),
                 decimals(analysis.temperatures[k], 2),
-                f"{analysis.decisions[k]:,.0f}",
+                decimals(analysis.decisions[k], 0),
                 decimals(analysis.explained[k], 2),
             ]
         )
@@ -233,7 +233,7 @@ def _people_figure(analysis: Analysis) -> Block:
             tip = (
                 f"{analysis.solution.experts[k]}\n"
                 f"γ {own_discount_text(analysis, k)}, {own_steps_text(analysis, k)} {analysis.horizon.many}\n"
-                f"95 % interval of γ: {interval_text(analysis, k)}\n{analysis.decisions[k]:,.0f} decisions"
+                f"95 % interval of γ: {interval_text(analysis, k)}\n{decimals(analysis.decisions[k], 0)} decisions"
             )
             x, y = ruler.place(float(analysis.solution.discounts[k]), unit), (row + (0.3 if named else 0.5)) / len(order)
             colour = row if named else 0
@@ -269,15 +269,15 @@ def _goal_models(analysis: Analysis, goals: GoalCheck) -> list[str | Block]:
     if compared is None or len(compared.held_out) < 2:
         return []
     rows = []
-    for row in compared.to_frame().itertuples():
-        gain = "–" if row.model == "one goal" else f"{row.difference:+.4f} ± {row.standard_error:.4f}"
-        rows.append([row.model, f"{row.log_likelihood:.4f}", gain, "supported" if row.supported else ""])
+    for model, held_out, difference, error, supported in compared.to_frame().itertuples(index=False, name=None):
+        gain = "–" if model == "one goal" else f"{signed(difference, 4)} ± {decimals(error, 4)}"
+        rows.append([model, decimals(held_out, 4), gain, "supported" if supported else ""])
     meaning = (
         "Each half of the episodes was predicted by models fitted to the other half: with one reward, with deviations of each "
         "expert from it, and with a reward for each group of experts. Numbers nearer to zero are better."
     )
     headers = ["model", "held-out log-likelihood per decision", "difference from one goal, ± one standard error", ""]
-    return [meaning, PageTable(headers, rows, f"Goals on {compared.decisions:,.0f} held-out decisions")]
+    return [meaning, PageTable(headers, rows, f"Goals on {decimals(compared.decisions, 0)} held-out decisions")]
 
 
 def _deviations(analysis: Analysis) -> list[str | Block]:
@@ -285,14 +285,22 @@ def _deviations(analysis: Analysis) -> list[str | Block]:
     deviations, solution, problem = analysis.deviations, analysis.solution, analysis.problem
     if deviations is None:
         return []
-    low, high = ("not found" if np.isnan(end) else "any size" if np.isinf(end) else f"{end:.3g}" for end in deviations.interval)
+    low, high = (
+        "not found" if np.isnan(end) else "any size" if np.isinf(end) else significant(end, 3) for end in deviations.interval
+    )
     interval = "" if deviations.given else f" (95 % interval {low} to {high})"
     words = deviation_words(deviations)
-    text = f"Deviations have a standard deviation of {deviations.spread:.3g}{interval} in units of reward: {words}."
-    names, sizes_ = problem.parameter_names, np.abs(deviations.values)
-    places = sorted(np.ndindex(*sizes_.shape), key=lambda place: (-sizes_[place], place))[:10]
+    text = f"Deviations have a standard deviation of {significant(deviations.spread, 3)}{interval} in units of reward: {words}."
+    names, values = problem.parameter_names, deviations.values
+    places = sorted(np.ndindex(*values.shape), key=lambda place: (-abs(values[place]), place))[:10]
     rows = [
-        [solution.experts[k], names[j], f"{deviations.values[k, j]:+.2f}", f"{deviations.errors[k, j]:.2f}"] for k, j in places
+        [
+            solution.experts[place[0]],
+            names[place[1]],
+            signed(float(values[place]), 2),
+            decimals(float(deviations.errors[place]), 2),
+        ]
+        for place in places
     ]
     kind = "state" if problem.tabular else "feature"
     headers = ["expert", kind, "deviation", "standard error"]
@@ -308,7 +316,7 @@ def _deviation_maps(analysis: Analysis, deviations: Deviations) -> list[Block]:
 
     def tips(k: int) -> list[str]:
         pairs = zip(names, values[k], deviations.errors[k], strict=True)
-        return [f"{solution.experts[k]}\n{name}: {value:+.2f} ± {error:.2f}" for name, value, error in pairs]
+        return [f"{solution.experts[k]}\n{name}: {signed(value, 2)} ± {decimals(error, 2)}" for name, value, error in pairs]
 
     experts = sorted(range(len(values)), key=lambda k: (-float(np.abs(values[k]).max()), k))
     colours = "Blue is more than what all share, orange less. Point at a cell to see its number."
@@ -360,7 +368,7 @@ def _discounts_beside(analysis: Analysis, deviations: Deviations) -> list[Block]
             models = (("nearly one goal", analysis.solution.discounts[k], analysis.intervals[k]), ("one goal", alike[k], ends[k]))
             for colour, (name, gamma, interval) in enumerate(models):
                 low, high = (ruler.place(float(end), unit) for end in interval)
-                tip = f"{analysis.solution.experts[k]}, {name}\nγ {float(gamma):.3f}"
+                tip = f"{analysis.solution.experts[k]}, {name}\nγ {decimals(float(gamma), 3)}"
                 y = 1 - (row + 0.35 + 0.3 * colour) / len(order)
                 across = None if np.isnan(low + high) else (low, high)
                 marks.append(Mark(ruler.place(float(gamma), unit), y, tip, [k], across=across, colour=colour))
@@ -432,7 +440,7 @@ def _rewards_table(kind: str, column: str, names: Sequence[str], values: Floats,
     rows = []
     for i in order:
         value, low, high = float(values[i]), float(values[i] - half[i]), float(values[i] + half[i])
-        interval = "not identified" if np.isnan(value) else f"{low:.2f} to {high:.2f}"
+        interval = "not identified" if np.isnan(value) else f"{decimals(low, 2)} to {decimals(high, 2)}"
         rows.append([names[i], decimals(value, 2), interval, Bar(low, value, high, scale)])
     return PageTable([kind, column, "95 % interval", ""], rows, "Rewards from the largest to the smallest")
 
@@ -537,7 +545,7 @@ def _fit(analysis: Analysis) -> list[Section]:
         marks = []
         for predicted, taken, weight in checks.calibration.tolist():
             half = 2 * np.sqrt(predicted * (1 - predicted) / weight)
-            tip = f"predicted {predicted:.2f}, taken {taken:.2f}\nof {weight:,.0f} choices"
+            tip = f"predicted {decimals(predicted, 2)}, taken {decimals(taken, 2)}\nof {decimals(weight, 0)} choices"
             marks.append(Mark(predicted, taken, tip, up=(taken - half, taken + half)))
         axes = Axis("predicted probability of an action"), Axis("share of held-out decisions")
         caption = "Held-out calibration: points on the line mean that predicted probabilities hold. "
@@ -571,7 +579,7 @@ def _choices_figure(analysis: Analysis) -> Chart | None:
         fitted, taken = float(choices.expected[s, a]) / visits, float(choices.taken[s, a]) / visits
         tip = (
             f"{choices.expert if each else 'all experts'}\n{choices.mdp.state_names[s]}: {choices.mdp.action_names[a]}\n"
-            f"fitted {fitted:.2f}, taken {taken:.2f} of {visits:,.0f} decisions"
+            f"fitted {decimals(fitted, 2)}, taken {decimals(taken, 2)} of {decimals(visits, 0)} decisions"
         )
         whose = [number[choices.expert]] if choices.expert in number else []
         marks.append(Mark(fitted, taken, tip, whose, min(max(0.6 * visits**0.25, 1.5), 5.0)))
@@ -618,7 +626,7 @@ def _not_explained(analysis: Analysis) -> list[str | Block]:
     rows = [
         [
             analysis.solution.experts[k],
-            f"{analysis.decisions[k]:,.0f}",
+            decimals(analysis.decisions[k], 0),
             decimals(analysis.explained[k], 2),
             None if held_out is None else decimals(held_out[k] - analysis.chance[k], 3),
         ]
@@ -672,7 +680,9 @@ def _dynamics(analysis: Analysis) -> list[Section]:
     if evidence is None:
         return []
     predicted = [[name, float(r2)] for name, r2 in evidence.next_state_r2.items()]
-    overlap = [[name, f"{100 * share:.0f} %"] for name, share in zip(analysis.solution.experts, evidence.overlap, strict=True)]
+    overlap = [
+        [name, f"{decimals(100 * share, 0)} %"] for name, share in zip(analysis.solution.experts, evidence.overlap, strict=True)
+    ]
     numbers = [[k] for k in range(len(overlap))]
     blocks: list[str | Block] = ["Where actions lead was learned from the same steps, and tested on every third episode."]
     blocks.append(PageTable(["coordinate", "share of its change that is predicted"], predicted))
@@ -689,7 +699,8 @@ def _method(analysis: Analysis, options: dict[str, Any]) -> Section:
         evidence = analysis.sieve
         blocks.append(f"The first stage is {evidence.first_stage}; the penalty on roughness is {evidence.penalty:g}.")
         rows = [
-            [str(row["basis"]), int(row["functions"]), float(row["penalty"]), f"{row['held_out']:.5f}"] for row in evidence.tried
+            [str(row["basis"]), int(row["functions"]), float(row["penalty"]), decimals(row["held_out"], 5)]
+            for row in evidence.tried
         ]
         headers = ["basis", "functions", "penalty", "held-out log-likelihood per decision"]
         blocks += [PageTable(headers, rows)] if rows else []

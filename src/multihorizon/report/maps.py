@@ -95,7 +95,12 @@ def grid_map(
 def _head(x: float, y: float, right: float, down: float) -> str:
     """Two strokes at the tip of an arrow that points to the right by so much and down by so much, of length 1."""
     ends = [(x - 6 * right - side * 4 * down, y - 6 * down + side * 4 * right) for side in (1, -1)]
-    return f"M{ends[0][0]:.1f} {ends[0][1]:.1f}L{x:.1f} {y:.1f}L{ends[1][0]:.1f} {ends[1][1]:.1f}"
+    return f"M{_point(*ends[0])}L{_point(x, y)}L{_point(*ends[1])}"
+
+
+def _point(x: float, y: float) -> str:
+    """Write a point of a path."""
+    return f"{decimals(x, 1)} {decimals(y, 1)}"
 
 
 @dataclass(frozen=True)
@@ -200,7 +205,7 @@ def _bow(start: Place, end: Place) -> str:
     (x, y), (u, v) = edge(start), edge(end)
     size = hypot(u - bend[0], v - bend[1]) or 1.0
     head = _head(u, v, (u - bend[0]) / size, (v - bend[1]) / size)
-    return f"M{x:.1f} {y:.1f}Q{bend[0]:.1f} {bend[1]:.1f} {u:.1f} {v:.1f}{head}"
+    return f"M{_point(x, y)}Q{_point(*bend)} {_point(u, v)}{head}"
 
 
 @dataclass(frozen=True)

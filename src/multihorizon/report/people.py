@@ -66,7 +66,7 @@ def contrast_rows(population: PopulationFindings, horizon: Horizon) -> list[tupl
         (first, second), (a, b), places = pair["levels"], pair["typical"], _places(pair["standard_error"])
         low, high = pair["interval"]
         ends = "" if np.isnan(low + high) else f" ({low:.{places}f} to {high:.{places}f})"
-        who, typical = f"{pair['column']}: {second} against {first}", f"{b:.3f}, {a:.3f}"
+        who, typical = f"{pair['column']}: {second} against {first}", f"{decimals(b, 3)}, {decimals(a, 3)}"
         reach, difference = f"{horizon.number(b)}, {horizon.number(a)}", f"{pair['estimate']:.{places}f}{ends}"
         rows.append((who, typical, reach, difference, p_text(pair["adjusted"], "")))
     return rows
@@ -80,7 +80,7 @@ def effect_rows(population: PopulationFindings, kind: str) -> list[tuple[str, st
         interval = "–" if np.isnan(low + high) else f"{low:.{places}f} to {high:.{places}f}"
         rows.append((term, decimals(effect["estimate"], places), interval, p_text(effect["p"], "")))
     for name, test in population.factors[kind].items():
-        text = "–" if np.isnan(test["F"]) else f"F({test['degrees'][0]}, {test['degrees'][1]}) = {test['F']:.2f}"
+        text = "–" if np.isnan(test["F"]) else f"F({test['degrees'][0]}, {test['degrees'][1]}) = {decimals(test['F'], 2)}"
         rows.append((f"{name}, all terms together", None, text, p_text(test["p"], "")))
     return rows
 
@@ -232,7 +232,7 @@ def types_section(population: PopulationFindings, horizon: Horizon) -> list[Sect
     for k, share in enumerate(shares):
         outline = list(zip(np.repeat(edges, 2).tolist(), [0.0, *np.repeat(share, 2).tolist(), 0.0], strict=True))
         lines.append(Line(outline, f"type {k + 1}", label_at=high * (0.97 - 0.06 * k), colour=k))
-    ticks = [(share, f"{100 * share:.0f}") for share in round_shares(top)]
+    ticks = [(share, decimals(100 * share, 0)) for share in round_shares(top)]
     certain = f"On average, the likeliest type of a person or an episode has a probability of {percent(types['certainty'])}."
     figure = Chart(
         f"How likely each person or episode is of each type. {certain}",
@@ -276,7 +276,7 @@ def _free_figure(population: PopulationFindings, name: str, horizon: Horizon) ->
     top = 1.1 * max(float(bars.max()), float(curve.max()))
     outline = list(zip(np.repeat(edges, 2).tolist(), [0.0, *np.repeat(bars, 2).tolist(), 0.0], strict=True))
     lines = [Line(outline, kind="area"), Line(list(zip(x.tolist(), curve.tolist(), strict=True)), colour=1)]
-    y = Axis("% of persons", [(share, f"{100 * share:.0f}") for share in round_shares(top)], 0.0, top)
+    y = Axis("% of persons", [(share, decimals(100 * share, 0)) for share in round_shares(top)], 0.0, top)
     panels = [Panel(logit_axis(horizon, unit, largest, ends), y, [], lines, f"in-{unit}") for unit in UNITS]
     return Chart(f"Discounts of {shortened(name, 60)}: bars without any assumption, the line if they are normal.", panels)
 
@@ -290,7 +290,7 @@ def _free_map(population: PopulationFindings, name: str, horizon: Horizon) -> Ch
         Mark(
             x,
             y,
-            f"γ {discount:.3f}, temperature {np.exp(y):.3g}\n{percent(weight)} of persons",
+            f"γ {decimals(discount, 3)}, temperature {significant(np.exp(y), 3)}\n{percent(weight)} of persons",
             size=1.5 + 18 * float(np.sqrt(weight)),
         )
         for x, y, discount, weight in zip(logits.tolist(), heights.tolist(), found["discounts"], found["weights"], strict=True)
@@ -417,8 +417,9 @@ def predicted_figures(findings: Fitted) -> list[Block]:
     for group in findings.predicted:
         marks = []
         for row in group.rows:
-            tip = f"predicted {row.predicted:.2f} ({row.low:.2f} to {row.high:.2f}), taken {row.taken:.2f}\n"
-            marks.append(Mark(row.predicted, row.taken, f"{tip}of {row.choices:,.0f} choices", up=(row.low, row.high)))
+            expected = f"{decimals(row.predicted, 2)} ({decimals(row.low, 2)} to {decimals(row.high, 2)})"
+            taken = f"taken {decimals(row.taken, 2)}\nof {decimals(row.choices, 0)} choices"
+            marks.append(Mark(row.predicted, row.taken, f"predicted {expected}, {taken}", up=(row.low, row.high)))
         whose = "" if len(findings.predicted) == 1 else f" with {shortened(group.name, 60)}"
         caption = (
             f"Choices of persons{whose}: dots are the shares taken, and strokes are where 95 % of them are expected from the "
@@ -434,7 +435,7 @@ def _shrinkage_figure(findings: Fitted, found: Solution) -> Chart:
     raw = findings.solution.discounts
     places = [findings.solution.experts.index(name) for name in found.experts]
     marks = [
-        Mark(float(raw[i]), float(found.discounts[k]), f"{_tip(findings, found, k)}\nraw γ {raw[i]:.3f}", [i])
+        Mark(float(raw[i]), float(found.discounts[k]), f"{_tip(findings, found, k)}\nraw γ {decimals(raw[i], 3)}", [i])
         for k, i in enumerate(places)
         if findings.given[i]
     ]
@@ -449,7 +450,7 @@ def _on_average(population: PopulationFindings) -> str:
 
 def _tip(findings: Fitted, found: Solution, k: int, *group: str) -> str:
     discount = float(found.discounts[k])
-    reach = f"shrunken γ {discount:.3f}, {findings.horizon.text(discount)}"
+    reach = f"shrunken γ {decimals(discount, 3)}, {findings.horizon.text(discount)}"
     return "\n".join([found.experts[k], *group, reach])
 
 
@@ -565,7 +566,7 @@ def temperatures_figure(people: People) -> Chart:
     logs = people.units["log_temperature"].to_numpy()
     low, high = (float(end) for end in np.quantile(logs, [0.001, 0.999]))
     low, high = low - 0.05, high + 0.05
-    ticks = [(float(place), f"{np.exp(place):.2g}") for place in np.linspace(low, high, 7)[1:-1]]
+    ticks = [(float(place), significant(np.exp(place), 2)) for place in np.linspace(low, high, 7)[1:-1]]
     axis = Axis("shrunken temperature, on a logarithmic scale", ticks, low, high)
     return _distribution(people, logs, axis, "How much persons choose at random: the higher the temperature, the more.")
 
@@ -592,7 +593,7 @@ def persons_section(people: People, horizon: Horizon) -> Section:
             look_ahead(group.middle[1], horizon),
             look_ahead_range((group.middle[0], group.middle[2]), horizon),
             decimals(group.reliability, 2),
-            f"{group.decisions / max(group.persons, 1):,.1f}",
+            decimals(group.decisions / max(group.persons, 1), 1),
         ]
         for group in groups[0]
     ]
@@ -621,7 +622,7 @@ def _distribution(people: People, values: Floats, axis: Axis, caption: str) -> C
     for i, (group, share) in enumerate(zip(groups, shares, strict=True)):
         name = shortened(group.name, 40) if len(groups) > 1 else ""
         lines.append(Line(_outline(edges, share, 0.0), name, label_at=high * (0.96 - 0.06 * i), colour=i))
-    ticks = [(share, f"{100 * share:.0f}") for share in round_shares(top)]
+    ticks = [(share, decimals(100 * share, 0)) for share in round_shares(top)]
     return Chart(caption, [Panel(axis, Axis("% of the persons of a group", ticks, 0.0, high), [], lines)])
 
 

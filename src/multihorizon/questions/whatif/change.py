@@ -48,7 +48,7 @@ from multihorizon.planning.linear import SingularError
 from multihorizon.planning.plan import log_policies, plan
 from multihorizon.problem import Expert, Problem, one_task
 from multihorizon.solution import Solution
-from multihorizon.words import in_words
+from multihorizon.words import in_words, significant
 
 
 @dataclass(frozen=True, eq=False)
@@ -408,7 +408,7 @@ def _unit(known: Known, solution: Solution) -> str:
     """What a bonus of 1 means for the experts of a solution."""
     theta = solution.reward
     order = np.argsort(-np.abs(theta), kind="stable")[:3]
-    paid = in_words([f"{known.parameter_names[i]} {theta[i]:.3g}" for i in order])
+    paid = in_words([f"{known.parameter_names[i]} {significant(theta[i], 3)}" for i in order])
     what = "a state" if known.task.features is None else "a unit of a feature"
     beside = f" For comparison, what {what} pays: {paid}." if theta.size else ""
     if known.temperature is None:
@@ -417,7 +417,7 @@ def _unit(known: Known, solution: Solution) -> str:
     if paid_known:
         return f"A bonus of 1 is one unit of the known reward.{beside}"
     if np.ptp(known.temperature) <= 1e-9 * known.temperature.max():
-        size = f"{known.temperature[0]:.3g}"
+        size = significant(known.temperature[0], 3)
         return f"A bonus of 1 is one unit of the reward, in which the temperature of all experts is {size}.{beside}"
     return (
         "A bonus of 1 is one mean temperature of the experts. Nothing else sets the scale of the reward: compare experts only as "

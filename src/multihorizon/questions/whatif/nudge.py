@@ -70,7 +70,7 @@ from multihorizon.questions.whatif.change import (
 from multihorizon.questions.whatif.predict import BOUNDED, IDENTIFIED, NOT_BOUNDED, TRIED, Outcomes, Sample, sample_of
 from multihorizon.result import COLOURS, Result, literal
 from multihorizon.solution import Solution
-from multihorizon.words import from_to, in_words, interval_text, percent
+from multihorizon.words import decimals, from_to, in_words, interval_text, percent, significant
 
 #: The words for what was found.
 FOUND, ALREADY, INFINITE, NOT_FOUND = "found", "already", "infinite", "not found"
@@ -133,7 +133,7 @@ class Nudge(Result):
         """Of each expert the bonus, and who responds to what is near and who to what is far."""
         lines = []
         for k, name in enumerate(self.experts[: 5 if len(self.experts) > 60 else None]):
-            lines.append(f"  {name} (discount {self.discounts[k]:.3g}): {self._in_words(k)}")
+            lines.append(f"  {name} (discount {significant(self.discounts[k], 3)}): {self._in_words(k)}")
         if len(self.experts) > 60:
             lines.append(f"  and {len(self.experts) - 5:,} more")
         return "\n".join([f"{self._question()}.", *lines, *self._near_and_far(), self.unit, *self.remarks])
@@ -146,7 +146,7 @@ class Nudge(Result):
         if self.answers[k] == ALREADY:
             text = f"none is needed: {percent(float(self.before[k]))} without"
         elif self.answers[k] == FOUND:
-            text = f"{self.bonus[k]:.4g}, {percent(float(self.before[k]))} without"
+            text = f"{significant(self.bonus[k], 4)}, {percent(float(self.before[k]))} without"
         else:
             text = f"{'no bonus is enough' if self.answers[k] == INFINITE else 'none was found'}: {self.reasons[k]}"
             if not np.isfinite(self.low[k]):
@@ -155,7 +155,7 @@ class Nudge(Result):
             return f"{text} ({NOT_BOUNDED})"
         if np.isnan(self.low[k]) or self.low[k] == self.high[k]:
             return text
-        ends = interval_text(float(self.low[k]), float(self.high[k]), lambda end: f"{end:.4g}")
+        ends = interval_text(float(self.low[k]), float(self.high[k]), lambda end: significant(end, 4))
         return f"{text} ({ends})"
 
     def _near_and_far(self) -> list[str]:
@@ -170,10 +170,10 @@ class Nudge(Result):
             lines.append(f"{in_words(least)} {need} {'least' if self.bonus[found].min() > 0 else 'nothing'}, {most} most.")
         if self.comparable and known.sum() >= 10 and np.ptp(self.discounts[known]) > 0 and np.unique(self.bonus[known]).size > 1:
             tie = float(spearmanr(self.discounts[known], self.bonus[known]).statistic)
-            lines.append(f"Who looks farther ahead needs {'less' if tie < 0 else 'more'} (rank correlation {tie:.2f}).")
+            lines.append(f"Who looks farther ahead needs {'less' if tie < 0 else 'more'} (rank correlation {decimals(tie, 2)}).")
         if not self.action and self.steps > 1:
             ends = sorted({int(np.argmin(self.weight)), int(np.argmax(self.weight))}, key=lambda k: self.weight[k])
-            parts = [f"{self.weight[k]:.2g} to {self.experts[k]}" for k in ends]
+            parts = [f"{significant(self.weight[k], 2)} to {self.experts[k]}" for k in ends]
             lines.append(f"It is at least {self.steps} steps away: from there, a bonus of 1 is worth {in_words(parts)}.")
         return lines
 
@@ -714,7 +714,8 @@ class _Response:
                 rising,
                 f"the highest chance of those tried is {percent(best)}, and ever larger bonuses lead to {percent(limit)}",
             )
-        return np.nan, rising, f"with {tried:.2g} the chance is {percent(best)}, and plans for larger ones lose their digits"
+        why = f"with {significant(tried, 2)} the chance is {percent(best)}, and plans for larger ones lose their digits"
+        return np.nan, rising, why
 
     def _limit(self) -> float | None:
         """The chance to reach the state as the bonus grows beyond all bounds; None where that is not known."""
