@@ -39,8 +39,6 @@ from multihorizon.files import visible
 LEVEL = 0.95
 #: An interval wider than this says little about a discount.
 VAGUE_WIDTH = 0.5
-
-
 #: What stands for a number that is not known.
 UNKNOWN = "–"
 

@@ -29,7 +29,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, Protocol, Self, cast
+from typing import Any, Literal, Protocol, Self, cast, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -59,18 +59,13 @@ Unit = Literal["decision", "episode", "expert"]
 
 
 Choice = Literal["auto", "decision", "episode", "expert"]
-
-
-CHOICES = ("auto", "decision", "episode", "expert")
-
-
 NO_EPISODES = "the problem does not hold the episodes of its decisions"
 
 
 def check_cluster(value: object) -> None:
     """Raise unless this says what is independent of each other."""
-    if value not in CHOICES:
-        raise ValueError(f"cluster must be one of {', '.join(CHOICES)}, received {value!r}")
+    if value not in get_args(Choice):
+        raise ValueError(f"cluster must be one of {', '.join(get_args(Choice))}, received {value!r}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,15 +131,8 @@ def sources(problem: Problem, tables: Sequence[Demonstrations] | None = None) ->
 
 
 Temperature = float | Literal["shared", "pooled", "per_expert"] | Mapping[str, float]
-
-
 #: Above this many rewards, or parameters in all, nothing of size p×p is formed: an information matrix costs the cube of them.
 DENSE_REWARDS, DENSE_PARAMETERS = 700, 3000
-
-
-#: Log-temperatures stay within ±5 of that of the usual one: beyond a factor of 148 a temperature is only a certain or a uniform
-#: policy. Where a known reward sets the scale, what it pays far ahead may be worth much less than its range, or add up to more.
-LOG_TEMPERATURE_BOUND, LOG_TEMPERATURES_OF_KNOWN = 5.0, (-6.0, 8.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,7 +246,9 @@ def usual_temperature(known_range: float) -> float:
 
 def log_temperature_bounds(usual: float, known_range: float) -> tuple[float, float]:
     """Between which log-temperatures the most likely one is looked for, in units of the usual temperature."""
-    low, high = LOG_TEMPERATURES_OF_KNOWN if known_range else (-LOG_TEMPERATURE_BOUND, LOG_TEMPERATURE_BOUND)
+    # Beyond a factor of 148 a temperature is only a certain or a uniform policy. Where a known reward sets the scale, what it
+    # pays far ahead may be worth much less than its range, or add up to more.
+    low, high = (-6.0, 8.0) if known_range else (-5.0, 5.0)
     return float(np.log(usual)) + low, float(np.log(usual)) + high
 
 

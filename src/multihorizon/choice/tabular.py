@@ -86,10 +86,9 @@ from multihorizon.problem import Problem, require_counts
 
 #: With more levels than this, a pass over them is slower than Newton's method.
 MOST_LEVELS = 200
-#: With more rewards than this, products with the curvature cost less than the matrix where sparse factors stay small. Where they
-#: fill up, products need as many solves with full factors, and the matrix costs less up to the second number.
-#: `benchmarks/fits.py --roads` measures both.
-PRODUCT_REWARDS, FILLED_REWARDS = 300, 1000
+#: With more rewards than this, products with the curvature cost less than the matrix where sparse factors stay small
+#: (`benchmarks/fits.py --roads`).
+PRODUCT_REWARDS = 300
 #: Into so many parts the times of a move are put together to give way; five parts keep nine tenths of the variance of γ^τ.
 MOST_PARTS = 5
 
@@ -794,7 +793,7 @@ class Likelihood(ListedModel):
         """Whether a climb takes the curvature as products with vectors, which then cost less than the matrix."""
         if self.narrow or self.size > DENSE_PARAMETERS:
             return self.is_large or self.n_reward > PRODUCT_REWARDS
-        return self.n_reward > FILLED_REWARDS
+        return self.n_reward > 1000  # where factors fill up, products need as many solves with full ones
 
     def by_matrix(self) -> Self:
         """The same likelihood, whose climbs take the curvature as a matrix."""

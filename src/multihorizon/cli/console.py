@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import current_thread, main_thread
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import scipy.sparse as sp
@@ -38,7 +38,7 @@ from multihorizon.checks import (
     as_seed,
     first_few,
 )
-from multihorizon.choice.model import CHOICES, Choice, Temperature
+from multihorizon.choice.model import Choice, Temperature
 from multihorizon.cli.options import CheckOptions, ChoiceOptions, CompareOptions, FitOptions, RecoverOptions, TableOptions
 from multihorizon.data.demonstrations import Demonstrations, put_under, read_tables
 from multihorizon.data.reading import JOINT, columns_of, files_of
@@ -311,8 +311,8 @@ def features_in(path: Path, task: MDP, wanted: Sequence[str]) -> Sparse:
 
 def cluster_of(text: str) -> Choice:
     """The option `cluster` for what the command line says is independent."""
-    if text not in CHOICES:
-        raise ValueError(f"--cluster-by must be one of {', '.join(CHOICES)}, received {text}")
+    if text not in get_args(Choice):
+        raise ValueError(f"--cluster-by must be one of {', '.join(get_args(Choice))}, received {text}")
     return cast(Choice, text)
 
 

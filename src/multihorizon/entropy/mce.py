@@ -8,7 +8,7 @@ which is convex with gradient `Σ_i (f_i(θ) − f*_i)`, the sum of the mismatch
 soft-optimal policy and the expert's. With `G = ∂(Q − V)/∂θ` its Hessian is `Σ_i Gᵀ diag(μ π / λ) G`; a product with it
 takes two solves with the resolvent, `∂V = (I − γP)^{-1} F_π ∂θ` and its transpose.
 
-It is minimised by SciPy's trust-region Newton methods: with the Hessian up to DENSE_FEATURES parameters, with products beyond.
+It is minimised by SciPy's trust-region Newton methods: with the Hessian up to 600 parameters, with products beyond.
 Near discount 1 some rewards have no finite value; there J counts as infinite, and the trust region keeps away. Directions that
 change no policy, such as a constant reward, are flat and left alone. The minimum is reached when the largest entry of the
 gradient, recomputed, is below the tolerance.
@@ -41,10 +41,6 @@ from multihorizon.planning.plan import causal_entropy, feature_counts, occupancy
 from multihorizon.problem import Expert, Problem
 from multihorizon.solution import Evidence, Solution, Status
 from multihorizon.words import power_of_ten, significant
-
-#: Up to this many reward parameters the Hessian is built and factorised.
-DENSE_FEATURES = 600
-
 
 #: Curvatures below this share of the largest belong to rewards that change no policy.
 FLAT = 1e-12
@@ -248,9 +244,7 @@ class DualSolution:
     converged: bool
 
 
-def minimise_dual(
-    dual: Dual, start: Floats | None = None, tolerance: float = 1e-9, dense_features: int = DENSE_FEATURES
-) -> DualSolution:
+def minimise_dual(dual: Dual, start: Floats | None = None, tolerance: float = 1e-9, dense_features: int = 600) -> DualSolution:
     """Minimise from `start` (no reward by default); `tolerance` bounds the largest entry of the gradient.
 
     Up to `dense_features` parameters the Hessian is computed.

@@ -62,7 +62,6 @@ from scipy.optimize import least_squares, linprog, lsq_linear
 from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Floats, Ints, as_count, as_positive, first_few
 from multihorizon.driver import Bayesian, EvaluationLog, Search, check_search
 from multihorizon.entropy.mce import (
-    DENSE_FEATURES,
     FLAT,
     Dual,
     DualPoint,
@@ -85,17 +84,12 @@ from multihorizon.problem import Problem
 from multihorizon.solution import Solution, Status, Trace
 from multihorizon.words import power_of_ten, significant
 
-#: A direction of the discounts is free if the mismatch changes by less than this share of the largest change.
-FREE = 1e-9
-#: Discounts with a wider 95 % interval than this are not identified: it is half of what is possible.
-WIDEST = 0.5
 #: How far around the answer of a climb it is checked that no discounts are better.
 NEARBY = 1e-3
 #: The penalty, in entropy, of a mismatch of twice the threshold: more than a wider threshold could add.
 PENALTY = 10.0
-#: The climb aims at this share of ε, so that what it finds still passes when the inner problem is solved afresh. Points up to the
-#: second share compete: its corners do, and what it tried beyond them does not.
-AIM, COMPETING = 0.999, 0.99901
+#: The climb aims at this share of ε, so that what it finds still passes when the inner problem is solved afresh.
+AIM = 0.999
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +107,7 @@ class Matching:
     def free_directions(self) -> int:
         """In how many directions the discounts move without a change of the mismatch, to first order."""
         strengths = np.linalg.svd(self.derivative.reshape(-1, self.discounts.size), compute_uv=False)
-        return int(self.discounts.size - (strengths > FREE * strengths.max(initial=0.0)).sum())
+        return int(self.discounts.size - (strengths > 1e-9 * strengths.max(initial=0.0)).sum())
 
 
 def match(dual: Dual, point: DualPoint) -> Matching:
@@ -438,7 +432,7 @@ class MPMCE:
             ranges = StandardErrors(best, spread).at(0.95)
             each = [f"{name} {low:.2f} to {high:.2f}" for name, (low, high) in zip(problem.names, ranges, strict=True)]
             problems = [f"discounts that match within the error of the counts (95 % intervals): {first_few(each)}"]
-            if np.ptp(ranges, axis=1).max() > WIDEST:
+            if np.ptp(ranges, axis=1).max() > 0.5:  # half of what is possible
                 status = Status.NOT_IDENTIFIED
         message = (
             f"best of {len(trace)} discounts: {what} mismatch {power_of_ten(residual)}, summed gap "
@@ -479,7 +473,7 @@ def relative_length(lengths: Sequence[float], dual: Dual) -> float:
 
 def agreement(problem: Problem, temperature: float, tolerance: float) -> Floats | None:
     """The discounts `(K,)` at which the rewards that explain each expert alone agree best; None where they are not to be had."""
-    if problem.n_parameters > 3 * DENSE_FEATURES:
+    if problem.n_parameters > 1800:
         return None
     near, far = 0.3, 0.9
     bases, slopes, idle, metric = [], [], [], np.zeros((problem.n_parameters, problem.n_parameters))
@@ -555,7 +549,8 @@ class _Inner:
     def height(self, here: Matching) -> float:
         """What a climb wants more of."""
         if self.options.gap == "threshold":
-            return score(here.point, COMPETING * self.options.threshold)
+            # Corners of the climb's own problem compete, and what it tried beyond them does not.
+            return score(here.point, (AIM + 1e-5) * self.options.threshold)
         return -here.relative_mismatch
 
     def __call__(self, discounts: Floats) -> float:

@@ -64,10 +64,6 @@ from multihorizon.words import significant
 
 #: Residuals beyond this many times what the errors in log π explain make a problem infeasible.
 MISFIT = 5.0
-#: Up to this many entries of log π the errors drawn do not depend on the order of states and actions; sorting more takes long.
-ORDERED_DRAWS = 50_000
-#: Up to this many entries of log π the error of each is carried along, which is exact; of more, random draws are.
-EXACT_ERRORS = 300
 #: Up to which sizes null spaces are found in each way.
 LIMITS = SizeLimits()
 
@@ -267,7 +263,9 @@ def reward_families(
         error_u = solved.get(id(differences))
         if error_u is None:
             error_u = size * differences.solve(log_errors(expert, policy, number), rough=True)
-        if id(expert.mdp) in shared and (policy.policy.size > ORDERED_DRAWS or int(expert.mdp.live.sum()) <= EXACT_ERRORS):
+        if id(expert.mdp) in shared and (
+            policy.policy.size > LIMITS.ordered_draws or int(expert.mdp.live.sum()) <= LIMITS.exact_errors
+        ):
             solved[id(differences)] = error_u  # errors that know nothing of the policy serve all experts
         under = expert.mdp.under(policy.policy)
         under = under if entered.size == expert.mdp.n_states else under[entered][:, entered]
@@ -309,8 +307,8 @@ def state_columns(problem: Problem, expert: Expert) -> Ints | None:
 def log_errors(expert: Expert, policy: PolicyEquations, seed: int) -> Floats:
     """Return errors `(S,A,m)` of log π whose mean square over the m columns is one over the weight of each equation."""
     live, count = expert.mdp.live, int(expert.mdp.live.sum())
-    if count > EXACT_ERRORS:
-        return drawn_errors(policy, seed, 2 if count > ORDERED_DRAWS else 8 if expert.counts is None else 32)
+    if count > LIMITS.exact_errors:
+        return drawn_errors(policy, seed, 2 if count > LIMITS.ordered_draws else 8 if expert.counts is None else 32)
     errors = np.zeros((live.size, count))
     errors[live.ravel(), np.arange(count)] = np.sqrt(count / policy.weights[live])
     return errors.reshape(*live.shape, count)
@@ -324,7 +322,7 @@ def drawn_errors(policy: PolicyEquations, seed: int, draws: int) -> Floats:
     """
     mdp = policy.mdp
     places: Ints = np.flatnonzero(mdp.live.ravel())
-    if places.size <= ORDERED_DRAWS:
+    if places.size <= LIMITS.ordered_draws:
         weights = policy.weights
         state = (weights * policy.log_policy**2).sum(axis=1)
         ahead = mdp.expect(state)

@@ -80,8 +80,6 @@ from multihorizon.words import FORM_ALONE, Table, decimals, power_of_ten, signif
 Temperature = float | Literal["per_expert"]
 #: The largest spread of possible answers at which a direction of discounts counts as identified.
 LIMIT = 0.1
-#: Discounts that differ by less are one.
-SAME = 1e-6
 #: By expert: the discounts on both sides of each gap between explanations.
 Gaps = tuple[tuple[tuple[float, float], ...], ...]
 
@@ -483,7 +481,8 @@ def _gaps(points: Sequence[Explanation], largest_gap: float, dimension: int) -> 
     where there is none, walks from both sides say how far it is to the next.
     """
     gaps = []
-    close = LIMIT / 2 if dimension else SAME
+    same = 1e-6  # discounts that differ by less are one
+    close = LIMIT / 2 if dimension else same
     for expert in range(points[0].equations.n_experts):
         inside = sorted(points, key=lambda p: float(p.discounts[expert]))
         parts = list(pairwise(inside))
@@ -501,7 +500,7 @@ def _gaps(points: Sequence[Explanation], largest_gap: float, dimension: int) -> 
             if dimension:
                 low, high = (walk(p, expert, sign, dimension, largest_gap)[-1] for p, sign in ((low, 1.0), (high, -1.0)))
             edges = float(low.discounts[expert]), float(high.discounts[expert])
-            if edges[1] - edges[0] > SAME:
+            if edges[1] - edges[0] > same:
                 empty.append(edges)
         gaps.append(tuple(sorted(empty)))
     return tuple(gaps)

@@ -62,6 +62,8 @@ class SizeLimits:
         factored: columns of a part that is factorised; larger ones are iterated.
         scaled: whether conjugate gradients on scaled columns are tried first.
         multigrid_steps: the most steps with multigrid.
+        ordered_draws: up to so many entries of log π the errors drawn do not depend on the order of states and actions.
+        exact_errors: up to so many entries of log π the error of each is carried along, which is exact.
     """
 
     dense: int = 64
@@ -70,6 +72,8 @@ class SizeLimits:
     factored: int = 20_000
     scaled: bool = True
     multigrid_steps: int = 200
+    ordered_draws: int = 50_000
+    exact_errors: int = 300
 
 
 class DenseColumns:

@@ -65,8 +65,10 @@ from multihorizon.words import decimals, significant
 
 #: Ends of ranges are settled when what is proved is this near to what is attained.
 GAP = 1e-3
-#: The largest projective coordinate of z that is still a number: z is then 10,000 times as large as the equations' own numbers.
-FARTHEST = 1 - 1e-4
+
+
+def _too_large(what: str) -> ValueError:
+    return ValueError(f"within is computed for problems with few open directions, received {what}: give features, or join states")
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +102,7 @@ def state_pieces(
     for family in reward_families(problem, policies, tolerance):
         lam = float(temperatures[family.owner])
         if family.coefficients is not None or sp.issparse(family.basis):
-            raise ValueError(_TOO_LARGE.format(f"{family.basis.shape[1]:,} open directions for each expert"))
+            raise _too_large(f"{family.basis.shape[1]:,} open directions for each expert")
         basis, pushed = np.asarray(family.basis), np.asarray(family.pushed)
         free, z_columns, product_columns = split_directions(basis, pushed)
         rows = np.arange(family.u.size)
@@ -119,9 +121,6 @@ def state_pieces(
             )
         )
     return pieces
-
-
-_TOO_LARGE = "within is computed for problems with few open directions, received {}: give features, or join states"
 
 
 def _slack(errors: Floats, size: float) -> Floats:
@@ -178,7 +177,7 @@ def _feature_piece(expert: Expert, policy: PolicyEquations, owner: int, lam: flo
     rows = np.arange(states.size)
     width = d + entered.size + goes_on.size
     if width > 2000:
-        raise ValueError(_TOO_LARGE.format(f"{width:,} unknowns for each expert"))
+        raise _too_large(f"{width:,} unknowns for each expert")
     here = np.zeros((rows.size, goes_on.size))
     here[rows, np.searchsorted(goes_on, states)] = 1.0
     following = mdp.stacked[chosen][:, entered].toarray()
@@ -529,6 +528,9 @@ class End(NamedTuple):
 class RangeSearch:
     """Branch and bound with one relaxation; `root` is the box that holds everything."""
 
+    #: The largest projective coordinate of z that is still a number: z is 10,000 times as large as the equations' own numbers.
+    _farthest = 1 - 1e-4
+
     def __init__(self, relaxation: RegionPrograms, root: Region, most_boxes: int) -> None:
         self.relaxation, self.root, self.most_boxes = relaxation, root, most_boxes
         self.links: list[tuple[int, int, float, float]] = []
@@ -592,7 +594,7 @@ class RangeSearch:
         """Return z of projective coordinates; infinite where it is larger than programs can hold beside ordinary numbers."""
         with np.errstate(divide="ignore"):
             z = self.relaxation.scale * shown / (1 - np.abs(shown))
-        return np.where(np.abs(shown) < FARTHEST, z, np.copysign(INFINITY, shown))
+        return np.where(np.abs(shown) < self._farthest, z, np.copysign(INFINITY, shown))
 
     def at(self, discounts: Floats) -> Relaxed | None:
         """Return the point with these discounts that needs the smallest distance; None where no rewards explain the experts."""
@@ -656,7 +658,7 @@ class RangeSearch:
         """Return the best point of the set with these z, or else with these discounts."""
         K = self.relaxation.n_experts
         for held in (slice(K, None), slice(K)):
-            if np.abs(self._shown(where[K:])).max(initial=0.0) > FARTHEST:
+            if np.abs(self._shown(where[K:])).max(initial=0.0) > self._farthest:
                 continue
             low, high = self.root.low.copy(), self.root.high.copy()
             low[held] = high[held] = np.clip(where[held], low[held], high[held])

@@ -32,9 +32,6 @@ from multihorizon.numerics.spectrum import ScoreTest, score_test
 from multihorizon.result import Result
 from multihorizon.words import LEVEL, Finding, decimals, p_text
 
-#: With more columns than this a reward by action is not tried: there would be little left to see it by.
-MOST_COLUMNS = 100
-
 
 @dataclass(frozen=True)
 class WiderReward:
@@ -67,7 +64,7 @@ def wider_rewards(mdps: Sequence[MDP], arrival: Sequence[Sparse]) -> list[WiderR
         return []
     free = all(np.bincount(sp.csr_array(each).indices).max(initial=0) <= 1 for each in arrival)
     found = [WiderReward("one cost for each action", actions, by_action=False, free=free)]
-    if len(actions) * arrival[0].shape[1] <= MOST_COLUMNS:
+    if len(actions) * arrival[0].shape[1] <= 100:  # with more there would be little left to see it by
         name = "a reward for each state and action" if free else "features that count differently with each action"
         found.append(WiderReward(name, actions, by_action=True, free=free))
     return found
@@ -83,16 +80,8 @@ def beyond(features: Sequence[Floats], columns: Sequence[Floats]) -> list[Floats
 
 
 QUESTION = "Does the reward depend on the state reached alone?"
-
-
-#: At this p-value or below a wider reward predicts clearly better.
-CLEAR = 0.001
-
-
-#: From this p-value down, so many simulated tables show the tails of the statistic.
-DOUBTFUL, DRAWS = 0.1, 400
-
-
+#: So many simulated tables show the tails of a statistic.
+DRAWS = 400
 REMEDY = (
     "Give features by state and action (`--features` with a column `action`, in Python `Problem(features=…)`), or the reward if "
     "it is known (`--known-reward`)."
@@ -149,7 +138,7 @@ class StateRewardTest(Result):
     @property
     def clear(self) -> bool:
         """Whether a reward that depends on the action as well predicts clearly better."""
-        return self.p_value <= CLEAR
+        return self.p_value <= 0.001
 
     @property
     def why(self) -> str:
@@ -235,7 +224,7 @@ def tested_at(point: Point, wider: WiderReward) -> ScoreTest:
     free = ~new
     free[:p] &= ~model.fixed & ~resting(point)
     found = score_test(gradient, information, priors, free, new)
-    return found.calibrated(_simulated(point, slopes, p + q)) if found.degrees and found.p_value <= DOUBTFUL else found
+    return found.calibrated(_simulated(point, slopes, p + q)) if found.degrees and found.p_value <= 0.1 else found
 
 
 def _simulated(point: Point, slopes: Sequence[tuple[Ints, Floats]], size: int) -> Floats:

@@ -57,18 +57,7 @@ from multihorizon.choice.tabular import Point
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.numerics.spectrum import spectrum
 from multihorizon.problem import cells_of_episodes
-from multihorizon.words import decimals, significant
-
-#: A p-value below this counts as dependence.
-DEPENDENT = 0.05
-
-
-#: The smallest p-value that the test of dependence can have.
-LEAST_P = 0.001
-
-
-#: With fewer clusters that count than this, a standard error is rough.
-FEW = 5
+from multihorizon.words import LEVEL, decimals, significant
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +86,7 @@ def independence(point: Point, asked: Choice, seed: int = 0) -> Independence:
         tables = [expert.table for expert in model.problem.experts]
         named = [set() if table is None or table.conditions is None else {*table.conditions} for table in tables]
         within = within_episodes(point, seed=seed, conditions=sorted(set.intersection(*named)))
-        if within.reason or within.p_value > DEPENDENT:
+        if within.reason or within.p_value > 1 - LEVEL:
             return Independence(within=within)
     unit: Unit = "episode" if asked == "auto" else asked
     reason = f"that needs at most {DENSE_REWARDS} rewards, and there are {model.n_reward:,}" if model.is_large else ""
@@ -275,7 +264,7 @@ def independence_words(said: TakenAsIndependent | None) -> list[str]:
         return []
     why, p = "", said["p_value"]
     if p is not None:
-        why = f"Choices of one episode go together (p {'≤' if p <= LEAST_P else '='} {decimals(p, 3)}), "
+        why = f"Choices of one episode go together (p {'≤' if p <= 0.001 else '='} {decimals(p, 3)}), "
     if said["reason"]:
         narrow = "every decision counts as independent, so intervals are too narrow and p-values too small"
         return [f"{why}but {said['reason']}: {narrow}."]
@@ -286,10 +275,10 @@ def independence_words(said: TakenAsIndependent | None) -> list[str]:
         f"{first}, and not the decision, is the unit of standard errors, intervals and tests: standard errors of discounts are "
         f"{significant(wider, 2)} times those of independent decisions."
     ]
-    few = sum(n is not None and n < FEW for n in said["freedom"])
+    few = sum(n is not None and n < 5 for n in said["freedom"])
     if few:
         whose = f"For {few} of {len(said['freedom'])} experts" if few < len(said["freedom"]) else "For all experts"
-        words.append(f"{whose} fewer than {FEW} independent {said['unit']}s count, so their intervals are wide and rough.")
+        words.append(f"{whose} fewer than 5 independent {said['unit']}s count, so their intervals are wide and rough.")
     return words
 
 
@@ -396,7 +385,7 @@ def within_episodes(
         drawn = np.array(found[1:])
         largest = ((np.array(found) - drawn.mean(axis=0)) / np.maximum(drawn.std(axis=0), TINY)).max(axis=1)
         p_value = (1 + int((largest[1:] >= largest[0] - 1e-9).sum())) / (1 + number)
-        if p_value > DEPENDENT:
+        if p_value > 1 - LEVEL:
             break
     return WithinEpisodes(float(largest[0]), p_value)
 

@@ -67,10 +67,6 @@ from multihorizon.problem import Problem
 HIGHER = 1e-2
 
 
-#: Information on a discount or a log-temperature that is rounding: a standard error of 10,000,000,000.
-ROUNDED_INFORMATION = 1e-20
-
-
 @dataclass(eq=False)
 class Precision:
     """Variances `(p,)` and covariance `(p,p)` of an answer, what is identified `(p,)`, and the spectrum of the information.
@@ -106,13 +102,14 @@ def precision(point: ChoicePoint) -> Precision:
         return Precision(variance, identified, values, None, np.zeros((model.size, 0)), ones)
     free = np.flatnonzero(~model.fixed)
     # Discounts and log-temperatures have no unit: where they have less information than this, it is rounding.
+    rounding = 1e-20
     least = np.zeros(model.size)
-    least[model.discount_slice] = least[model.temperature_slice] = ROUNDED_INFORMATION
+    least[model.discount_slice] = least[model.temperature_slice] = rounding
 
     def spectrum_of(matrix: Floats) -> Spectrum:
         diagonal = np.diag(matrix)
         scale = np.sqrt(np.where(diagonal > least[free], diagonal, 1.0))
-        return spectrum(matrix, scale, least=ROUNDED_INFORMATION)
+        return spectrum(matrix, scale, least=rounding)
 
     found = spectrum_of(point.curvature(ridge=False)[np.ix_(free, free)])
     held = spectrum_of(point.curvature()[np.ix_(free, free)]) if model.ridge.any() else found

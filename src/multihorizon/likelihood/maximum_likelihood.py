@@ -81,13 +81,10 @@ from multihorizon.likelihood.search import (
     polished,
 )
 from multihorizon.likelihood.separate import (
-    ANOTHER,
-    COLDEST,
-    FLAT,
-    RANDOM,
     ApartEstimate,
     OtherPlaces,
     PersonsApart,
+    Reason,
     at_places,
     left_open,
     persons_solution,
@@ -101,14 +98,8 @@ from multihorizon.words import decimals, power_of_ten, significant
 #: From so many persons on, those who share no parameter are fitted one by one: then their common grid costs less than it saves,
 #: in tasks of every size.
 MANY = 8
-
-
 #: Standard deviation, in temperatures, of the prior that holds rewards which run away.
 WEAK_PRIOR = 20.0
-
-
-#: The log-likelihood that this prior may cost, and how often it is made ten times wider where it costs more.
-PRIOR_COST, WIDER_PRIORS = 1.0, 3
 
 
 @dataclass(frozen=True)
@@ -432,17 +423,18 @@ def _holds(end: Ascent[Point]) -> bool:
     return True
 
 
-def _weakly_held(held: Ascent[Point]) -> Ascent[Point]:
+def _weakly_held(held: Ascent[Point], most_cost: float = 1.0, attempts: int = 3) -> Ascent[Point]:
     """The fit with a prior so wide that it costs hardly any log-likelihood, where the one it has costs more.
 
-    Beside a discount near 1, rewards that hardly matter for short may be very large.
+    Beside a discount near 1, rewards that hardly matter for short may be very large. So the prior is made ten times wider, a few
+    times, where it costs more log-likelihood than `most_cost`.
     """
-    for _ in range(WIDER_PRIORS):
+    for _ in range(attempts):
         model, point = held.point.likelihood, held.point
         bare = model.holding(model.penalty).at(point.x, point)
         if not held.finished or bare is None:
             break
-        if climb(bare, max_steps=30, gain=0.1).point.value <= point.value + PRIOR_COST:
+        if climb(bare, max_steps=30, gain=0.1).point.value <= point.value + most_cost:
             break
         wider = model.holding(model.penalty, model.ridge / 100).at(point.x, point)
         end = None if wider is None else climb(wider)
@@ -508,9 +500,9 @@ def _solution(problem: Problem, found: Fit) -> Solution:
     # With deviations that may be large, a discount can be anything: its standard error is larger than all discounts there are.
     open_ = (precise.standard_errors[ahead][model.groups] > 1) & isinstance(model, NearlyShared)
     identified = precise.identified[ahead][model.groups] & (not others) & (~lost | known) & ~open_
-    reasons = np.where(identified, "", ANOTHER if others else FLAT).astype(object)
-    reasons[~identified & coldest] = COLDEST
-    reasons[~identified & hottest] = RANDOM
+    reasons = np.where(identified, "", Reason.ANOTHER if others else Reason.FLAT).astype(object)
+    reasons[~identified & coldest] = Reason.COLDEST
+    reasons[~identified & hottest] = Reason.RANDOM
     converged = best.finished and at_maximum(point, residual)
     near = found.nearly is not None and isinstance(point, NearPoint)
     freedom = degrees_of_freedom(cast(Nearly, found.nearly), cast(NearPoint, point)) if near and converged else None

@@ -45,8 +45,6 @@ from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.words import decimals
 
 P = TypeVar("P", bound=ChoicePoint)
-
-
 #: The projected gradient per decision at or below which an answer counts as converged.
 CONVERGED_GRADIENT = 1e-5
 
@@ -142,24 +140,8 @@ def _quasi_newton(start: P, held: Bools, max_steps: int, progress: Progress) -> 
     return Ascent(best, int(end.nit), bool(end.success), None)
 
 
-#: Where the profile over a discount is looked at, as shares of the largest discount.
-LEVELS = (0.05, 0.5, 0.8, 0.95, 0.99)
-
-
-#: Between which shares of the largest discount it is middling.
-THIRDS = (0.33, 0.75)
-
-
 #: How much less likely than the answer a maximum may be and be kept: more than the reach of an interval of 99.99 %.
 WITHIN = 8.0
-
-
-#: Ends whose discounts differ by no more are one.
-SAME = 0.02
-
-
-#: Of more discounts than this only those are moved which at the answer's reward are about as likely elsewhere.
-FEW_DISCOUNTS = 6
 
 
 def ranked(ends: Sequence[Ascent[P]]) -> list[Ascent[P]]:
@@ -171,14 +153,14 @@ def distinct(ends: Sequence[Ascent[P]]) -> list[Ascent[P]]:
     """The ends with different discounts, the most likely first; of those with about the same discounts the most likely."""
     kept: list[Ascent[P]] = []
     for end in ranked(ends):
-        if all(_distance(end.point, other.point) > SAME for other in kept):
+        if all(_differ(end.point, other.point) for other in kept):
             kept.append(end)
     return kept
 
 
 def elsewhere(ends: Sequence[Ascent[P]], point: P) -> list[Ascent[P]]:
     """The distinct ends with other discounts than this point's, the most likely first."""
-    return [end for end in distinct(ends) if _distance(end.point, point) > SAME]
+    return [end for end in distinct(ends) if _differ(end.point, point)]
 
 
 def about_rivals(rivals: Sequence[tuple[float, Floats]]) -> list[str]:
@@ -197,9 +179,9 @@ def about_rivals(rivals: Sequence[tuple[float, Floats]]) -> list[str]:
     ]
 
 
-def _distance(one: ChoicePoint, other: ChoicePoint) -> float:
-    """The largest difference of their discounts."""
-    return float(np.abs(one.likelihood.discounts(one.x) - other.likelihood.discounts(other.x)).max(initial=0.0))
+def _differ(one: ChoicePoint, other: ChoicePoint) -> bool:
+    """Return whether some discount differs by more than ends of climbs do that are one maximum."""
+    return bool((np.abs(one.likelihood.discounts(one.x) - other.likelihood.discounts(other.x)) > 0.02).any())
 
 
 def spread_over_levels(points: Sequence[P], count: int) -> list[P]:
@@ -210,7 +192,7 @@ def spread_over_levels(points: Sequence[P], count: int) -> list[P]:
         model = point.likelihood
         part = model.discount_slice
         level = float(np.mean(point.x[part] / np.maximum(model.upper[part], TINY)))
-        first.setdefault(int(np.digitize(level, THIRDS)), point)
+        first.setdefault(int(np.digitize(level, (0.33, 0.75))), point)
     rest = [point for point in order if all(point is not one for one in first.values())]
     return [*first.values(), *rest[: max(count - len(first), 0)]]
 
@@ -230,7 +212,7 @@ def candidates(top: P, begin: Callable[[Floats], P | None], progress: Progress =
         for group in np.flatnonzero(~model.fixed[part]).tolist()
         for level in _levels_away_from(float(here[group] / largest[group]))
     ]
-    if here.size > FEW_DISCOUNTS:
+    if here.size > 6:  # of many discounts, only those that at the answer's reward are about as likely elsewhere
         places = _about_as_likely(top, places)
     for number, (group, discount) in enumerate(places, start=1):
         wanted, held = here.copy(), np.zeros(top.x.size, dtype=np.bool_)
@@ -246,9 +228,10 @@ def candidates(top: P, begin: Callable[[Floats], P | None], progress: Progress =
 
 def _levels_away_from(share: float) -> list[float]:
     """The levels but the nearest, which the answer itself stands for; near 1 a small difference of discounts is a large one."""
-    horizons = np.log(np.maximum(1 - np.array([*LEVELS, share]), 1e-3))
+    levels = [0.05, 0.5, 0.8, 0.95, 0.99]
+    horizons = np.log(np.maximum(1 - np.array([*levels, share]), 1e-3))
     nearest = int(np.abs(horizons[:-1] - horizons[-1]).argmin())
-    return [level for i, level in enumerate(LEVELS) if i != nearest]
+    return [level for i, level in enumerate(levels) if i != nearest]
 
 
 def _about_as_likely(top: ChoicePoint, places: list[tuple[int, float]]) -> list[tuple[int, float]]:

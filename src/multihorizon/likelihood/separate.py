@@ -138,19 +138,8 @@ def _scores(plans: Plans) -> Floats | None:
         return None
 
 
-#: The grid on which persons begin: shares of the largest discount, and log-temperatures in units of the usual one.
-SHARES = np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.995, 0.999, 0.9999, 1.0])
-
-
-LOGS = np.array([*np.linspace(-6, 4, 21), 5.0, 6.5, 8.0])
-
-
 #: How much less likely than another place one may be that counts as equally likely.
 AS_LIKELY = 1e-3
-
-
-#: How much less likely than the maximum a place may be to lie inside an interval of any level that is asked for.
-LEAST_LIKELY = 12.0
 
 
 class PersonsApart:
@@ -212,7 +201,8 @@ class PersonsApart:
         found.here.put(who, ends.here.of(first), np.ones(who.size, dtype=np.bool_))
         best = first[owner]
         as_likely = ends.finished & (ends.here.value >= ends.here.value[best] - AS_LIKELY)
-        likely = along.values > found.here.value[who][along.owner] - LEAST_LIKELY
+        # Other places may lie inside an interval of any level that is asked for.
+        likely = along.values > found.here.value[who][along.owner] - 12.0
         found.along.append(OtherPlaces(who[along.owner[likely]], along.places[likely], along.values[likely]))
         found.along.append(OtherPlaces(who[owner[ends.finished]], ends.places[ends.finished], ends.here.value[ends.finished]))
         as_likely &= np.abs(ends.places[:, 0] - ends.places[best, 0]) > 0.02
@@ -293,11 +283,13 @@ class _Grid:
 
     def __init__(self, model: PersonsApart) -> None:
         self.model = model
+        shares = np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.995, 0.999, 0.9999, 1.0])
+        logs = np.array([*np.linspace(-6, 4, 21), 5.0, 6.5, 8.0])
         # what is known and the same for many has a place on the grid
         known = [np.unique(model.lower[model.fixed[:, k], k]) for k in (0, 1)]
         self.gamma, self.logs = (
             np.union1d(nodes, own) if own.size <= 5 else nodes
-            for nodes, own in zip((model.largest * SHARES, LOGS + np.log(model.usual)), known, strict=True)
+            for nodes, own in zip((model.largest * shares, logs + np.log(model.usual)), known, strict=True)
         )
         self.table = table_on(model.tables, self.gamma, self.logs)
 
@@ -329,11 +321,15 @@ class _Grid:
         return owner[kept], np.clip(places, *bounds), along
 
 
-#: Why there is no number for a person's discount, as `reasons` has it.
-UNFINISHED, SEPARATED, RANDOM = "the search did not end", "always the best action", "chooses without regard to the reward"
+class Reason:
+    """Why there is no number for a person's discount, as `reasons` has it."""
 
-
-COLDEST, ANOTHER, FLAT = "the lower the temperature, the likelier", "another discount is as likely", "the likelihood is flat"
+    UNFINISHED = "the search did not end"
+    SEPARATED = "always the best action"
+    RANDOM = "chooses without regard to the reward"
+    COLDEST = "the lower the temperature, the likelier"
+    ANOTHER = "another discount is as likely"
+    FLAT = "the likelihood is flat"
 
 
 def persons_solution(problem: Problem, model: PersonsApart, found: PersonsFit) -> Solution:
@@ -344,13 +340,13 @@ def persons_solution(problem: Problem, model: PersonsApart, found: PersonsFit) -
     coldest = ~model.fixed[:, 1] & (found.places[:, 1] <= model.lower[:, 1])
     lost = (coldest | found.separated | found.hottest | ~precise.identified[:, 1]) & ~model.fixed[:, 1]
     reasons = np.full(discounts.size, "", dtype=object)
-    reasons[~precise.identified[:, 0] | lost] = FLAT
-    reasons[twice] = ANOTHER
-    reasons[coldest] = COLDEST
-    reasons[found.separated] = SEPARATED
-    reasons[found.hottest] = RANDOM
+    reasons[~precise.identified[:, 0] | lost] = Reason.FLAT
+    reasons[twice] = Reason.ANOTHER
+    reasons[coldest] = Reason.COLDEST
+    reasons[found.separated] = Reason.SEPARATED
+    reasons[found.hottest] = Reason.RANDOM
     reasons[model.fixed[:, 0]] = ""
-    reasons[~converged] = UNFINISHED
+    reasons[~converged] = Reason.UNFINISHED
     identified = reasons == ""
     status = Status.CONVERGED if identified.all() and not lost.any() else Status.NOT_IDENTIFIED
     value, decisions = float(found.here.value[converged].sum()), float(model.counts.sum())
@@ -393,7 +389,7 @@ def persons_solution(problem: Problem, model: PersonsApart, found: PersonsFit) -
         found.places,
         found.here,
         precise.standard_errors[:, 0],
-        identified | (reasons == SEPARATED) | (reasons == COLDEST),
+        identified | (reasons == Reason.SEPARATED) | (reasons == Reason.COLDEST),
         found.others,
         problem.names,
         reward.copy(),
@@ -414,14 +410,15 @@ def persons_solution(problem: Problem, model: PersonsApart, found: PersonsFit) -
 def left_open(names: Sequence[str], reasons: Sequence[str]) -> list[str]:
     """Sentences on discounts that the decisions do not identify, by the reasons why."""
     why = {
-        ANOTHER: "The discounts of {} are not identified: other discounts are as likely.",
-        FLAT: "The discounts of {} are not identified: the likelihood is flat in their direction.",
-        SEPARATED: "{} always took an action that is best at some discount: the discount is known to a range, and the "
+        Reason.ANOTHER: "The discounts of {} are not identified: other discounts are as likely.",
+        Reason.FLAT: "The discounts of {} are not identified: the likelihood is flat in their direction.",
+        Reason.SEPARATED: "{} always took an action that is best at some discount: the discount is known to a range, and the "
         "temperature only to be low.",
-        COLDEST: "The lower the temperature of {}, the likelier are their decisions, with discounts that follow: the discount is "
-        "known to a range at most.",
-        RANDOM: "{} chose without regard to the known reward, so that neither the temperature nor the discount is identified.",
-        UNFINISHED: "The climb of {} was broken off unconverged: they have no answer, and all others keep theirs.",
+        Reason.COLDEST: "The lower the temperature of {}, the likelier are their decisions, with discounts that follow: the "
+        "discount is known to a range at most.",
+        Reason.RANDOM: "{} chose without regard to the known reward, so that neither the temperature nor the discount is "
+        "identified.",
+        Reason.UNFINISHED: "The climb of {} was broken off unconverged: they have no answer, and all others keep theirs.",
     }
     those = {reason: [name for name, own in zip(names, reasons, strict=True) if own == reason] for reason in why}
     return [sentence.format(first_few(those[reason])) for reason, sentence in why.items() if those[reason]]

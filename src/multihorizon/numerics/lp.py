@@ -44,8 +44,6 @@ import numpy as np
 from multihorizon.checks import Floats
 
 INFINITY = float("inf")
-
-
 #: Programs with more rows are solved by the interior point (with crossover to a vertex) unless they start from a basis.
 MOST_SIMPLEX_ROWS = 2000
 
@@ -315,17 +313,17 @@ def maximise(
     return place, False
 
 
-B = TypeVar("B")
+Box = TypeVar("Box")
 
 
 def branch_and_bound(
-    boxes: Iterable[B],
-    bound: Callable[[B], float],
-    cut: Callable[[B], Iterable[B | None]],
+    boxes: Iterable[Box],
+    bound: Callable[[Box], float],
+    cut: Callable[[Box], Iterable[Box | None]],
     enough: Callable[[], float],
     most: float = inf,
     seconds: float = inf,
-) -> tuple[list[B], int]:
+) -> tuple[list[Box], int]:
     """Cut boxes until all bounds are at most `enough()`; return the boxes that are left, the largest bound first.
 
     The second value returned is the number of boxes that were made.

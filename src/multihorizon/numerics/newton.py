@@ -196,7 +196,7 @@ class Climbable(Protocol):
         ...
 
 
-P = TypeVar("P", bound=Climbable)
+Place = TypeVar("Place", bound=Climbable)
 
 
 @dataclass(frozen=True)
@@ -212,10 +212,10 @@ class Tolerances:
 
 
 @dataclass(frozen=True, eq=False)
-class Ascent(Generic[P]):
+class Ascent(Generic[Place]):
     """The end of a climb, its number of steps, whether it stopped because nothing was left to gain, and the last curvature."""
 
-    point: P
+    point: Place
     steps: int
     finished: bool
     metric: Metric | None
@@ -226,12 +226,12 @@ FIRST_DAMPING, LEAST_DAMPING = 1e-3, 1e-8
 
 
 def climb(
-    start: P,
+    start: Place,
     held: Bools,
     tol: Tolerances,
     metric: Metric | None = None,
-    progress: Callable[[int, P], None] | None = None,
-) -> Ascent[P]:
+    progress: Callable[[int, Place], None] | None = None,
+) -> Ascent[Place]:
     """Climb from `start` to a local maximum of the objective.
 
     Args:
@@ -284,7 +284,7 @@ def left_to_gain(point: Climbable, metric: Metric, free: Bools) -> float:
     return 0.5 * float(point.gradient @ metric.solve(point.gradient, free, LEAST_DAMPING))
 
 
-def _advance(point: P, metric: Metric, free: Bools, damping: float, bent: bool) -> tuple[P | None, float]:
+def _advance(point: Place, metric: Metric, free: Bools, damping: float, bent: bool) -> tuple[Place | None, float]:
     """The next point, with as much damping as it takes, or None; and the damping to go on with."""
     low, high = point.bounds
     while damping < 1e12:
@@ -314,7 +314,7 @@ def _step(point: Climbable, metric: Metric, free: Bools, damping: float) -> Floa
     return step
 
 
-def _bend(point: P, metric: Metric, free: Bools, damping: float, step: Floats) -> Floats:
+def _bend(point: Place, metric: Metric, free: Bools, damping: float, step: Floats) -> Floats:
     """Half the acceleration that keeps a step on a bent ridge; 0 where it is too long to be trusted or cannot be had."""
     share, longest = 0.1, 1.5  # of the step, by which derivatives are differenced, and beyond which a bend is not trusted
     none, (low, high) = np.zeros(step.size), point.bounds
@@ -623,12 +623,12 @@ def _loosened(here: Local, places: Floats, lower: Floats, upper: Floats) -> _Loo
 # The end of one profile.
 
 
-S = TypeVar("S")
+Where = TypeVar("Where")
 
 
 def profile_end(
-    profile: Callable[[float, S], tuple[float, S] | None],
-    start: S,
+    profile: Callable[[float, Where], tuple[float, Where] | None],
+    start: Where,
     value: float,
     step: float,
     target: float,
@@ -641,7 +641,7 @@ def profile_end(
     same: float = 1e-6,
     part: float = 0.8,
     root: float = 0.0,
-) -> tuple[float, S | None]:
+) -> tuple[float, Where | None]:
     """Find where r reaches its target, and the maximum there; the bound where it stays below; NaN where the search fails.
 
     Args:

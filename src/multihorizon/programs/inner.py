@@ -228,8 +228,6 @@ def _assemble(names: tuple[str, ...], experts: list[tuple[int, Expert]]) -> Marg
 
 
 Objective = Literal["worst", "sum", "each"]
-
-
 #: Margins below this share of the largest reward count as zero: three digits above what HiGHS' tolerance can blur.
 POSITIVE_MARGIN = 1e-6
 

@@ -92,10 +92,6 @@ from multihorizon.parallel import Progress, in_parallel, n_workers, silent
 from multihorizon.programs.inner import POSITIVE_MARGIN, Bases, Inner, Margins, Optimum, program, slices
 from multihorizon.words import significant
 
-#: Bound on the reward where the mean margin is held at 1; only there to keep HiGHS' numbers finite.
-MEAN_BOUND = 1e5
-
-
 Score = tuple[int, float]
 
 
@@ -232,7 +228,8 @@ class Relative(NamedTuple):
 
 def relative_margin(inner: Inner, gamma: Floats, log: ProgramLog) -> tuple[float, Floats]:
     """Return the largest worst margin of a reward with mean margin 1, and its values; −inf where no reward has one."""
-    lp = program(inner.worst, gamma, inner.every, l1=0.0, bound=MEAN_BOUND, mean=True)
+    # The bound on the reward only keeps HiGHS' numbers finite.
+    lp = program(inner.worst, gamma, inner.every, l1=0.0, bound=1e5, mean=True)
     result = inner.solve("relative", lp, gamma)
     if not result.optimal:
         log.failures += result.status == LPStatus.FAILED
@@ -257,7 +254,7 @@ class _Restoring:
     def step(self, here: Relative, radius: float) -> Advance | None:
         inner, gamma = self.inner, here.point.discounts
         bounds = _step_bounds(inner, gamma, radius)
-        lp = program(inner.worst, gamma, inner.every, l1=0.0, bound=MEAN_BOUND, values=here.values, steps=bounds, mean=True)
+        lp = program(inner.worst, gamma, inner.every, l1=0.0, bound=1e5, values=here.values, steps=bounds, mean=True)
         result = inner.solve("relative step", lp, gamma, like="relative")
         if not result.optimal:
             self.log.failures += result.status == LPStatus.FAILED
@@ -372,10 +369,6 @@ def in_order(values: Floats, order: Ints, limits: Floats) -> Floats:
     return np.minimum(gamma, limits)
 
 
-#: An ascent agrees with the best one if its objective is this near, as a share; the survey's rough ones a little less near.
-AGREE, ROUGHLY_AGREE = 1e-4, 5e-3
-
-
 @dataclass(frozen=True)
 class SequentialLP:
     """Trust-region sequential linear programming from `starts` points; the default search of the LP solvers.
@@ -457,8 +450,9 @@ class SequentialLP:
         log.failures += 0 if apart is log else apart.n_failed
         heights = np.array([-np.inf if maximum.point.failed else maximum.point.objective for maximum in maxima])
         best = int(np.argmax(heights))
-        agreeing = int((heights >= heights[best] - AGREE * abs(heights[best])).sum()) - 1
-        near = first.objective - ROUGHLY_AGREE * abs(first.objective)
+        # An ascent agrees with the best one if its objective is this near, as a share; rough ones may be less near.
+        agreeing = int((heights >= heights[best] - 1e-4 * abs(heights[best])).sum()) - 1
+        near = first.objective - 5e-3 * abs(first.objective)
         agreeing += sum(point.objective >= near for point in surveyed) - 1 if maxima[best].point.has_reward else 0
         trace = replace(log.trace(), discounts=np.array(log.discounts)[:, places])
         return SearchResult(trace, {"starts": starts, "agreeing": agreeing}, maxima[best].converged, log.failures)

@@ -47,8 +47,6 @@ from multihorizon.programs.search import SequentialLP, bound_optimum, cheap_boxe
 from multihorizon.solution import Evidence, Solution, Status
 from multihorizon.words import percent, significant
 
-#: Discounts closer than this share a place in the order of horizons, or rest on a limit.
-SAME_DISCOUNT = 1e-9
 #: Added to a message where some program has no answer, so that the others prove nothing.
 UNSOLVED = ", but HiGHS did not solve all programs: there may be one"
 #: Added to a message about an answer that neither a second ascent nor a proof confirms.
@@ -307,7 +305,7 @@ def answer(solver: str, inner: Inner, point: Optimum, search: SearchResult | Non
         residual = max(said["violation"], abs(_recomputed(inner, point) - point.objective))
         status, message = _judged(inner, point, status, said)
         if search is not None:
-            resting = (margins.limits < 1) & (point.discounts >= margins.limits - SAME_DISCOUNT)
+            resting = (margins.limits < 1) & (point.discounts >= margins.limits - 1e-9)
             if resting.any():
                 who = ", ".join(name for name, rests in zip(names, resting, strict=True) if rests)
                 message += f"; {who} rest on the limit {ENDLESS_DISCOUNT} of endless policies, which may decide the order"
@@ -378,7 +376,7 @@ def _explained(inner: Inner, point: Optimum) -> dict[str, Any]:
     order: list[list[str]] = []
     last = -1.0
     for k in np.argsort(point.discounts, kind="stable"):
-        if order and point.discounts[k] - last <= SAME_DISCOUNT:
+        if order and point.discounts[k] - last <= 1e-9:
             order[-1].append(names[k])
         else:
             order.append([names[k]])

@@ -35,7 +35,7 @@ from multihorizon.likelihood.clusters import TakenAsIndependent, WithinEpisodes
 from multihorizon.likelihood.estimates import LikelihoodEvidence, SieveEvidence, unpredicted
 from multihorizon.likelihood.intervals import Contrasts, ProfileIntervals
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
-from multihorizon.likelihood.separate import COLDEST, RANDOM, SEPARATED, UNFINISHED, ProfilesApart
+from multihorizon.likelihood.separate import ProfilesApart, Reason
 from multihorizon.numerics.distributions import chi2_ppf
 from multihorizon.parallel import Run
 from multihorizon.population.evidence import PopulationEvidence
@@ -234,7 +234,7 @@ class Fitted:
         unpredicted = self._unpredicted()
         reasons = self._reasons(list(evidence.identified), whys, unpredicted)
         given = [not reason for reason in reasons]
-        ranged = [reason in (SEPARATED, COLDEST) for reason in reasons]
+        ranged = [reason in (Reason.SEPARATED, Reason.COLDEST) for reason in reasons]
         widths = self.intervals[:, 1] - self.intervals[:, 0]
         order = self._order(given)
         lost = likelihood is not None and likelihood.lost_temperatures
@@ -257,7 +257,9 @@ class Fitted:
             "sure": [g and (fixed or bool(w <= VAGUE_WIDTH)) for g, fixed, w in zip(given, self.known, widths, strict=True)],
             "order": order,
             "temperatures": temperatures,
-            "without_temperature": [k for k in order if np.isnan(temperatures[k]) and not ranged[k] and whys[k] != UNFINISHED],
+            "without_temperature": [
+                k for k in order if np.isnan(temperatures[k]) and not ranged[k] and whys[k] != Reason.UNFINISHED
+            ],
             "standard_errors": np.where(given, np.nan if errors is None or self.withheld else errors, np.nan),
             "limits": [self._limit(k) if given[k] and not self.known[k] else None for k in range(len(given))],
             "widened": self._widened(widths, deviations),
@@ -279,7 +281,12 @@ class Fitted:
         if self.solution.status == Status.NOT_CONVERGED:  # where all choose at random, the likelihood is too flat to be climbed
             return [IDLE if nobody else UNENDED] * gain.size
         idle = ((gain < chi2_ppf(LEVEL, 2)) | nobody) & ~np.array(self.known)
-        texts = {UNFINISHED: UNENDED, SEPARATED: SEPARATED, COLDEST: COLDEST, RANDOM: IDLE}
+        texts = {
+            Reason.UNFINISHED: UNENDED,
+            Reason.SEPARATED: Reason.SEPARATED,
+            Reason.COLDEST: Reason.COLDEST,
+            Reason.RANDOM: IDLE,
+        }
         reasons = []
         for determined, why, no_better, failed in zip(identified, whys, idle, unpredicted, strict=True):
             if not determined:
