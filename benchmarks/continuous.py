@@ -29,7 +29,7 @@ import pandas as pd
 import scipy.sparse as sp
 
 import multihorizon as mh
-from multihorizon.choice.model import Settings
+from multihorizon.choice.settings import Settings
 from multihorizon.choice.sieve_model import SieveData, SieveModel
 from multihorizon.likelihood.search import climb
 from multihorizon.likelihood.sieve import fit_logits, relevant_coordinates, sieve_precision, starts

@@ -38,7 +38,7 @@ import scipy.sparse as sp
 from rows import shown
 
 import multihorizon as mh
-from multihorizon.choice.tabular import engine_for
+from multihorizon.choice.plans import engine_for
 from multihorizon.data.side_tables import read_persons
 from multihorizon.domains.people import SpaceAdventure
 from multihorizon.driver import build_problem

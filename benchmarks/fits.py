@@ -25,7 +25,7 @@ import scipy.sparse as sp
 from rows import shown
 
 import multihorizon as mh
-from multihorizon.choice.tabular import Likelihood, Point
+from multihorizon.choice.model import Likelihood, Point
 from multihorizon.likelihood import maximum_likelihood
 from multihorizon.likelihood.search import climb
 from multihorizon.numerics.newton import Dense

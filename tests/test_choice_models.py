@@ -10,9 +10,9 @@ from test_lookahead import simulated, steps_task
 
 import multihorizon as mh
 from multihorizon.choice.deviations import NearlyShared
-from multihorizon.choice.model import ChoiceModel, Settings, temperature_penalty
+from multihorizon.choice.model import ChoiceModel, Likelihood, temperature_penalty
+from multihorizon.choice.settings import Settings
 from multihorizon.choice.sieve_model import SieveData, SieveModel
-from multihorizon.choice.tabular import Likelihood
 from multihorizon.choice.weighted import WeightedLikelihood
 from multihorizon.likelihood.intervals import precision
 from multihorizon.likelihood.search import climb

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 import multihorizon as mh
-from multihorizon.choice.model import Clusters
-from multihorizon.choice.tabular import Likelihood
+from multihorizon.choice.model import Likelihood
+from multihorizon.choice.settings import Clusters
 from multihorizon.cli import app
 from multihorizon.likelihood.clusters import middle, sign_flip_test, within_episodes
 from multihorizon.likelihood.maximum_likelihood import resume

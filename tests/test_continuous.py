@@ -7,7 +7,7 @@ from sklearn.ensemble import ExtraTreesRegressor
 from sklearn.kernel_approximation import RBFSampler
 
 import multihorizon as mh
-from multihorizon.choice.model import Settings
+from multihorizon.choice.settings import Settings
 from multihorizon.choice.sieve_model import SieveData, SieveModel
 from multihorizon.likelihood.estimates import dynamics_unknown
 from multihorizon.likelihood.sieve import relevant_coordinates, resume_sieve, sieve_precision

@@ -12,8 +12,8 @@ from scipy.special import ndtr
 from typer.testing import CliRunner
 
 import multihorizon as mh
-from multihorizon.choice.model import Settings
-from multihorizon.choice.tabular import Likelihood
+from multihorizon.choice.model import Likelihood
+from multihorizon.choice.settings import Settings
 from multihorizon.cli import app
 from multihorizon.estimate import SavedIntervals
 from multihorizon.likelihood.intervals import precision

@@ -13,8 +13,8 @@ from scipy.special import logsumexp
 import multihorizon as mh
 from multihorizon.checks import Floats
 from multihorizon.choice.deviations import NearlyShared
-from multihorizon.choice.model import Settings, temperature_penalty
-from multihorizon.choice.tabular import Likelihood
+from multihorizon.choice.model import Likelihood, temperature_penalty
+from multihorizon.choice.settings import Settings
 from multihorizon.likelihood.estimates import LikelihoodEvidence
 from multihorizon.likelihood.intervals import precision
 from multihorizon.likelihood.maximum_likelihood import resume

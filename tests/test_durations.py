@@ -17,8 +17,9 @@ from scipy.optimize import minimize
 import multihorizon as mh
 from multihorizon.analysis import analyse
 from multihorizon.choice.deviations import NearlyShared
-from multihorizon.choice.model import Settings
-from multihorizon.choice.tabular import Likelihood, LoggedMoves, redrawn
+from multihorizon.choice.model import Likelihood
+from multihorizon.choice.plans import LoggedMoves, redrawn
+from multihorizon.choice.settings import Settings
 from multihorizon.data.dynamics import observed_durations
 from multihorizon.data.side_tables import read_transitions, transitions_from_frame
 from multihorizon.likelihood.maximum_likelihood import resume

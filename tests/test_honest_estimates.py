@@ -10,8 +10,9 @@ import pytest
 import scipy.sparse as sp
 
 import multihorizon as mh
-from multihorizon.choice.model import Settings
-from multihorizon.choice.tabular import Likelihood, redrawn
+from multihorizon.choice.model import Likelihood
+from multihorizon.choice.plans import redrawn
+from multihorizon.choice.settings import Settings
 from multihorizon.likelihood import intervals
 from multihorizon.likelihood.intervals import precision, reward_contrasts, transition_widening
 from multihorizon.likelihood.maximum_likelihood import resume

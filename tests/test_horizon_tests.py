@@ -9,8 +9,8 @@ import pandas as pd
 import pytest
 
 import multihorizon as mh
-from multihorizon.choice.model import Settings
-from multihorizon.choice.tabular import Likelihood
+from multihorizon.choice.model import Likelihood
+from multihorizon.choice.settings import Settings
 from multihorizon.likelihood import intervals as horizon_tests
 from multihorizon.likelihood.clusters import within_episodes
 from multihorizon.likelihood.intervals import holm

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.choice.model import Settings, temperature_penalty
-from multihorizon.choice.tabular import Likelihood
+from multihorizon.choice.model import Likelihood, temperature_penalty
+from multihorizon.choice.settings import Settings
 
 CLIFF = mh.domains.cliff()
 

@@ -7,8 +7,8 @@ import pytest
 
 import multihorizon as mh
 from multihorizon.choice import model as large
-from multihorizon.choice.model import Settings, temperature_penalty
-from multihorizon.choice.tabular import Likelihood
+from multihorizon.choice.model import Likelihood, temperature_penalty
+from multihorizon.choice.settings import Settings
 from multihorizon.likelihood.intervals import precision, profile_covariances, profile_information
 from multihorizon.likelihood.random_effects import _expected_gains, log_likelihood_given
 from multihorizon.likelihood.search import _is_hard, choice_probability_start, climb
@@ -114,7 +114,7 @@ def test_what_is_not_identified_is_seen_without_matrices(monkeypatch):
 
 def test_the_matrix_and_products_give_the_same_answer_intervals_and_errors(problem, monkeypatch):
     matrix = mh.solve(problem, mh.MaximumLikelihood(starts=1))
-    monkeypatch.setattr("multihorizon.choice.tabular.PRODUCT_REWARDS", 5)
+    monkeypatch.setattr("multihorizon.choice.model.PRODUCT_REWARDS", 5)
     assert Likelihood(problem).by_products
     products = mh.solve(problem, mh.MaximumLikelihood(starts=1))
     assert products.objective == pytest.approx(matrix.objective, abs=1e-6)

@@ -14,7 +14,7 @@ from test_files import CSV_FILES
 from typer.testing import CliRunner
 
 import multihorizon as mh
-from multihorizon.choice.model import with_known_reward
+from multihorizon.choice.settings import with_known_reward
 from multihorizon.cli import app
 from multihorizon.data import counting
 from multihorizon.data.counting import CountedFiles

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.choice import tabular as engine
-from multihorizon.choice.model import Quadratic, Settings
-from multihorizon.choice.tabular import Likelihood, Point
+from multihorizon.choice import plans as engine
+from multihorizon.choice.model import Likelihood, Point, Quadratic
+from multihorizon.choice.settings import Settings
 
 STEP = 1e-5
 

@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 import multihorizon as mh
-from multihorizon.choice.model import Settings
-from multihorizon.choice.tabular import Likelihood
+from multihorizon.choice.model import Likelihood
+from multihorizon.choice.settings import Settings
 from multihorizon.choice.weighted import WeightedLikelihood
 from multihorizon.cli import app
 from multihorizon.horizon import (

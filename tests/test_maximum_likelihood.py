@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.choice.tabular import Likelihood
+from multihorizon.choice.model import Likelihood
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.likelihood.search import climb
 

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 import multihorizon as mh
-from multihorizon.choice.model import Settings, with_known_reward
-from multihorizon.choice.tabular import Likelihood
+from multihorizon.choice.model import Likelihood
+from multihorizon.choice.settings import Settings, with_known_reward
 from multihorizon.data.side_tables import read_features
 
 STATES = ["well", "ill", "worse", "cured", "dead"]

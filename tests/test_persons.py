@@ -8,8 +8,8 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import chi2
 
 import multihorizon as mh
-from multihorizon.choice.model import Settings, read_settings, with_known_reward
-from multihorizon.choice.tabular import Likelihood
+from multihorizon.choice.model import Likelihood
+from multihorizon.choice.settings import Settings, read_settings, with_known_reward
 from multihorizon.likelihood import maximum_likelihood
 from multihorizon.likelihood.intervals import ProfileIntervals
 from multihorizon.likelihood.maximum_likelihood import resume

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import f_oneway, t
 
 import multihorizon as mh
-from multihorizon.choice.model import with_known_reward
+from multihorizon.choice.settings import with_known_reward
 from multihorizon.population.covariates import read_covariates
 from multihorizon.population.marginal import (
     Marginal,

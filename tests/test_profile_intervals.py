@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from scipy.stats import chi2
 
 import multihorizon as mh
-from multihorizon.choice.tabular import Likelihood
+from multihorizon.choice.model import Likelihood
 from multihorizon.likelihood.intervals import precision, profile_intervals
 from multihorizon.likelihood.maximum_likelihood import resume
 

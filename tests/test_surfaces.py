@@ -8,9 +8,9 @@ import scipy.sparse as sp
 from scipy.special import expit, logit
 
 import multihorizon as mh
-from multihorizon.choice.model import Settings
+from multihorizon.choice.plans import Episodic, Large, Small
+from multihorizon.choice.settings import Settings
 from multihorizon.choice.surfaces import Tables
-from multihorizon.choice.tabular import Episodic, Large, Small
 from multihorizon.choice.weighted import WeightedLikelihood
 from multihorizon.horizon import Depth, Exponential, Hyperbolic, QuasiHyperbolic
 from multihorizon.problem import CountedTask

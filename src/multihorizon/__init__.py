@@ -55,7 +55,7 @@ _HOMES = {
     "estimate_mdp": "data.dynamics",
     "solve": "driver",
     "load": "report.files",
-    "log_likelihood": "choice.log_likelihood",
+    "log_likelihood": "choice.model",
     "identify": "exact.identify",
     "goals": "questions.goals",
     "compare_goals": "questions.goal_comparison",

@@ -1,7 +1,7 @@
 # The public names, for type checkers and editors; `__init__.py` loads them when they are used.
 from multihorizon import domains as domains
 from multihorizon.analysis import analyse as analyse
-from multihorizon.choice.log_likelihood import log_likelihood as log_likelihood
+from multihorizon.choice.model import log_likelihood as log_likelihood
 from multihorizon.choice.sieve_model import Splines as Splines
 from multihorizon.data.demonstrations import Demonstrations as Demonstrations
 from multihorizon.data.dynamics import estimate_mdp as estimate_mdp

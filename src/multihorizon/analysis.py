@@ -28,7 +28,7 @@ import numpy as np
 import pandas as pd
 
 from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Floats, Frame, Ints, Seed, as_seed
-from multihorizon.choice.model import Choice, Temperature
+from multihorizon.choice.settings import Choice, Temperature
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.data.dynamics import counted_in_one_unit, untaken_actions
 from multihorizon.data.steps import Steps

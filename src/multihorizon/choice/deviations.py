@@ -6,7 +6,7 @@ units do not matter; rewards of states have f = 1. The deviations are integrated
     M(x) = Σ_k { max_δ [L_k(θ+δ, γ_k, λ_k) − ½ δᵀPδ] − ½ log det(I + P^{-1} I_k) },        P = (τ²W)^{-1},
 
 with I_k the Fisher information in θ of expert k's decisions, at the mode. So M is a function of `x = (θ, γ, log λ, t)` as the
-likelihood of `tabular` is, and everything that climbs, profiles or tests that one takes this one too. τ → 0 is the model of one
+likelihood of `model` is, and everything that climbs, profiles or tests that one takes this one too. τ → 0 is the model of one
 reward. With τ → ∞ the decisions of others say nothing of an expert's reward, and discounts are open.
 
 *The mode* is found by Fisher scoring, `H_k = I_k + P`, all experts together, each with a step of their own length. H is corrected
@@ -22,7 +22,7 @@ more than one draw of δ.
 
 *The gradient* is exact. At the mode δ need not be differentiated in the first term. With `C = H^{-1}` the second one needs the
 derivative of `tr C I = Σ_m Σ_s n Σ_a π h_m²`, where `h_m = J c_m` is how log π moves along the columns of a root of C. h_m obeys
-the linear equations of `tabular`, so with `g = 2nπh/λ` and one adjoint solve `u = (I − γPᵀ)^{-1} γTᵀg`,
+the linear equations of `model`, so with `g = 2nπh/λ` and one adjoint solve `u = (I − γPᵀ)^{-1} γTᵀg`,
 
     d Σ n π h² = ⟨nπh² + λπhu, d log π⟩ + ⟨g + πu, T v⟩ dγ − 2 ⟨nπh, h⟩ d log λ + ⟨g + πu, dT (ρ + γv)⟩,
 
@@ -63,9 +63,9 @@ from typing import Self
 import numpy as np
 
 from multihorizon.checks import TINY, Floats, Ints, Sparse
-from multihorizon.choice.model import ChoicePoint
+from multihorizon.choice.model import ChoicePoint, Likelihood, Point
+from multihorizon.choice.plans import Persons, Plans, persons_by_task
 from multihorizon.choice.surfaces import Surface, Tables
-from multihorizon.choice.tabular import Likelihood, Persons, Plans, Point, persons_by_task
 from multihorizon.numerics.newton import Local, maximize_many
 
 

@@ -1,4 +1,4 @@
-"""What any model of choice offers to a fit, an interval or an analysis.
+"""Models of choice: the log-likelihood of decisions as a function of reward, discounts and temperatures, and its derivatives.
 
 A model gives the log-likelihood `L(x)` of decisions as a function of `x = (θ, γ, log λ, t)`: d reward parameters, how far each
 group of experts looks ahead (a discount, or a few coordinates), the logarithm of each temperature and, where estimated
@@ -9,128 +9,63 @@ maximised is
 
 R is a ridge: weights `(d,)`, or a matrix `(d,d)` such as the roughness of a function. The other term holds what is known of x
 besides the decisions, such as the spread of temperatures, or the decisions of experts who are not looked at again. Logged moves
-add the log-likelihood of t (`tabular`). A common factor of all λ and θ leaves every policy as it is; where no part of the reward
+add the log-likelihood of t (`plans`). A common factor of all λ and θ leaves every policy as it is; where no part of the reward
 is known, this direction is open.
 
-Three models: `tabular.Likelihood` (states in a list), `weighted.WeightedLikelihood` (look-ahead that is not a discount) and
+Three models: `Likelihood` (states in a list), `weighted.WeightedLikelihood` (look-ahead that is not a discount) and
 `sieve_model.SieveModel` (states that are vectors). Each says how it plans (`at`) and how choices move with x, backwards
 (`ChoicePoint.pull_back`) and forwards (`ChoicePoint.blocks`). Layout, penalties, gradient and curvature are the same for all.
 
-What the user knows of discounts, temperatures, rewards and groups is read from options by name into the problem's order.
+*Listed states.* Expert k, with discount γ and temperature λ, is seen to take action a in state s `N(s,a)` times, `n(s) = Σ_a
+N(s,a)`. Under reward parameters θ the log-likelihood of these choices, given the states in which they were made, is
 
-*Clusters* are episodes, or experts with all their episodes. Decisions of different clusters are independent of each other; those
-of one need not be. Only sums over the decisions of a cluster are needed, `Σ_(s,a) N_e(s,a) y(s,a)`, so only counts N_e are kept.
+    L = Σ_k Σ_{s,a} N(s,a) log π(a|s),   λ log π(a|s) = Q(s,a) − V(s),   Q = R₀ + F θ + γ T V,   V(s) = λ log Σ_a exp(Q(s,a)/λ),
+
+with R₀ the known part of the reward, if there is one. It is undiscounted: each decision counts once, whenever it was made. V
+solves a fixed-point equation (the nested fixed point of Rust, 1987) and is differentiated through it. With `P = Σ_a π T`, H the
+entropy of π and `πF` the policy's average of F's rows,
+
+    dV = (I − γP)^{-1} [πF dθ + P V dγ + H dλ],      dQ = F dθ + T V dγ + γ T dV,
+    d log π(a|s) = (dQ(s,a) − dV(s))/λ − log π(a|s) dλ/λ.
+
+*Backwards*: with `G = (N − nπ)/λ` and one adjoint solve `w = (I − γPᵀ)^{-1} γ TᵀG` an expert's gradient is `Fᵀ(G + π w)` in θ,
+`⟨G + π w, TV⟩` in γ and `w·H − Σ (nH + N log π)/λ` in λ; the cost does not depend on how many parameters there are.
+*Forwards*: the rows ψ(s,a) of d log π, by one solve for each parameter, give the Fisher information `Σ n(s) π(a|s) ψψᵀ`.
+*Products* of the information with a vector v are one forward solve (`J v`, how log π moves along v) and one adjoint solve
+(`Jᵀ W (J v)`) per expert. With very many parameters they stand in for the matrix.
+
+*For rewards and optimisers of your own* `log_likelihood` gives the value with its gradient. A reward that is computed by a
+network of weights w follows by the chain rule, `∂L/∂w = (∂θ/∂w)ᵀ ∂L/∂θ`.
 """
 
 from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Literal, Protocol, Self, cast, get_args
+from functools import cached_property, lru_cache
+from typing import Any, Self, cast
 
 import numpy as np
 import scipy.sparse as sp
+import scipy.sparse.linalg as spla
+from numpy.typing import ArrayLike
 
-from multihorizon.checks import (
-    LARGEST_UNIT,
-    Bools,
-    Floats,
-    Ints,
-    Sparse,
-    as_discount,
-    as_floats,
-    as_positive,
-    first_few,
-    label,
-    numbers_of,
-    read_only,
+from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Floats, Ints, Sparse, as_floats, as_shape
+from multihorizon.choice.plans import Choices, Decided, Engine, LoggedMoves, Persons, Plans, logged_moves, persons_by_task
+from multihorizon.choice.settings import (
+    Clusters,
+    Settings,
+    group_numbers,
+    known_of_groups,
+    log_temperature_bounds,
+    usual_temperature,
 )
-from multihorizon.data.demonstrations import Demonstrations
-from multihorizon.mdp import MDP
-from multihorizon.numerics.newton import Dense, Metric, resting
-from multihorizon.problem import AnyProblem, Expert, Problem, require_counts
-from multihorizon.words import significant
+from multihorizon.mdp import MDP, is_narrow
+from multihorizon.numerics.newton import Dense, Metric, Products, resting
+from multihorizon.problem import Problem, require_finite
 
-#: What is independent of each other; "auto" lets a test of the decisions choose between decisions and episodes.
-Unit = Literal["decision", "episode", "expert"]
-
-
-Choice = Literal["auto", "decision", "episode", "expert"]
-NO_EPISODES = "the problem does not hold the episodes of its decisions"
-
-
-def check_cluster(value: object) -> None:
-    """Raise unless this says what is independent of each other."""
-    if value not in get_args(Choice):
-        raise ValueError(f"cluster must be one of {', '.join(get_args(Choice))}, received {value!r}")
-
-
-@dataclass(frozen=True, eq=False)
-class Clusters:
-    """The decisions of a problem's experts by cluster.
-
-    Attributes:
-        unit: what a cluster is.
-        counts: for each of the problem's experts how often each cluster took each decision `(n,A·S)`, in rows a·S + s of the MDP.
-        numbers: for each of them the number of each cluster `(n,)` among all.
-    """
-
-    unit: Unit
-    counts: tuple[Sparse, ...]
-    numbers: tuple[Ints, ...]
-
-    @classmethod
-    def of(cls, problem: Problem, unit: Unit, tables: Sequence[Demonstrations] | None = None) -> Clusters | str:
-        """The clusters of a problem; or why they are not known.
-
-        Args:
-            problem: whose experts have decisions.
-            unit: "episode" or "expert".
-            tables: where the decisions come from, one for each task in order; by default those the problem was made of.
-        """
-        if unit == "expert":
-            counts = tuple(sp.csr_array(require_counts(expert).T.ravel()[None]) for expert in problem.experts)
-            return cls(unit, counts, tuple(np.array([owner]) for owner in problem.owner))
-        listed = sources(problem, tables)
-        if isinstance(listed, str):
-            return listed
-        split: dict[int, tuple[int, Ints, Sparse]] = {}
-        found, numbers, size = [], [], 0
-        for expert, (table, k) in zip(problem.experts, listed, strict=True):
-            if id(table) not in split:
-                owner = table.by_episode.expert
-                split[id(table)] = size, owner, table.choices_by(expert.mdp, np.arange(owner.size), owner.size)
-                size += owner.size
-            first, owner, made = split[id(table)]
-            episodes = np.flatnonzero(owner == k)
-            counts = made[episodes]
-            if not np.array_equal(counts.sum(axis=0), require_counts(expert).T.ravel()):
-                return NO_EPISODES
-            found.append(counts)
-            numbers.append(first + episodes)
-        return cls(unit, tuple(found), tuple(numbers))
-
-
-def sources(problem: Problem, tables: Sequence[Demonstrations] | None = None) -> list[tuple[Demonstrations, int]] | str:
-    """The table of each of the problem's experts, and their number in it; or why it is not known.
-
-    The tables are those given, one for each task in order, or by default those the problem was made of.
-    """
-    if tables is not None:
-        listed = [(table, k) for table in tables for k in range(len(table.experts))]
-        return listed if len(listed) == len(problem.experts) else NO_EPISODES
-    listed = []
-    for expert in problem.experts:
-        if expert.table is None or expert.name not in expert.table.experts:
-            return NO_EPISODES
-        listed.append((expert.table, expert.table.experts.index(expert.name)))
-    return listed
-
-
-Temperature = float | Literal["shared", "pooled", "per_expert"] | Mapping[str, float]
 #: Above this many rewards, or parameters in all, nothing of size p×p is formed: an information matrix costs the cube of them.
 DENSE_REWARDS, DENSE_PARAMETERS = 700, 3000
 
@@ -165,91 +100,6 @@ def placed(block: Floats | Sparse, room: Ints, size: int) -> Sparse:
     """A matrix `(size,size)` that is 0 outside the given rows and columns."""
     entries = sp.coo_array(block)
     return sp.csr_array((entries.data, (room[entries.row], room[entries.col])), shape=(size, size))
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What is known besides the problem, and which experts share a parameter.
-
-    Attributes:
-        groups: for each of the K experts which discount is theirs; by default 0, …, K−1. Equal numbers share a discount.
-        discounts: known discounts `(K,)`, NaN where they are free; None where all are.
-        temperature_groups: for each expert which temperature is theirs, as in `groups`.
-        temperatures: known temperatures `(K,)`, NaN where they are free; None stands for 1 everywhere.
-        reward: known reward parameters `(d,)`; None where they are free.
-        moves: whether estimated transitions give way within their own error (`tabular`).
-    """
-
-    groups: tuple[int, ...] | None = None
-    discounts: Floats | None = None
-    temperature_groups: tuple[int, ...] | None = None
-    temperatures: Floats | None = None
-    reward: Floats | None = None
-    moves: bool = False
-
-
-def group_numbers(groups: tuple[int, ...] | None, size: int) -> Ints:
-    """The group of each expert; without groups, each has their own."""
-    return np.arange(size) if groups is None else np.array(groups, dtype=np.int64)
-
-
-def known_of_groups(values: Floats, groups: Ints) -> Floats:
-    """The known value of each group; NaN where none is known, or where its members have different ones."""
-    found = np.full(int(groups.max()) + 1, np.nan)
-    for group in range(found.size):
-        distinct = np.unique(values[(groups == group) & ~np.isnan(values)])
-        if distinct.size == 1:
-            found[group] = distinct[0]
-    return found
-
-
-class Decided(Protocol):
-    """Decisions that are planned together: how often each action was taken, its first axis, and how often anything was."""
-
-    @property
-    def counts(self) -> Floats:
-        """How often each choice was made `(A,…)`."""
-        ...
-
-    @property
-    def visits(self) -> Floats:
-        """Its sum over the actions."""
-        ...
-
-
-class Choices:
-    """What follows from `log π`, whose first axis is the action."""
-
-    log: Floats
-
-    @cached_property
-    def policy(self) -> Floats:
-        """The probabilities π, of the shape of `log`."""
-        return np.exp(self.log)
-
-    @cached_property
-    def finite_log(self) -> Floats:
-        """`log π` with 0 in place of −inf: actions that cannot be taken have no counts, and 0·(−inf) must not be NaN."""
-        return np.where(np.isfinite(self.log), self.log, 0.0)
-
-    @cached_property
-    def entropy(self) -> Floats:
-        """The entropy of each choice."""
-        total: Floats = -(self.policy * self.finite_log).sum(axis=0)
-        return total
-
-
-def usual_temperature(known_range: float) -> float:
-    """An eighth of the range of a known reward, at which choices follow it without being certain; 1 where that is 0."""
-    return known_range / 8 or 1.0
-
-
-def log_temperature_bounds(usual: float, known_range: float) -> tuple[float, float]:
-    """Between which log-temperatures the most likely one is looked for, in units of the usual temperature."""
-    # Beyond a factor of 148 a temperature is only a certain or a uniform policy. Where a known reward sets the scale, what it
-    # pays far ahead may be worth much less than its range, or add up to more.
-    low, high = (-6.0, 8.0) if known_range else (-5.0, 5.0)
-    return float(np.log(usual)) + low, float(np.log(usual)) + high
 
 
 class ChoiceModel(ABC):
@@ -520,150 +370,433 @@ def temperature_penalty(model: ChoiceModel, spread: float = np.inf) -> Quadratic
     return Quadratic(zeros, zeros, placed(block, places, model.size)) if block.any() else None
 
 
-def check_temperature(value: Any) -> None:
-    """Raise unless this is one of the ways to say what is known of temperatures."""
-    words = ("shared", "pooled", "per_expert")
-    if isinstance(value, Mapping):
-        for name, number in value.items():
-            as_positive(number, f"temperature of {name}")
-    elif isinstance(value, str):
-        if value not in words:
-            raise ValueError(
-                "temperature must be a positive number, a mapping of names to such numbers, "
-                f"or one of {', '.join(words)}, received {value!r}"
-            )
-    else:
-        as_positive(value, "temperature")
+#: With more rewards than this, products with the curvature cost less than the matrix where sparse factors stay small
+#: (`benchmarks/fits.py --roads`).
+PRODUCT_REWARDS = 300
 
 
-def check_discounts(value: Any) -> None:
-    """Raise unless this is one known discount, a mapping of names to known discounts, or None."""
-    if isinstance(value, Mapping):
-        for name, number in value.items():
-            as_discount(number, f"discount of {name}")
-    elif value is not None:
-        as_discount(value)
+class ListedModel(ChoiceModel):
+    """A model of decisions in listed states: persons by task, whatever the shape of their look-ahead."""
+
+    problem: Problem
+    batches: tuple[Persons, ...]
+
+    def __init__(
+        self,
+        problem: Problem,
+        settings: Settings,
+        bounds: tuple[float, float],
+        penalty: Quadratic | None = None,
+        ridge: Floats | float = 0.0,
+    ) -> None:
+        known = np.zeros(problem.n_parameters) if settings.reward is None else settings.reward
+        self.known_range = max(batch.range_of(known) for batch in self.batches)
+        self.feature_sizes = problem.feature_sizes
+        super().__init__(problem.n_experts, problem.n_parameters, settings, bounds, penalty, ridge)
+
+    def with_counts(self, counts: Sequence[Floats]) -> Self:
+        """The same model of other decisions: counts `(S,A)` for each of the problem's experts and tasks."""
+        experts = (replace(expert, counts=c, conditions=None) for expert, c in zip(self.problem.experts, counts, strict=True))
+        changed = copy.copy(self)
+        changed.problem = self.problem.with_experts(experts)
+        changed.batches = tuple(batch.recounted(counts) for batch in self.batches)
+        changed.decisions = float(sum(batch.visits.sum() for batch in changed.batches))
+        changed.clusters = None
+        return changed
+
+    def held(self) -> Self:
+        """The same model where nothing about the task is estimated."""
+        return self
+
+    def person_values(self, point: Any) -> Floats:
+        """The log-likelihood `(K,)` of each expert's decisions at a point."""
+        total = np.zeros(self.n_experts)
+        for batch, plan in zip(self.batches, point.plans, strict=True):
+            np.add.at(total, batch.owners, (batch.counts * plan.finite_log).sum(axis=(0, 1)))
+        return total
 
 
-def read_settings(
-    problem: Problem, temperature: Temperature, discounts: Any, groups: Mapping[str, Any] | None, reward: Floats | None
-) -> Settings:
-    """What is known and what is tied, in the problem's order. Temperatures that are to be pooled begin as equal ones."""
-    k = problem.n_experts
-    scale_known = reward is not None or any(one.known_reward is not None for one in problem.exemplars)
-    temperatures: Floats | None = None
-    together: tuple[int, ...] | None = None
-    if isinstance(temperature, Mapping):
-        temperatures = numbers_of(temperature, problem.names, "temperature", "expert")
-    elif temperature == "per_expert":
-        temperatures = np.full(k, np.nan) if k > 1 or scale_known else None
-    elif isinstance(temperature, str):
-        temperatures, together = (np.full(k, np.nan), (0,) * k) if scale_known else (None, None)
-    else:
-        temperatures = np.full(k, float(temperature))
-    known = None
-    if discounts is not None:
-        many = isinstance(discounts, Mapping)
-        known = numbers_of(discounts, problem.names, "discounts", "expert") if many else np.full(k, as_discount(discounts))
-        for k in np.flatnonzero((known == 1) & _endless(problem))[:1]:  # without discounting the values would be infinite
-            raise ValueError(f"the discount of {problem.names[k]} must be below 1, because the task may never end, received 1")
-    shared = _read_groups(problem, groups, known)
-    free = temperatures is not None and np.isnan(temperatures).any()
-    if known is not None and not np.isnan(known).any() and not free and reward is not None:
-        raise ValueError("rewards, discounts and temperatures are all given: leave out at least one of them to be estimated")
-    return Settings(shared, known, together, temperatures, reward)
+def renumbered(groups: Ints) -> tuple[int, ...]:
+    """The same groups with the numbers 0, 1, … in order of appearance."""
+    number = {g: i for i, g in enumerate(dict.fromkeys(groups.tolist()))}
+    return tuple(number[g] for g in groups.tolist())
 
 
-def _endless(problem: Problem) -> Bools:
-    """Who `(K,)` acts in a task that may never end."""
-    endless = np.zeros(problem.n_experts, dtype=np.bool_)
-    owner = np.array(problem.owner, dtype=np.int64)
-    for members in problem.by_task():
-        endless[owner[members]] |= bool(problem.experts[members[0]].mdp.never_ends().any())
-    return endless
+class Likelihood(ListedModel):
+    """The log-likelihood of a problem's demonstrations as a function of `x = (θ, γ, log λ, t)`.
 
-
-def _read_groups(problem: AnyProblem, groups: Mapping[str, Any] | None, known: Floats | None) -> tuple[int, ...] | None:
-    """The number of each expert's group; members of one cannot have different known discounts."""
-    if groups is None:
-        return None
-    if not isinstance(groups, Mapping):
-        raise ValueError(f"groups must be a mapping of experts to the names of their groups, received {type(groups).__name__}")
-    members = {label(name, "the name of an expert in groups"): str(group) for name, group in groups.items()}
-    everybody = set(problem.names)
-    unknown = [name for name in members if name not in everybody]
-    if unknown:
-        names = first_few(problem.names)
-        raise ValueError(f"groups name {unknown[0]}, but there is no expert of that name: the experts are {names}")
-    keys = [("group", members[name]) if name in members else ("alone", name) for name in problem.names]
-    number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
-    given = np.full(len(keys), np.nan) if known is None else known
-    together: dict[tuple[str, str], list[int]] = {}
-    for k, key in enumerate(keys):
-        together.setdefault(key, []).append(k)
-    for own in together.values():
-        distinct = sorted({float(given[k]) for k in own if not np.isnan(given[k])})
-        if len(distinct) > 1:
-            names = ", ".join(problem.names[k] for k in own)
-            raise ValueError(f"{names} share one discount, but different ones are given: {', '.join(map(str, distinct))}")
-    return tuple(number[key] for key in keys)
-
-
-def with_known_reward(problem: Problem, known: Any) -> tuple[Problem, Floats | None]:
-    """The problem with a known part of the reward, and the known reward parameters where the reward is known in full.
-
-    Where the problem has no features and the reward is known for states and actions, no reward parameters are left.
-
-    `known` is `(S,)` paid on arrival, `(S,A)` or `(A·S,)` in rows a·S + s for decisions, or a mapping of state names to what
-    they pay on arrival.
+    Attributes:
+        moves: the logged moves of each task whose transitions give way; their information is diagonal, `move_counts`.
+        narrow: whether the factors of sparse matrices stay small, as on a grid, where it matters for how to climb.
     """
-    if known is None:
-        return problem, None
-    numbers = as_floats(list(known.values()) if isinstance(known, Mapping) else known, "known_reward")
-    if np.abs(numbers).max(initial=0.0) > LARGEST_UNIT:
-        largest = np.abs(numbers).max()
-        raise ValueError(
-            f"known_reward must have numbers of at most {LARGEST_UNIT:g}, received {significant(largest)}: use another unit"
+
+    def __init__(
+        self, problem: Problem, settings: Settings | None = None, penalty: Quadratic | None = None, ridge: Floats | float = 0.0
+    ) -> None:
+        settings = settings or Settings()
+        self.problem = problem.in_tasks(MDP.as_counted) if settings.moves else problem
+        self.moves = logged_moves(self.problem) if settings.moves else ()
+        sizes = {moves.task: moves.size for moves in self.moves}
+        self.move_counts = np.concatenate([np.zeros(0), *(moves.counts for moves in self.moves)])
+        self.batches = persons_by_task(self.problem, settings.reward is None, sizes)
+        endless = any(batch.mdp.never_ends().any() for batch in self.batches)
+        bounds = (max(batch.mdp.least_discount for batch in self.batches), ENDLESS_DISCOUNT if endless else 1.0)
+        super().__init__(problem, settings, bounds, penalty, ridge)
+        tasks = {batch.task: batch.mdp for batch in self.batches}.values() if self.n_reward > PRODUCT_REWARDS else ()
+        self.narrow = all(is_narrow(mdp.under(mdp.available / 1.0), 4.0) for mdp in tasks)
+
+    @property
+    def by_products(self) -> bool:
+        """Whether a climb takes the curvature as products with vectors, which then cost less than the matrix."""
+        if self.narrow or self.size > DENSE_PARAMETERS:
+            return self.is_large or self.n_reward > PRODUCT_REWARDS
+        return self.n_reward > 1000  # where factors fill up, products need as many solves with full ones
+
+    def by_matrix(self) -> Self:
+        """The same likelihood, whose climbs take the curvature as a matrix."""
+        changed = copy.copy(self)
+        changed.narrow = False
+        return changed
+
+    def place_of(self, mdp: MDP) -> Ints:
+        """Where the numbers stand by which the transitions of one task give way."""
+        sizes = [moves.size for moves in self.moves]
+        number = [moves.mdp for moves in self.moves].index(mdp)
+        places: Ints = self.transition_slice.start + sum(sizes[:number]) + np.arange(sizes[number])
+        return places
+
+    def moves_of(self, batch: Persons) -> tuple[LoggedMoves, Ints] | None:
+        """The logged moves of a batch's task and their places in x; None where no move gives way."""
+        moves = next((moves for moves in self.moves if moves.task == batch.task and moves.size), None)
+        return None if moves is None else (moves, self.place_of(moves.mdp))
+
+    def transitions_at(self, x: Floats) -> dict[int, Floats]:
+        """For each task in which something gives way all its probabilities, in the order of `MDP.probabilities`."""
+        return {moves.task: moves.probabilities(x[self.place_of(moves.mdp)]) for moves in self.moves}
+
+    def at(self, x: Floats, near: ChoicePoint | None = None) -> Point | None:
+        """The model at x, its plans started from those of a `near` point; None where a soft value is infinite."""
+        plans = self.plans(self.in_tasks(x), x, self.reward(x), near.plans if isinstance(near, Point) else None)
+        if plans is None:
+            return None
+        value = sum(float((plan.persons.counts * plan.finite_log).sum()) for plan in plans)
+        return Point(self, x, plans, value, value + self.beside(x))
+
+    def in_tasks(self, x: Floats) -> tuple[Persons, ...]:
+        """The batches in tasks whose transitions have given way as x says, and as persons with these discounts see them."""
+        tasks: dict[int, tuple[MDP, Engine]] = {}
+        for batch in self.batches if x[self.transition_slice].any() else ():
+            if (found := self.moves_of(batch)) is not None and batch.task not in tasks:
+                mdp = batch.mdp.with_probabilities(found[0].probabilities(x[found[1]]))
+                tasks[batch.task] = mdp, batch.engine.of(mdp)
+        moved = (batch.in_task(*tasks[batch.task]) if batch.task in tasks else batch for batch in self.batches)
+        gamma = self.discounts(x)
+        return tuple(batch.at(float(gamma[batch.owners[0]])) for batch in moved)
+
+    def plans(
+        self, batches: Sequence[Persons], x: Floats, theta: Floats, near: Sequence[Plans] | None
+    ) -> tuple[Plans, ...] | None:
+        """The plans of batches with the discounts and temperatures of x, under a reward `(d,)` of all or `(K,d)` of each."""
+        gamma, lam, plans = self.discounts(x), self.temperatures(x), []
+        for i, batch in enumerate(batches):
+            plan = batch.plan(theta, gamma, lam, None if near is None else near[i])
+            if plan is None:
+                return None
+            plans.append(plan)
+        return tuple(plans)
+
+    def of_experts(self, experts: Sequence[int]) -> Likelihood:
+        """The likelihood of some experts alone, in the problem's order, with the same knowledge and without penalties."""
+        members = sorted(experts)
+        entries = [i for i, owner in enumerate(self.problem.owner) if owner in members]
+        settings = self.settings
+        part = replace(
+            settings,
+            groups=renumbered(self.groups[members]),
+            discounts=None if settings.discounts is None else settings.discounts[members],
+            temperature_groups=renumbered(self.temperature_groups[members]),
+            temperatures=None if settings.temperatures is None else settings.temperatures[members],
         )
-    if problem.tabular and isinstance(known, Mapping):
-        return problem, _by_state(problem.parameter_names, known)
-    if problem.tabular and numbers.shape == (problem.n_parameters,):
-        return problem, numbers
-    of_task = {id(mdp): (*_paid(mdp, known), sp.csr_array((mdp.stacked.shape[0], 0))) for mdp in problem.mdps}
+        return Likelihood(self.problem.with_experts(self.problem.experts[i] for i in entries), part)
 
-    def pay(expert: Expert) -> Expert:
-        reward, arrival, nothing = of_task[id(expert.mdp)]
-        return expert.paid(reward, arrival, nothing if problem.tabular else expert.features)
-
-    paid = problem.in_settings(pay, () if problem.tabular else None)
-    return paid, None if paid.n_parameters else np.zeros(0)
+    def held(self) -> Self:
+        """The same likelihood where transitions and durations stay as they were counted."""
+        changed = copy.copy(self)
+        changed.moves, changed.move_counts = (), np.zeros(0)
+        changed._lay_out()
+        if self.penalty is not None:
+            changed.penalty = self.penalty.without(self.transition_slice, 0)
+        return changed
 
 
-def _paid(mdp: MDP, known: Any) -> tuple[Floats, Floats | None]:
-    """What is paid for each decision, in rows a·S + s, and on arrival where it is paid there."""
-    states, rows = mdp.n_states, mdp.n_actions * mdp.n_states
-    array = _by_state(mdp.state_names, known) if isinstance(known, Mapping) else as_floats(known, "known_reward")
-    if array.shape == (states, mdp.n_actions):
-        array = array.T.ravel()
-    if array.shape not in ((states,), (rows,)):
+@dataclass(frozen=True, eq=False)
+class Point(ChoicePoint):
+    """The likelihood at one x."""
+
+    likelihood: Likelihood
+    plans: tuple[Plans, ...]
+
+    @cached_property
+    def problem(self) -> Problem:
+        """The problem with the transitions of this point."""
+        pairs = ((old.mdp, plan.persons.mdp) for old, plan in zip(self.likelihood.batches, self.plans, strict=True))
+        tasks = {id(old): mdp if mdp.origin is None else mdp.origin for old, mdp in pairs}
+        return self.likelihood.problem.in_tasks(lambda mdp: tasks[id(mdp)])
+
+    def policies(self) -> list[Floats]:
+        """The policy `(S,A)` of each of the problem's experts and tasks."""
+        pairs = [(int(place), plan.policy[:, :, i].T) for plan in self.plans for i, place in enumerate(plan.persons.positions)]
+        return [policy for _, policy in sorted(pairs, key=lambda pair: pair[0])]
+
+    @cached_property
+    def worth_of_moves(self) -> tuple[Floats, ...]:
+        """For each batch, how each person's immediate reward moves with t, by each effect `(F,n)` of the task's logged moves."""
+        pairs = [(plan, self.likelihood.moves_of(plan.persons)) for plan in self.plans]
+        return tuple(np.zeros((0, p.lam.size)) if found is None else found[0].worth(p, self.rewards) for p, found in pairs)
+
+    @property
+    def rewards(self) -> Floats:
+        """θ `(d,)`, or that of each expert `(K,d)`."""
+        return self.likelihood.reward(self.x)
+
+    def pull_back(self, weights: Sequence[Floats]) -> Floats:
+        """`Σ y(s,a) d log π(a|s)` `(p,)` for weights y `(A,S,n)` of each batch, by one adjoint solve for each expert."""
+        model = self.likelihood
+        total = np.zeros(model.size)
+        for i, (plan, y) in enumerate(zip(self.plans, weights, strict=True)):
+            batch = plan.persons
+            moved, flow = plan.pull_back(y)
+            if (found := model.moves_of(batch)) is not None:
+                rows = moved.reshape(-1, batch.owners.size)[found[0].rows]
+                total[found[1]] += found[0].summed((rows * self.worth_of_moves[i]).sum(axis=1))
+            total[: model.n_reward] += batch.features.transposed @ moved.sum(axis=2).ravel()
+            np.add.at(total, model.n_reward + model.groups[batch.owners], (moved * plan.next_values).sum(axis=(0, 1)))
+            direct = (y.sum(axis=0) * plan.entropy).sum(axis=0) + (y * plan.finite_log).sum(axis=(0, 1))
+            slope = plan.lam * (flow * plan.entropy).sum(axis=0) - direct
+            np.add.at(total, model.temperature_slice.start + model.temperature_groups[batch.owners], slope)
+        return total
+
+    def blocks(self) -> Iterator[tuple[Ints, Floats]]:
+        """Positions in x on which choices depend and their Fisher information `(q,q)`, by expert and task; then the moves'."""
+        yield from ((places, block) for _, places, block in self.own_blocks())
+        for moves in self.likelihood.moves:
+            yield self.likelihood.place_of(moves.mdp), np.diag(moves.counts)
+
+    def own_blocks(self) -> Iterator[tuple[int, Ints, Floats]]:
+        """Each expert, in each task: the number, positions in x, and the information of the decisions in them."""
+        for i, plan in enumerate(self.plans):
+            rows, columns, scores = self.scores(i)
+            weights = self.weights[i].reshape(-1, plan.lam.size)[rows]
+            weighted = (scores * np.sqrt(weights)[:, :, None]).transpose(1, 0, 2)
+            yield from zip(plan.persons.owners.tolist(), columns, weighted.transpose(0, 2, 1) @ weighted, strict=True)
+
+    def scores(self, i: int) -> tuple[Ints, list[Ints], Floats]:
+        """Of one batch, the rows of visited states, each person's places in x, and `d log π(a|s)` `(rows,n,q)` in them."""
+        model, plan, batch = self.likelihood, self.plans[i], self.plans[i].persons
+        scores, first = plan.score_rows(), model.temperature_slice.start
+        columns = [
+            np.array([*batch.features.used, model.n_reward + model.groups[k], first + model.temperature_groups[k]])
+            for k in batch.owners
+        ]
+        if (found := model.moves_of(batch)) is not None:
+            moves, place = found
+            moved = moves.summed(plan.reward_rows(moves.rows) * self.worth_of_moves[i].T)
+            scores = np.concatenate([scores, moved], axis=2)
+            columns = [np.concatenate([c, place]) for c in columns]
+        return batch.visited_rows, columns, scores
+
+    def metric(self) -> Metric:
+        """The curvature of the objective: a matrix or, with many parameters, products."""
+        return self.products() if self.likelihood.by_products else super().metric()
+
+    def products(self) -> Products:
+        """The curvature as products, with a diagonal that scales the rewards and a preconditioner of them."""
+        model = self.likelihood
+
+        def times(v: Floats) -> Floats:
+            product = self.information_product(v)
+            product[: model.n_reward] += model.ridge * v[: model.n_reward]
+            return product if model.penalty is None else product + model.penalty.matrix @ v
+
+        # In the rewards the diagonal is without what they do to later decisions, which is enough to scale them.
+        diagonal = np.zeros(model.size)
+        diagonal[model.transition_slice] = model.move_counts
+        for i, plan in enumerate(self.plans):
+            weights = (self.weights[i] / plan.lam**2).reshape(-1, plan.lam.size)
+            diagonal[: model.n_reward] += plan.persons.features.matrix.power(2).T @ weights.sum(axis=1)
+            if (found := model.moves_of(plan.persons)) is not None:
+                diagonal[found[1]] += found[0].summed((weights[found[0].rows] * self.worth_of_moves[i] ** 2).sum(axis=1))
+        diagonal[: model.n_reward] += model.ridge
+        for k in range(model.n_reward, model.transition_slice.start):
+            if not model.fixed[k]:
+                diagonal[k] = self.information_product(np.eye(1, model.size, k).ravel())[k]
+        if model.penalty is not None:
+            diagonal += model.penalty.matrix.diagonal()
+        inverse = self._inverse_of_states()
+        return Products(times, diagonal, None if inverse is None else (model.n_reward, inverse))
+
+    def information_product(self, v: Floats) -> Floats:
+        """The Fisher information times a vector `(p,)`."""
+        model = self.likelihood
+        product = self.pull_back([weights * self._choices_along(i, v) for i, weights in enumerate(self.weights)])
+        product[model.transition_slice] += model.move_counts * v[model.transition_slice]
+        return product
+
+    def _choices_along(self, i: int, v: Floats) -> Floats:
+        """`J v`, how log π `(A,S,n)` of one batch moves along v."""
+        model, plan, batch = self.likelihood, self.plans[i], self.plans[i].persons
+        mdp, n = batch.mdp, batch.owners.size
+        rise = plan.lam * v[model.temperature_slice][model.temperature_groups[batch.owners]]
+        paid = (batch.features.matrix @ v[: model.n_reward]).reshape(mdp.n_actions, mdp.n_states, 1)
+        if (found := model.moves_of(batch)) is not None:
+            moves, place = found
+            changes = np.zeros((mdp.stacked.shape[0], n))
+            np.add.at(changes, moves.rows, self.worth_of_moves[i] * v[place][moves.of, None])
+            paid = paid + changes.reshape(mdp.n_actions, mdp.n_states, n)
+        direct = paid + v[model.discount_slice][model.groups[batch.owners]] * plan.next_values
+        source = (plan.policy * direct).sum(axis=0) + rise * plan.entropy
+        moved = plan.resolvents.solve(np.where(mdp.terminal[:, None], 0.0, source)[:, :, None])[:, :, 0]
+        later = (mdp.stacked @ moved).reshape(mdp.n_actions, mdp.n_states, n)
+        change = (direct + plan.gamma * later - moved - rise * plan.finite_log) / plan.lam
+        return np.where(np.isfinite(plan.log), change, 0.0)
+
+    def _inverse_of_states(self) -> Callable[[Floats], Floats] | None:
+        """A rough inverse of the information in the rewards `(d,)`, for one task with one reward per state; None elsewhere.
+
+        Where states are linked without any order, its factors fill up, and a diagonal needs fewer steps.
+        The scores of expert k are `J = D U / λ`, with D the transitions less their mean under the policy and `U = (I − γP)^{-1}`,
+        so that their information in the rewards is `Uᵀ G U` with the sparse `G = TᵀWT − PᵀNP`, W the weights `n π/λ²` and N their
+        sums `n/λ²`. The inverse has this form for all experts together: the sum of their G, and the U of the one who looks
+        farthest ahead, which is the largest. `(I − γP) G^{-1} (I − γP)ᵀ` takes one sparse factorisation.
+        """
+        model = self.likelihood
+        if not model.narrow or not model.problem.tabular or len({id(plan.persons.mdp) for plan in self.plans}) != 1:
+            return None
+        moves = self.plans[0].persons.mdp.stacked
+        gram: Any = 0.0
+        farthest: tuple[float, Any] = (-1.0, None)
+        for plan in self.plans:
+            for i in range(plan.gamma.size):
+                visits = plan.persons.visits[:, i] / plan.lam[i] ** 2
+                under = plan.persons.mdp.under(plan.policy[:, :, i].T)
+                weights = sp.diags_array((visits * plan.policy[:, :, i]).ravel())
+                gram = gram + sp.csr_array(moves.T @ weights @ moves - under.T @ sp.diags_array(visits) @ under)
+                if plan.gamma[i] > farthest[0]:
+                    farthest = float(plan.gamma[i]), under
+        # G does not see a constant added to all rewards, nor states out of reach.
+        lifted = sp.csc_array(gram + sp.diags_array(1e-6 * float(gram.diagonal().mean()) + model.ridge))
+        options = {"SymmetricMode": True}
+        try:
+            factor = spla.splu(lifted, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)
+        except RuntimeError:  # no weights at all
+            return None
+        forward = sp.csr_array(sp.eye_array(model.n_reward) - farthest[0] * farthest[1])
+        backward = sp.csr_array(forward.T)
+        return lambda b: np.asarray(forward @ factor.solve(backward @ b))
+
+
+def draw_decisions(point: Point, rng: np.random.Generator) -> list[Floats]:
+    """New decisions, as counts, from the fitted policies in the states in which each expert decided.
+
+    Experts are drawn in the order of their likelihoods, states in that of their values, and actions in that of their
+    probabilities, so that the same random numbers meet the same choices however all of them are listed.
+    """
+    people: list[tuple[float, int, Floats, Floats, Floats]] = []
+    for plan in point.plans:
+        batch = plan.persons
+        fits = (batch.counts * plan.finite_log).sum(axis=(0, 1))
+        for i, place in enumerate(batch.positions.tolist()):
+            people.append((float(fits[i]), place, batch.visits[:, i], plan.policy[:, :, i].T, plan.values[:, i]))
+    drawn = {}
+    for _, place, visits, policy, values in sorted(people, key=lambda person: round(person[0], 6)):
+        drawn[place] = decide(visits, policy, values, rng, 1)[0]
+    return [drawn[place] for place in range(len(drawn))]
+
+
+def decide(visits: Floats, policy: Floats, values: Floats, rng: np.random.Generator, times: int) -> Floats:
+    """Decisions `(times,S,A)` of one expert, drawn so many times."""
+    states = np.argsort(np.round(values / max(float(np.abs(values).max()), TINY), 9), kind="stable")
+    actions = np.argsort(np.round(policy, 9), axis=1, kind="stable")[states]
+    chances = np.take_along_axis(policy[states], actions, axis=1)
+    chances /= chances.sum(axis=1, keepdims=True)
+    counts = np.zeros((times, *policy.shape))
+    counts[:, states[:, None], actions] = rng.multinomial(visits[states].astype(np.int64), chances, size=(times, states.size))
+    return counts
+
+
+@dataclass(frozen=True, eq=False)
+class LogLikelihood:
+    """A log-likelihood and its gradient.
+
+    Attributes:
+        value: `Σ_k Σ N_k(s,a) log π_k(a|s)`; −inf where the value of some state is infinite.
+        reward: its derivative in the reward parameters `(d,)`.
+        discounts: its derivatives in the discount factors `(K,)`.
+        temperatures: its derivatives in the temperatures `(K,)`.
+    """
+
+    value: float
+    reward: Floats
+    discounts: Floats
+    temperatures: Floats
+
+
+def log_likelihood(
+    problem: Problem,
+    reward: ArrayLike,
+    discounts: float | Sequence[float] | Floats,
+    temperatures: float | Sequence[float] | Floats = 1.0,
+) -> LogLikelihood:
+    """Compute the log-likelihood of the decisions of a problem, and its gradient.
+
+    Args:
+        problem: experts given as demonstrations. Calls with the same problem reuse what does not depend on the parameters.
+        reward: the reward parameters `(d,)`: one number per state, paid on arrival, or the weights of the features.
+        discounts: one discount factor for all experts, or one for each `(K,)`.
+        temperatures: one temperature for all experts, or one for each `(K,)`.
+
+    Returns:
+        The value, and its derivatives in the reward `(d,)`, the discount factors `(K,)` and the temperatures `(K,)`.
+
+    Raises:
+        ValueError: for experts who are not given as demonstrations, and for parameters of another shape or out of range.
+
+    References:
+        J. Rust (1987). Optimal replacement of GMC bus engines. Econometrica 55, 999-1033.
+
+    Example:
+        >>> from multihorizon import Demonstrations, Problem, domains
+        >>> d = domains.cliff()
+        >>> problem = Problem(d.mdp, Demonstrations.simulate(d.mdp, d.soft_experts(), episodes=100, seed=0))
+        >>> at_truth = log_likelihood(problem, d.reward, d.soft_discounts)
+        >>> at_truth.value > log_likelihood(problem, 0 * d.reward, d.soft_discounts).value, at_truth.reward.shape
+        (True, (12,))
+    """
+    theta = as_floats(reward, "reward")
+    model = _model(require_finite(problem))
+    as_shape(theta, (problem.n_parameters,), "reward")
+    gamma, lam = (_of_each(value, problem, name) for value, name in ((discounts, "discounts"), (temperatures, "temperatures")))
+    if ((gamma < 0) | (gamma > 1)).any():
+        raise ValueError(f"discounts must be in [0, 1], received {gamma[(gamma < 0) | (gamma > 1)][0]:g}")
+    if (lam <= 0).any():
+        raise ValueError(f"temperatures must be positive, received {lam[lam <= 0][0]:g}")
+    point = model.at(np.concatenate([theta, np.minimum(gamma, model.upper[theta.size : theta.size + gamma.size]), np.log(lam)]))
+    if point is None:
+        return LogLikelihood(-np.inf, np.full(theta.size, np.nan), np.full(gamma.size, np.nan), np.full(lam.size, np.nan))
+    gradient = point.pull_back([plan.persons.counts for plan in point.plans])
+    d, k = theta.size, gamma.size
+    return LogLikelihood(point.value, gradient[:d], gradient[d : d + k], gradient[d + k :] / lam)
+
+
+@lru_cache(maxsize=2)
+def _model(problem: Problem) -> Likelihood:
+    return Likelihood(problem)
+
+
+def _of_each(given: float | Sequence[float] | Floats, problem: Problem, name: str) -> Floats:
+    values = np.atleast_1d(as_floats(given, name))
+    if values.shape not in ((1,), (problem.n_experts,)):
         raise ValueError(
-            f"known_reward must have one number for each of {states} states or {rows} pairs of state and action, "
-            f"received shape {array.shape}"
+            f"{name} must be one number or one for each of {problem.n_experts} experts, received shape {values.shape}"
         )
-    if array.shape == (states,) and mdp.durations is not None:
-        raise ValueError(
-            "known_reward must be given for states and actions where moves take time and the reward is made of features, "
-            "received one that is paid on arrival"
-        )
-    if array.shape == (states,):
-        return read_only(mdp.stacked @ array), read_only(array)
-    return read_only(np.where(mdp.live.T.ravel(), array, 0.0)), None
-
-
-def _by_state(names: tuple[str, ...], known: Mapping[str, float]) -> Floats:
-    """Return the known reward `(n,)` from a mapping that names every state."""
-    reward = numbers_of(known, names, "known_reward", "state")
-    missing = np.flatnonzero(np.isnan(reward))
-    if missing.size:
-        raise ValueError(f"known_reward must have a number for every state, received none for {names[missing[0]]!r}")
-    return reward
+    return np.broadcast_to(values, (problem.n_experts,)).copy()

@@ -71,7 +71,9 @@ from scipy.interpolate import BSpline
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 
 from multihorizon.checks import Bools, Floats, Ints, Sparse, as_count
-from multihorizon.choice.model import ChoiceModel, ChoicePoint, Choices, Quadratic, Settings
+from multihorizon.choice.model import ChoiceModel, ChoicePoint, Quadratic
+from multihorizon.choice.plans import Choices
+from multihorizon.choice.settings import Settings
 from multihorizon.data.steps import Steps
 from multihorizon.planning.plan import log_policies
 from multihorizon.problem import SampledProblem

@@ -41,7 +41,7 @@ import scipy.sparse as sp
 from scipy.special import expit
 
 from multihorizon.checks import Floats, Ints, Sparse
-from multihorizon.choice.tabular import Features, Large, Persons, Plans, engine_for
+from multihorizon.choice.plans import Features, Large, Persons, Plans, engine_for
 from multihorizon.choice.weighted import WeightedPlans, steps_ahead, weighted_plans
 from multihorizon.horizon import Depth, Lookahead
 from multihorizon.parallel import require_memory

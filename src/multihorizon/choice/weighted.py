@@ -1,6 +1,6 @@
 """The likelihood of decisions for any family of look-ahead weights, and its exact derivatives.
 
-As in `tabular`, `L = Σ_k Σ N(s,a) log π(a|s)`, but each person plans with the step discounts ρ of their family (`lookahead`) by
+As in `model`, `L = Σ_k Σ N(s,a) log π(a|s)`, but each person plans with the step discounts ρ of their family (`lookahead`) by
 the recursion of `weighted_plan`. It takes H backups and is differentiated as it stands.
 With π_t the choices planned for t steps from now, H_t their entropy and P_t = Σ_a π_t T,
 
@@ -25,8 +25,9 @@ from typing import Any, final
 import numpy as np
 
 from multihorizon.checks import Floats, Ints
-from multihorizon.choice.model import DENSE_REWARDS, ChoicePoint, Choices, Quadratic, Settings, with_known_reward
-from multihorizon.choice.tabular import MOST_LEVELS, ListedModel, Persons, persons_by_task
+from multihorizon.choice.model import DENSE_REWARDS, ChoicePoint, ListedModel, Quadratic
+from multihorizon.choice.plans import MOST_LEVELS, Choices, Persons, persons_by_task
+from multihorizon.choice.settings import Settings, with_known_reward
 from multihorizon.horizon import Depth, Exponential, Lookahead
 from multihorizon.mdp import MDP, refuse_durations, steps_left
 from multihorizon.planning.plan import INFINITE, weighted_plan

@@ -38,7 +38,7 @@ from multihorizon.checks import (
     as_seed,
     first_few,
 )
-from multihorizon.choice.model import Choice, Temperature
+from multihorizon.choice.settings import Choice, Temperature
 from multihorizon.cli.options import CheckOptions, ChoiceOptions, CompareOptions, FitOptions, RecoverOptions, TableOptions
 from multihorizon.data.demonstrations import Demonstrations, put_under, read_tables
 from multihorizon.data.reading import JOINT, columns_of, files_of

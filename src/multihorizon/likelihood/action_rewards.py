@@ -25,7 +25,7 @@ import scipy.sparse as sp
 
 from multihorizon.checks import Floats, Ints, Sparse
 from multihorizon.choice.deviations import NearPoint
-from multihorizon.choice.tabular import Point, decide
+from multihorizon.choice.model import Point, decide
 from multihorizon.mdp import MDP
 from multihorizon.numerics.newton import resting
 from multihorizon.numerics.spectrum import ScoreTest, score_test

@@ -52,8 +52,8 @@ import scipy.sparse as sp
 
 from multihorizon.checks import TINY, Bools, Floats, Ints, Sparse
 from multihorizon.choice.deviations import NearPoint
-from multihorizon.choice.model import DENSE_REWARDS, Choice, Clusters, Unit, sources
-from multihorizon.choice.tabular import Point
+from multihorizon.choice.model import DENSE_REWARDS, Point
+from multihorizon.choice.settings import Choice, Clusters, Unit, sources
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.numerics.spectrum import spectrum
 from multihorizon.problem import cells_of_episodes

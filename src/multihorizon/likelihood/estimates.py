@@ -22,8 +22,7 @@ from scipy.special import expit, logit, ndtri
 
 from multihorizon.checks import Bools, Floats
 from multihorizon.choice.deviations import NearPoint
-from multihorizon.choice.model import ChoicePoint
-from multihorizon.choice.tabular import Likelihood
+from multihorizon.choice.model import ChoicePoint, Likelihood
 from multihorizon.estimate import (
     ASIDE,
     Draws,

@@ -2,7 +2,7 @@
 
 *Information.* With I the Fisher information at the answer, scaled to a unit diagonal, its smallest eigenvalues span directions of
 which the decisions say nothing (`numerics.spectrum`). A parameter with a component in them is not identified: it gets NaN, not a
-number. The others' covariance is the pseudo-inverse. Estimated transitions are among the parameters (`choice.tabular`), so their
+number. The others' covariance is the pseudo-inverse. Estimated transitions are among the parameters (`choice.model`), so their
 error is part of every other one's.
 
 *Contrasts.* Two rewards whose components in every open direction are equal have a known difference. Such states form a group. The
@@ -52,8 +52,7 @@ import pandas as pd
 from scipy.special import ndtri
 
 from multihorizon.checks import TINY, Bools, Floats, Ints, as_level
-from multihorizon.choice.model import ChoiceModel, ChoicePoint, Quadratic
-from multihorizon.choice.tabular import Likelihood, Point
+from multihorizon.choice.model import ChoiceModel, ChoicePoint, Likelihood, Point, Quadratic
 from multihorizon.estimate import Intervals
 from multihorizon.likelihood.clusters import clusters_that_count, middle
 from multihorizon.likelihood.search import choice_probability_start, climb, left_to_gain

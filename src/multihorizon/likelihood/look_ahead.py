@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from multihorizon.checks import Bools, Floats, first_few
-from multihorizon.choice.model import ChoicePoint, temperature_penalty
-from multihorizon.choice.tabular import Point
+from multihorizon.choice.model import ChoicePoint, Point, temperature_penalty
 from multihorizon.choice.weighted import WeightedLikelihood, WeightedPoint
 from multihorizon.horizon import Depth, Lookahead, weights_of
 from multihorizon.likelihood.estimates import FittedLookahead, LookaheadEstimate, LookaheadEvidence

@@ -1,6 +1,6 @@
 """Maximum likelihood: reward, discounts and temperatures from logged decisions, with standard errors.
 
-Maximises the undiscounted choice likelihood `Σ_k Σ N_k(s,a) log π_{θ,γ_k,λ_k}(a|s)` of `choice.tabular` over θ, 0 ≤ γ ≤ 1 and the
+Maximises the undiscounted choice likelihood `Σ_k Σ N_k(s,a) log π_{θ,γ_k,λ_k}(a|s)` of `choice.model` over θ, 0 ≤ γ ≤ 1 and the
 temperatures that are free. The maximum is looked for in `likelihood.search`; how far temperatures, and rewards, vary between
 experts is estimated in `likelihood.random_effects`.
 
@@ -36,8 +36,8 @@ import numpy as np
 
 from multihorizon.checks import Bools, as_count, as_non_negative, first_few
 from multihorizon.choice.deviations import NearlyShared, NearPoint
-from multihorizon.choice.model import (
-    DENSE_REWARDS,
+from multihorizon.choice.model import DENSE_REWARDS, Likelihood, Point, temperature_penalty
+from multihorizon.choice.settings import (
     Choice,
     Settings,
     Temperature,
@@ -45,10 +45,8 @@ from multihorizon.choice.model import (
     check_discounts,
     check_temperature,
     read_settings,
-    temperature_penalty,
     with_known_reward,
 )
-from multihorizon.choice.tabular import Likelihood, Point
 from multihorizon.choice.weighted import require_lookahead
 from multihorizon.estimate import Estimate
 from multihorizon.horizon import FAMILIES, Exponential, Lookahead

@@ -51,8 +51,7 @@ from scipy.special import ndtri
 
 from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Floats
 from multihorizon.choice.deviations import NearlyShared, NearPoint
-from multihorizon.choice.model import ChoiceModel, ChoicePoint, Quadratic, temperature_penalty
-from multihorizon.choice.tabular import Likelihood, Point, draw_decisions
+from multihorizon.choice.model import ChoiceModel, ChoicePoint, Likelihood, Point, Quadratic, draw_decisions, temperature_penalty
 from multihorizon.likelihood.clusters import sign_flip_test
 from multihorizon.likelihood.intervals import precision, profile_information
 from multihorizon.likelihood.search import P, climb

@@ -34,8 +34,10 @@ import scipy.linalg as la
 from multihorizon.checks import TINY, Bools, Floats, first_few
 from multihorizon.choice.model import (
     ChoicePoint,
+    Likelihood,
+    Point,
 )
-from multihorizon.choice.tabular import Likelihood, Persons, Plans, Point
+from multihorizon.choice.plans import Persons, Plans
 from multihorizon.exact.closed_form import closed_form_start
 from multihorizon.mdp import MDP
 from multihorizon.numerics import newton

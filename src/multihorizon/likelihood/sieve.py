@@ -54,7 +54,8 @@ import scipy.sparse as sp
 from scipy.ndimage import maximum_filter
 
 from multihorizon.checks import Floats, as_count, as_floats, as_frame, as_positive, is_frame, numbers_of, renamed
-from multihorizon.choice.model import Settings, Temperature, check_discounts, check_temperature, temperature_penalty
+from multihorizon.choice.model import temperature_penalty
+from multihorizon.choice.settings import Settings, Temperature, check_discounts, check_temperature
 from multihorizon.choice.sieve_model import (
     LARGEST_DISCOUNT,
     LeastSquares,

@@ -62,7 +62,7 @@ from multihorizon.checks import (
     first_few,
     renamed,
 )
-from multihorizon.choice.model import read_settings, with_known_reward
+from multihorizon.choice.settings import read_settings, with_known_reward
 from multihorizon.estimate import Estimate, ExpertValues, gradient_of
 from multihorizon.likelihood.action_rewards import StateRewardTest
 from multihorizon.likelihood.intervals import holm, precision

@@ -18,8 +18,8 @@ import scipy.sparse as sp
 from scipy.special import expit
 
 from multihorizon.checks import Floats, Ints
+from multihorizon.choice.plans import persons_by_task, redrawn
 from multihorizon.choice.surfaces import Tables
-from multihorizon.choice.tabular import persons_by_task, redrawn
 from multihorizon.likelihood.action_rewards import DRAWS, StateRewardTest, WiderReward, beyond, wider_rewards
 from multihorizon.numerics.spectrum import ScoreTest, positive_part, score_test
 from multihorizon.population.marginal import Marginal, Maximum, PsiLayout

@@ -55,8 +55,9 @@ import scipy.sparse as sp
 from scipy.special import expit, logit
 
 from multihorizon.checks import TINY, Bools, Floats, Ints, Sparse
-from multihorizon.choice.model import DENSE_REWARDS, Settings, temperature_penalty
-from multihorizon.choice.tabular import Likelihood, Plans, Point
+from multihorizon.choice.model import DENSE_REWARDS, Likelihood, Point, temperature_penalty
+from multihorizon.choice.plans import Plans
+from multihorizon.choice.settings import Settings
 from multihorizon.estimate import ExpertValues
 from multihorizon.likelihood.maximum_likelihood import WEAK_PRIOR
 from multihorizon.likelihood.search import CONVERGED_GRADIENT, choice_probability_start

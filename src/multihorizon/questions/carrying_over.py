@@ -80,7 +80,7 @@ from scipy.optimize import minimize
 from scipy.special import chdtrc, chdtri, expit, logit, stdtr
 
 from multihorizon.checks import Floats, Seed, as_discount, as_seed, first_few
-from multihorizon.choice.model import with_known_reward
+from multihorizon.choice.settings import with_known_reward
 from multihorizon.choice.surfaces import Tables
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.likelihood.action_rewards import StateRewardTest

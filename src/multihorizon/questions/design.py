@@ -47,8 +47,9 @@ import pandas as pd
 from scipy.special import nctdtr, ndtr, ndtri, stdtrit
 
 from multihorizon.checks import TINY, Floats, Frame, Ints, Seed, as_count, as_level, as_positive, as_seed, first_few
-from multihorizon.choice.model import Settings, with_known_reward
-from multihorizon.choice.tabular import Likelihood, Plans
+from multihorizon.choice.model import Likelihood
+from multihorizon.choice.plans import Plans
+from multihorizon.choice.settings import Settings, with_known_reward
 from multihorizon.mdp import MDP
 from multihorizon.numerics.allocation import Allocation, Worth, allocate, evenly, whole
 from multihorizon.numerics.spectrum import spectrum

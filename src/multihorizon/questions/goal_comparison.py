@@ -29,8 +29,8 @@ import pandas as pd
 
 from multihorizon.checks import TINY, Bools, Floats, Ints, Seed, as_count, as_seed
 from multihorizon.choice.deviations import NearlyShared
-from multihorizon.choice.model import Settings, Temperature
-from multihorizon.choice.tabular import Likelihood
+from multihorizon.choice.model import Likelihood
+from multihorizon.choice.settings import Settings, Temperature
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.exact.equations import in_order_of_content
 from multihorizon.likelihood.clusters import dispersion

@@ -64,8 +64,8 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import softmax
 
 from multihorizon.checks import Floats, Seed, as_count, as_positive, as_seed, label, renamed
-from multihorizon.choice.model import DENSE_REWARDS, Choice, Temperature, check_temperature, read_settings
-from multihorizon.choice.tabular import Likelihood, Point
+from multihorizon.choice.model import DENSE_REWARDS, Likelihood, Point
+from multihorizon.choice.settings import Choice, Temperature, check_temperature, read_settings
 from multihorizon.driver import solve
 from multihorizon.exact.equations import has_features, in_order_of_content, joint_equations, read_equations, reward_families
 from multihorizon.exact.identify import Conclusion, Identification, judge, read_temperature

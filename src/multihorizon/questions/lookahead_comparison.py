@@ -29,7 +29,7 @@ import pandas as pd
 from scipy.special import ndtr
 
 from multihorizon.checks import Floats, Seed, as_seed
-from multihorizon.choice.tabular import Point
+from multihorizon.choice.model import Point
 from multihorizon.choice.weighted import require_lookahead
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.horizon import FAMILIES, Exponential, FreeWeights, Lookahead, QuasiHyperbolic

@@ -62,8 +62,7 @@ from scipy.special import ndtri
 
 from multihorizon.checks import TINY, Bools, Floats, Ints, Seed, Sparse, as_count, as_seed
 from multihorizon.choice.deviations import NearPoint
-from multihorizon.choice.model import DENSE_PARAMETERS
-from multihorizon.choice.tabular import ListedModel, Point
+from multihorizon.choice.model import DENSE_PARAMETERS, ListedModel, Point
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.likelihood.clusters import WithinEpisodes, within_episodes
 from multihorizon.likelihood.maximum_likelihood import resume

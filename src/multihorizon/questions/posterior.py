@@ -65,8 +65,8 @@ from scipy.stats import rankdata
 
 from multihorizon.checks import Floats, Ints, Seed, as_count, as_floats, as_positive, as_seed, first_few
 from multihorizon.choice.deviations import NearlyShared
-from multihorizon.choice.model import DENSE_PARAMETERS, DENSE_REWARDS, ChoicePoint
-from multihorizon.choice.tabular import Likelihood, ListedModel, Persons
+from multihorizon.choice.model import DENSE_PARAMETERS, DENSE_REWARDS, ChoicePoint, Likelihood, ListedModel
+from multihorizon.choice.plans import Persons
 from multihorizon.choice.weighted import WeightedLikelihood
 from multihorizon.driver import solve
 from multihorizon.estimate import Draws, Sampled

@@ -34,8 +34,8 @@ from scipy.special import expit
 
 from multihorizon.checks import Floats, Frame, Ints, as_count, as_frame, first_few, positions, read_only
 from multihorizon.choice.deviations import NearlyShared
-from multihorizon.choice.model import Settings, with_known_reward
-from multihorizon.choice.tabular import Likelihood, Point
+from multihorizon.choice.model import Likelihood, Point
+from multihorizon.choice.settings import Settings, with_known_reward
 from multihorizon.data.demonstrations import Demonstrations, simulate_policy
 from multihorizon.data.reading import InputTable, read_table
 from multihorizon.estimate import Draws, NoUncertaintyError

@@ -82,8 +82,8 @@ from scipy.special import ndtri
 
 from multihorizon.checks import TINY, Bools, Floats, Ints
 from multihorizon.choice.deviations import NearlyShared, NearPoint
-from multihorizon.choice.model import DENSE_REWARDS, ChoiceModel, Quadratic, with_known_reward
-from multihorizon.choice.tabular import Likelihood, Point, decide
+from multihorizon.choice.model import DENSE_REWARDS, ChoiceModel, Likelihood, Point, Quadratic, decide
+from multihorizon.choice.settings import with_known_reward
 from multihorizon.driver import solve
 from multihorizon.files import for_json
 from multihorizon.likelihood.action_rewards import StateRewardTest, WiderReward, beyond, tested_at, wider_rewards

@@ -39,8 +39,8 @@ import pandas as pd
 from scipy.special import expit
 
 from multihorizon.checks import Floats, Ints, Seed, as_count, as_floats, as_level, as_seed, first_few, label, numbers_of, renamed
-from multihorizon.choice.model import check_discounts
-from multihorizon.choice.tabular import Likelihood, draw_decisions
+from multihorizon.choice.model import Likelihood, draw_decisions
+from multihorizon.choice.settings import check_discounts
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.driver import solve
 from multihorizon.files import read_json

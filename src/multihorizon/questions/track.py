@@ -44,9 +44,9 @@ from scipy.interpolate import CubicSpline
 from scipy.special import expit
 
 from multihorizon.checks import Floats, Frame, Ints, as_frame, first_few, is_frame, label
-from multihorizon.choice.model import with_known_reward
+from multihorizon.choice.plans import Episodic
+from multihorizon.choice.settings import with_known_reward
 from multihorizon.choice.surfaces import REACH, Tables
-from multihorizon.choice.tabular import Episodic
 from multihorizon.horizon import Horizon
 from multihorizon.numerics.distributions import normal_nodes, t_ppf
 from multihorizon.population.covariates import Covariates

@@ -39,7 +39,7 @@ from multihorizon.checks import (
     numbers_of,
     place_of,
 )
-from multihorizon.choice.tabular import engine_for
+from multihorizon.choice.plans import engine_for
 from multihorizon.estimate import Estimate
 from multihorizon.exact.bounds import discount_members
 from multihorizon.exact.identify import Identification, identify

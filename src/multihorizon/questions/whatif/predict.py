@@ -46,7 +46,7 @@ from multihorizon.checks import (
     first_few,
     place_of,
 )
-from multihorizon.choice.tabular import Resolvents, engine_for, redrawn
+from multihorizon.choice.plans import Resolvents, engine_for, redrawn
 from multihorizon.estimate import Draws, NoUncertaintyError, Pairs, interval_ends
 from multihorizon.exact.bounds import predicted_bounds, read_restrictions
 from multihorizon.exact.identify import Identification

@@ -1,22 +1,6 @@
-"""Choices in states that are listed: the likelihood of logged decisions, and its exact derivatives through the plans.
+"""Plans of experts in states that are listed: three engines, what moves with their parameters, and estimated transitions.
 
-Expert k, with discount γ and temperature λ, is seen to take action a in state s `N(s,a)` times, `n(s) = Σ_a N(s,a)`. Under reward
-parameters θ the log-likelihood of these choices, given the states in which they were made, is
-
-    L = Σ_k Σ_{s,a} N(s,a) log π(a|s),   λ log π(a|s) = Q(s,a) − V(s),   Q = R₀ + F θ + γ T V,   V(s) = λ log Σ_a exp(Q(s,a)/λ),
-
-with R₀ the known part of the reward, if there is one. It is undiscounted: each decision counts once, whenever it was made. V
-solves a fixed-point equation (the nested fixed point of Rust, 1987) and is differentiated through it. With `P = Σ_a π T`, H the
-entropy of π and `πF` the policy's average of F's rows,
-
-    dV = (I − γP)^{-1} [πF dθ + P V dγ + H dλ],      dQ = F dθ + T V dγ + γ T dV,
-    d log π(a|s) = (dQ(s,a) − dV(s))/λ − log π(a|s) dλ/λ.
-
-*Backwards*: with `G = (N − nπ)/λ` and one adjoint solve `w = (I − γPᵀ)^{-1} γ TᵀG` an expert's gradient is `Fᵀ(G + π w)` in θ,
-`⟨G + π w, TV⟩` in γ and `w·H − Σ (nH + N log π)/λ` in λ; the cost does not depend on how many parameters there are.
-*Forwards*: the rows ψ(s,a) of d log π, by one solve for each parameter, give the Fisher information `Σ n(s) π(a|s) ψψᵀ`.
-*Products* of the information with a vector v are one forward solve (`J v`, how log π moves along v) and one adjoint solve
-(`Jᵀ W (J v)`) per expert. With very many parameters they stand in for the matrix.
+In the symbols of `model`:
 
 *Planning.* The n persons in one task share its transitions T `(A·S,S)`, and are planned together: values are `(S,n)`, action
 values `(A,S,n)`. Three engines plan and solve with `I − γP`, by the structure of the task:
@@ -59,36 +43,59 @@ Where moves took more than five times, neighbouring ones give way together, in f
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
-import scipy.sparse.linalg as spla
 
-from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Floats, Ints, Sparse
-from multihorizon.choice.model import DENSE_PARAMETERS, ChoiceModel, ChoicePoint, Choices, Quadratic, Settings
-from multihorizon.mdp import MDP, episodic_levels, is_narrow
-from multihorizon.numerics.newton import Metric, Products
+from multihorizon.checks import Floats, Ints, Sparse
+from multihorizon.mdp import MDP, episodic_levels
 from multihorizon.planning.linear import Resolvent, policy_resolvent
-from multihorizon.planning.plan import (
-    INFINITE,
-    MAX_NEWTON_STEPS,
-    ROUNDED_RESIDUAL,
-    STALLED_RESIDUAL,
-    log_policies,
-    soft_plan,
-)
+from multihorizon.planning.plan import INFINITE, MAX_NEWTON_STEPS, ROUNDED_RESIDUAL, STALLED_RESIDUAL, log_policies, soft_plan
 from multihorizon.problem import Problem, require_counts
+
+
+class Decided(Protocol):
+    """Decisions that are planned together: how often each action was taken, its first axis, and how often anything was."""
+
+    @property
+    def counts(self) -> Floats:
+        """How often each choice was made `(A,…)`."""
+        ...
+
+    @property
+    def visits(self) -> Floats:
+        """Its sum over the actions."""
+        ...
+
+
+class Choices:
+    """What follows from `log π`, whose first axis is the action."""
+
+    log: Floats
+
+    @cached_property
+    def policy(self) -> Floats:
+        """The probabilities π, of the shape of `log`."""
+        return np.exp(self.log)
+
+    @cached_property
+    def finite_log(self) -> Floats:
+        """`log π` with 0 in place of −inf: actions that cannot be taken have no counts, and 0·(−inf) must not be NaN."""
+        return np.where(np.isfinite(self.log), self.log, 0.0)
+
+    @cached_property
+    def entropy(self) -> Floats:
+        """The entropy of each choice."""
+        total: Floats = -(self.policy * self.finite_log).sum(axis=0)
+        return total
+
 
 #: With more levels than this, a pass over them is slower than Newton's method.
 MOST_LEVELS = 200
-#: With more rewards than this, products with the curvature cost less than the matrix where sparse factors stay small
-#: (`benchmarks/fits.py --roads`).
-PRODUCT_REWARDS = 300
 #: Into so many parts the times of a move are put together to give way; five parts keep nine tenths of the variance of γ^τ.
 MOST_PARTS = 5
 
@@ -716,352 +723,3 @@ def _drawn_anew(chances: Floats, size: float, rng: np.random.Generator) -> Float
     draws = max(1, round(size))
     shares: Floats = rng.multinomial(draws, chances / chances.sum()) / draws
     return shares
-
-
-class ListedModel(ChoiceModel):
-    """A model of decisions in listed states: persons by task, whatever the shape of their look-ahead."""
-
-    problem: Problem
-    batches: tuple[Persons, ...]
-
-    def __init__(
-        self,
-        problem: Problem,
-        settings: Settings,
-        bounds: tuple[float, float],
-        penalty: Quadratic | None = None,
-        ridge: Floats | float = 0.0,
-    ) -> None:
-        known = np.zeros(problem.n_parameters) if settings.reward is None else settings.reward
-        self.known_range = max(batch.range_of(known) for batch in self.batches)
-        self.feature_sizes = problem.feature_sizes
-        super().__init__(problem.n_experts, problem.n_parameters, settings, bounds, penalty, ridge)
-
-    def with_counts(self, counts: Sequence[Floats]) -> Self:
-        """The same model of other decisions: counts `(S,A)` for each of the problem's experts and tasks."""
-        experts = (replace(expert, counts=c, conditions=None) for expert, c in zip(self.problem.experts, counts, strict=True))
-        changed = copy.copy(self)
-        changed.problem = self.problem.with_experts(experts)
-        changed.batches = tuple(batch.recounted(counts) for batch in self.batches)
-        changed.decisions = float(sum(batch.visits.sum() for batch in changed.batches))
-        changed.clusters = None
-        return changed
-
-    def held(self) -> Self:
-        """The same model where nothing about the task is estimated."""
-        return self
-
-    def person_values(self, point: Any) -> Floats:
-        """The log-likelihood `(K,)` of each expert's decisions at a point."""
-        total = np.zeros(self.n_experts)
-        for batch, plan in zip(self.batches, point.plans, strict=True):
-            np.add.at(total, batch.owners, (batch.counts * plan.finite_log).sum(axis=(0, 1)))
-        return total
-
-
-def renumbered(groups: Ints) -> tuple[int, ...]:
-    """The same groups with the numbers 0, 1, … in order of appearance."""
-    number = {g: i for i, g in enumerate(dict.fromkeys(groups.tolist()))}
-    return tuple(number[g] for g in groups.tolist())
-
-
-class Likelihood(ListedModel):
-    """The log-likelihood of a problem's demonstrations as a function of `x = (θ, γ, log λ, t)`.
-
-    Attributes:
-        moves: the logged moves of each task whose transitions give way; their information is diagonal, `move_counts`.
-        narrow: whether the factors of sparse matrices stay small, as on a grid, where it matters for how to climb.
-    """
-
-    def __init__(
-        self, problem: Problem, settings: Settings | None = None, penalty: Quadratic | None = None, ridge: Floats | float = 0.0
-    ) -> None:
-        settings = settings or Settings()
-        self.problem = problem.in_tasks(MDP.as_counted) if settings.moves else problem
-        self.moves = logged_moves(self.problem) if settings.moves else ()
-        sizes = {moves.task: moves.size for moves in self.moves}
-        self.move_counts = np.concatenate([np.zeros(0), *(moves.counts for moves in self.moves)])
-        self.batches = persons_by_task(self.problem, settings.reward is None, sizes)
-        endless = any(batch.mdp.never_ends().any() for batch in self.batches)
-        bounds = (max(batch.mdp.least_discount for batch in self.batches), ENDLESS_DISCOUNT if endless else 1.0)
-        super().__init__(problem, settings, bounds, penalty, ridge)
-        tasks = {batch.task: batch.mdp for batch in self.batches}.values() if self.n_reward > PRODUCT_REWARDS else ()
-        self.narrow = all(is_narrow(mdp.under(mdp.available / 1.0), 4.0) for mdp in tasks)
-
-    @property
-    def by_products(self) -> bool:
-        """Whether a climb takes the curvature as products with vectors, which then cost less than the matrix."""
-        if self.narrow or self.size > DENSE_PARAMETERS:
-            return self.is_large or self.n_reward > PRODUCT_REWARDS
-        return self.n_reward > 1000  # where factors fill up, products need as many solves with full ones
-
-    def by_matrix(self) -> Self:
-        """The same likelihood, whose climbs take the curvature as a matrix."""
-        changed = copy.copy(self)
-        changed.narrow = False
-        return changed
-
-    def place_of(self, mdp: MDP) -> Ints:
-        """Where the numbers stand by which the transitions of one task give way."""
-        sizes = [moves.size for moves in self.moves]
-        number = [moves.mdp for moves in self.moves].index(mdp)
-        places: Ints = self.transition_slice.start + sum(sizes[:number]) + np.arange(sizes[number])
-        return places
-
-    def moves_of(self, batch: Persons) -> tuple[LoggedMoves, Ints] | None:
-        """The logged moves of a batch's task and their places in x; None where no move gives way."""
-        moves = next((moves for moves in self.moves if moves.task == batch.task and moves.size), None)
-        return None if moves is None else (moves, self.place_of(moves.mdp))
-
-    def transitions_at(self, x: Floats) -> dict[int, Floats]:
-        """For each task in which something gives way all its probabilities, in the order of `MDP.probabilities`."""
-        return {moves.task: moves.probabilities(x[self.place_of(moves.mdp)]) for moves in self.moves}
-
-    def at(self, x: Floats, near: ChoicePoint | None = None) -> Point | None:
-        """The model at x, its plans started from those of a `near` point; None where a soft value is infinite."""
-        plans = self.plans(self.in_tasks(x), x, self.reward(x), near.plans if isinstance(near, Point) else None)
-        if plans is None:
-            return None
-        value = sum(float((plan.persons.counts * plan.finite_log).sum()) for plan in plans)
-        return Point(self, x, plans, value, value + self.beside(x))
-
-    def in_tasks(self, x: Floats) -> tuple[Persons, ...]:
-        """The batches in tasks whose transitions have given way as x says, and as persons with these discounts see them."""
-        tasks: dict[int, tuple[MDP, Engine]] = {}
-        for batch in self.batches if x[self.transition_slice].any() else ():
-            if (found := self.moves_of(batch)) is not None and batch.task not in tasks:
-                mdp = batch.mdp.with_probabilities(found[0].probabilities(x[found[1]]))
-                tasks[batch.task] = mdp, batch.engine.of(mdp)
-        moved = (batch.in_task(*tasks[batch.task]) if batch.task in tasks else batch for batch in self.batches)
-        gamma = self.discounts(x)
-        return tuple(batch.at(float(gamma[batch.owners[0]])) for batch in moved)
-
-    def plans(
-        self, batches: Sequence[Persons], x: Floats, theta: Floats, near: Sequence[Plans] | None
-    ) -> tuple[Plans, ...] | None:
-        """The plans of batches with the discounts and temperatures of x, under a reward `(d,)` of all or `(K,d)` of each."""
-        gamma, lam, plans = self.discounts(x), self.temperatures(x), []
-        for i, batch in enumerate(batches):
-            plan = batch.plan(theta, gamma, lam, None if near is None else near[i])
-            if plan is None:
-                return None
-            plans.append(plan)
-        return tuple(plans)
-
-    def of_experts(self, experts: Sequence[int]) -> Likelihood:
-        """The likelihood of some experts alone, in the problem's order, with the same knowledge and without penalties."""
-        members = sorted(experts)
-        entries = [i for i, owner in enumerate(self.problem.owner) if owner in members]
-        settings = self.settings
-        part = replace(
-            settings,
-            groups=renumbered(self.groups[members]),
-            discounts=None if settings.discounts is None else settings.discounts[members],
-            temperature_groups=renumbered(self.temperature_groups[members]),
-            temperatures=None if settings.temperatures is None else settings.temperatures[members],
-        )
-        return Likelihood(self.problem.with_experts(self.problem.experts[i] for i in entries), part)
-
-    def held(self) -> Self:
-        """The same likelihood where transitions and durations stay as they were counted."""
-        changed = copy.copy(self)
-        changed.moves, changed.move_counts = (), np.zeros(0)
-        changed._lay_out()
-        if self.penalty is not None:
-            changed.penalty = self.penalty.without(self.transition_slice, 0)
-        return changed
-
-
-@dataclass(frozen=True, eq=False)
-class Point(ChoicePoint):
-    """The likelihood at one x."""
-
-    likelihood: Likelihood
-    plans: tuple[Plans, ...]
-
-    @cached_property
-    def problem(self) -> Problem:
-        """The problem with the transitions of this point."""
-        pairs = ((old.mdp, plan.persons.mdp) for old, plan in zip(self.likelihood.batches, self.plans, strict=True))
-        tasks = {id(old): mdp if mdp.origin is None else mdp.origin for old, mdp in pairs}
-        return self.likelihood.problem.in_tasks(lambda mdp: tasks[id(mdp)])
-
-    def policies(self) -> list[Floats]:
-        """The policy `(S,A)` of each of the problem's experts and tasks."""
-        pairs = [(int(place), plan.policy[:, :, i].T) for plan in self.plans for i, place in enumerate(plan.persons.positions)]
-        return [policy for _, policy in sorted(pairs, key=lambda pair: pair[0])]
-
-    @cached_property
-    def worth_of_moves(self) -> tuple[Floats, ...]:
-        """For each batch, how each person's immediate reward moves with t, by each effect `(F,n)` of the task's logged moves."""
-        pairs = [(plan, self.likelihood.moves_of(plan.persons)) for plan in self.plans]
-        return tuple(np.zeros((0, p.lam.size)) if found is None else found[0].worth(p, self.rewards) for p, found in pairs)
-
-    @property
-    def rewards(self) -> Floats:
-        """θ `(d,)`, or that of each expert `(K,d)`."""
-        return self.likelihood.reward(self.x)
-
-    def pull_back(self, weights: Sequence[Floats]) -> Floats:
-        """`Σ y(s,a) d log π(a|s)` `(p,)` for weights y `(A,S,n)` of each batch, by one adjoint solve for each expert."""
-        model = self.likelihood
-        total = np.zeros(model.size)
-        for i, (plan, y) in enumerate(zip(self.plans, weights, strict=True)):
-            batch = plan.persons
-            moved, flow = plan.pull_back(y)
-            if (found := model.moves_of(batch)) is not None:
-                rows = moved.reshape(-1, batch.owners.size)[found[0].rows]
-                total[found[1]] += found[0].summed((rows * self.worth_of_moves[i]).sum(axis=1))
-            total[: model.n_reward] += batch.features.transposed @ moved.sum(axis=2).ravel()
-            np.add.at(total, model.n_reward + model.groups[batch.owners], (moved * plan.next_values).sum(axis=(0, 1)))
-            direct = (y.sum(axis=0) * plan.entropy).sum(axis=0) + (y * plan.finite_log).sum(axis=(0, 1))
-            slope = plan.lam * (flow * plan.entropy).sum(axis=0) - direct
-            np.add.at(total, model.temperature_slice.start + model.temperature_groups[batch.owners], slope)
-        return total
-
-    def blocks(self) -> Iterator[tuple[Ints, Floats]]:
-        """Positions in x on which choices depend and their Fisher information `(q,q)`, by expert and task; then the moves'."""
-        yield from ((places, block) for _, places, block in self.own_blocks())
-        for moves in self.likelihood.moves:
-            yield self.likelihood.place_of(moves.mdp), np.diag(moves.counts)
-
-    def own_blocks(self) -> Iterator[tuple[int, Ints, Floats]]:
-        """Each expert, in each task: the number, positions in x, and the information of the decisions in them."""
-        for i, plan in enumerate(self.plans):
-            rows, columns, scores = self.scores(i)
-            weights = self.weights[i].reshape(-1, plan.lam.size)[rows]
-            weighted = (scores * np.sqrt(weights)[:, :, None]).transpose(1, 0, 2)
-            yield from zip(plan.persons.owners.tolist(), columns, weighted.transpose(0, 2, 1) @ weighted, strict=True)
-
-    def scores(self, i: int) -> tuple[Ints, list[Ints], Floats]:
-        """Of one batch, the rows of visited states, each person's places in x, and `d log π(a|s)` `(rows,n,q)` in them."""
-        model, plan, batch = self.likelihood, self.plans[i], self.plans[i].persons
-        scores, first = plan.score_rows(), model.temperature_slice.start
-        columns = [
-            np.array([*batch.features.used, model.n_reward + model.groups[k], first + model.temperature_groups[k]])
-            for k in batch.owners
-        ]
-        if (found := model.moves_of(batch)) is not None:
-            moves, place = found
-            moved = moves.summed(plan.reward_rows(moves.rows) * self.worth_of_moves[i].T)
-            scores = np.concatenate([scores, moved], axis=2)
-            columns = [np.concatenate([c, place]) for c in columns]
-        return batch.visited_rows, columns, scores
-
-    def metric(self) -> Metric:
-        """The curvature of the objective: a matrix or, with many parameters, products."""
-        return self.products() if self.likelihood.by_products else super().metric()
-
-    def products(self) -> Products:
-        """The curvature as products, with a diagonal that scales the rewards and a preconditioner of them."""
-        model = self.likelihood
-
-        def times(v: Floats) -> Floats:
-            product = self.information_product(v)
-            product[: model.n_reward] += model.ridge * v[: model.n_reward]
-            return product if model.penalty is None else product + model.penalty.matrix @ v
-
-        # In the rewards the diagonal is without what they do to later decisions, which is enough to scale them.
-        diagonal = np.zeros(model.size)
-        diagonal[model.transition_slice] = model.move_counts
-        for i, plan in enumerate(self.plans):
-            weights = (self.weights[i] / plan.lam**2).reshape(-1, plan.lam.size)
-            diagonal[: model.n_reward] += plan.persons.features.matrix.power(2).T @ weights.sum(axis=1)
-            if (found := model.moves_of(plan.persons)) is not None:
-                diagonal[found[1]] += found[0].summed((weights[found[0].rows] * self.worth_of_moves[i] ** 2).sum(axis=1))
-        diagonal[: model.n_reward] += model.ridge
-        for k in range(model.n_reward, model.transition_slice.start):
-            if not model.fixed[k]:
-                diagonal[k] = self.information_product(np.eye(1, model.size, k).ravel())[k]
-        if model.penalty is not None:
-            diagonal += model.penalty.matrix.diagonal()
-        inverse = self._inverse_of_states()
-        return Products(times, diagonal, None if inverse is None else (model.n_reward, inverse))
-
-    def information_product(self, v: Floats) -> Floats:
-        """The Fisher information times a vector `(p,)`."""
-        model = self.likelihood
-        product = self.pull_back([weights * self._choices_along(i, v) for i, weights in enumerate(self.weights)])
-        product[model.transition_slice] += model.move_counts * v[model.transition_slice]
-        return product
-
-    def _choices_along(self, i: int, v: Floats) -> Floats:
-        """`J v`, how log π `(A,S,n)` of one batch moves along v."""
-        model, plan, batch = self.likelihood, self.plans[i], self.plans[i].persons
-        mdp, n = batch.mdp, batch.owners.size
-        rise = plan.lam * v[model.temperature_slice][model.temperature_groups[batch.owners]]
-        paid = (batch.features.matrix @ v[: model.n_reward]).reshape(mdp.n_actions, mdp.n_states, 1)
-        if (found := model.moves_of(batch)) is not None:
-            moves, place = found
-            changes = np.zeros((mdp.stacked.shape[0], n))
-            np.add.at(changes, moves.rows, self.worth_of_moves[i] * v[place][moves.of, None])
-            paid = paid + changes.reshape(mdp.n_actions, mdp.n_states, n)
-        direct = paid + v[model.discount_slice][model.groups[batch.owners]] * plan.next_values
-        source = (plan.policy * direct).sum(axis=0) + rise * plan.entropy
-        moved = plan.resolvents.solve(np.where(mdp.terminal[:, None], 0.0, source)[:, :, None])[:, :, 0]
-        later = (mdp.stacked @ moved).reshape(mdp.n_actions, mdp.n_states, n)
-        change = (direct + plan.gamma * later - moved - rise * plan.finite_log) / plan.lam
-        return np.where(np.isfinite(plan.log), change, 0.0)
-
-    def _inverse_of_states(self) -> Callable[[Floats], Floats] | None:
-        """A rough inverse of the information in the rewards `(d,)`, for one task with one reward per state; None elsewhere.
-
-        Where states are linked without any order, its factors fill up, and a diagonal needs fewer steps.
-        The scores of expert k are `J = D U / λ`, with D the transitions less their mean under the policy and `U = (I − γP)^{-1}`,
-        so that their information in the rewards is `Uᵀ G U` with the sparse `G = TᵀWT − PᵀNP`, W the weights `n π/λ²` and N their
-        sums `n/λ²`. The inverse has this form for all experts together: the sum of their G, and the U of the one who looks
-        farthest ahead, which is the largest. `(I − γP) G^{-1} (I − γP)ᵀ` takes one sparse factorisation.
-        """
-        model = self.likelihood
-        if not model.narrow or not model.problem.tabular or len({id(plan.persons.mdp) for plan in self.plans}) != 1:
-            return None
-        moves = self.plans[0].persons.mdp.stacked
-        gram: Any = 0.0
-        farthest: tuple[float, Any] = (-1.0, None)
-        for plan in self.plans:
-            for i in range(plan.gamma.size):
-                visits = plan.persons.visits[:, i] / plan.lam[i] ** 2
-                under = plan.persons.mdp.under(plan.policy[:, :, i].T)
-                weights = sp.diags_array((visits * plan.policy[:, :, i]).ravel())
-                gram = gram + sp.csr_array(moves.T @ weights @ moves - under.T @ sp.diags_array(visits) @ under)
-                if plan.gamma[i] > farthest[0]:
-                    farthest = float(plan.gamma[i]), under
-        # G does not see a constant added to all rewards, nor states out of reach.
-        lifted = sp.csc_array(gram + sp.diags_array(1e-6 * float(gram.diagonal().mean()) + model.ridge))
-        options = {"SymmetricMode": True}
-        try:
-            factor = spla.splu(lifted, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)
-        except RuntimeError:  # no weights at all
-            return None
-        forward = sp.csr_array(sp.eye_array(model.n_reward) - farthest[0] * farthest[1])
-        backward = sp.csr_array(forward.T)
-        return lambda b: np.asarray(forward @ factor.solve(backward @ b))
-
-
-def draw_decisions(point: Point, rng: np.random.Generator) -> list[Floats]:
-    """New decisions, as counts, from the fitted policies in the states in which each expert decided.
-
-    Experts are drawn in the order of their likelihoods, states in that of their values, and actions in that of their
-    probabilities, so that the same random numbers meet the same choices however all of them are listed.
-    """
-    people: list[tuple[float, int, Floats, Floats, Floats]] = []
-    for plan in point.plans:
-        batch = plan.persons
-        fits = (batch.counts * plan.finite_log).sum(axis=(0, 1))
-        for i, place in enumerate(batch.positions.tolist()):
-            people.append((float(fits[i]), place, batch.visits[:, i], plan.policy[:, :, i].T, plan.values[:, i]))
-    drawn = {}
-    for _, place, visits, policy, values in sorted(people, key=lambda person: round(person[0], 6)):
-        drawn[place] = decide(visits, policy, values, rng, 1)[0]
-    return [drawn[place] for place in range(len(drawn))]
-
-
-def decide(visits: Floats, policy: Floats, values: Floats, rng: np.random.Generator, times: int) -> Floats:
-    """Decisions `(times,S,A)` of one expert, drawn so many times."""
-    states = np.argsort(np.round(values / max(float(np.abs(values).max()), TINY), 9), kind="stable")
-    actions = np.argsort(np.round(policy, 9), axis=1, kind="stable")[states]
-    chances = np.take_along_axis(policy[states], actions, axis=1)
-    chances /= chances.sum(axis=1, keepdims=True)
-    counts = np.zeros((times, *policy.shape))
-    counts[:, states[:, None], actions] = rng.multinomial(visits[states].astype(np.int64), chances, size=(times, states.size))
-    return counts

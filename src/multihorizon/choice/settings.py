@@ -1,0 +1,309 @@
+"""What is known of discounts, temperatures, rewards and groups, and which decisions are independent of each other.
+
+Options by name are read into the order of the problem.
+
+*Clusters* are episodes, or experts with all their episodes. Decisions of different clusters are independent of each other; those
+of one need not be. Only sums over the decisions of a cluster are needed, `Σ_(s,a) N_e(s,a) y(s,a)`, so only counts N_e are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import numpy as np
+import scipy.sparse as sp
+
+from multihorizon.checks import (
+    LARGEST_UNIT,
+    Bools,
+    Floats,
+    Ints,
+    Sparse,
+    as_discount,
+    as_floats,
+    as_positive,
+    first_few,
+    label,
+    numbers_of,
+    read_only,
+)
+from multihorizon.data.demonstrations import Demonstrations
+from multihorizon.mdp import MDP
+from multihorizon.problem import AnyProblem, Expert, Problem, require_counts
+from multihorizon.words import significant
+
+#: What is independent of each other; "auto" lets a test of the decisions choose between decisions and episodes.
+Unit = Literal["decision", "episode", "expert"]
+Choice = Literal["auto", "decision", "episode", "expert"]
+NO_EPISODES = "the problem does not hold the episodes of its decisions"
+
+
+def check_cluster(value: object) -> None:
+    """Raise unless this says what is independent of each other."""
+    if value not in get_args(Choice):
+        raise ValueError(f"cluster must be one of {', '.join(get_args(Choice))}, received {value!r}")
+
+
+@dataclass(frozen=True, eq=False)
+class Clusters:
+    """The decisions of a problem's experts by cluster.
+
+    Attributes:
+        unit: what a cluster is.
+        counts: for each of the problem's experts how often each cluster took each decision `(n,A·S)`, in rows a·S + s of the MDP.
+        numbers: for each of them the number of each cluster `(n,)` among all.
+    """
+
+    unit: Unit
+    counts: tuple[Sparse, ...]
+    numbers: tuple[Ints, ...]
+
+    @classmethod
+    def of(cls, problem: Problem, unit: Unit, tables: Sequence[Demonstrations] | None = None) -> Clusters | str:
+        """The clusters of a problem; or why they are not known.
+
+        Args:
+            problem: whose experts have decisions.
+            unit: "episode" or "expert".
+            tables: where the decisions come from, one for each task in order; by default those the problem was made of.
+        """
+        if unit == "expert":
+            counts = tuple(sp.csr_array(require_counts(expert).T.ravel()[None]) for expert in problem.experts)
+            return cls(unit, counts, tuple(np.array([owner]) for owner in problem.owner))
+        listed = sources(problem, tables)
+        if isinstance(listed, str):
+            return listed
+        split: dict[int, tuple[int, Ints, Sparse]] = {}
+        found, numbers, size = [], [], 0
+        for expert, (table, k) in zip(problem.experts, listed, strict=True):
+            if id(table) not in split:
+                owner = table.by_episode.expert
+                split[id(table)] = size, owner, table.choices_by(expert.mdp, np.arange(owner.size), owner.size)
+                size += owner.size
+            first, owner, made = split[id(table)]
+            episodes = np.flatnonzero(owner == k)
+            counts = made[episodes]
+            if not np.array_equal(counts.sum(axis=0), require_counts(expert).T.ravel()):
+                return NO_EPISODES
+            found.append(counts)
+            numbers.append(first + episodes)
+        return cls(unit, tuple(found), tuple(numbers))
+
+
+def sources(problem: Problem, tables: Sequence[Demonstrations] | None = None) -> list[tuple[Demonstrations, int]] | str:
+    """The table of each of the problem's experts, and their number in it; or why it is not known.
+
+    The tables are those given, one for each task in order, or by default those the problem was made of.
+    """
+    if tables is not None:
+        listed = [(table, k) for table in tables for k in range(len(table.experts))]
+        return listed if len(listed) == len(problem.experts) else NO_EPISODES
+    listed = []
+    for expert in problem.experts:
+        if expert.table is None or expert.name not in expert.table.experts:
+            return NO_EPISODES
+        listed.append((expert.table, expert.table.experts.index(expert.name)))
+    return listed
+
+
+Temperature = float | Literal["shared", "pooled", "per_expert"] | Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is known besides the problem, and which experts share a parameter.
+
+    Attributes:
+        groups: for each of the K experts which discount is theirs; by default 0, …, K−1. Equal numbers share a discount.
+        discounts: known discounts `(K,)`, NaN where they are free; None where all are.
+        temperature_groups: for each expert which temperature is theirs, as in `groups`.
+        temperatures: known temperatures `(K,)`, NaN where they are free; None stands for 1 everywhere.
+        reward: known reward parameters `(d,)`; None where they are free.
+        moves: whether estimated transitions give way within their own error (`plans`).
+    """
+
+    groups: tuple[int, ...] | None = None
+    discounts: Floats | None = None
+    temperature_groups: tuple[int, ...] | None = None
+    temperatures: Floats | None = None
+    reward: Floats | None = None
+    moves: bool = False
+
+
+def group_numbers(groups: tuple[int, ...] | None, size: int) -> Ints:
+    """The group of each expert; without groups, each has their own."""
+    return np.arange(size) if groups is None else np.array(groups, dtype=np.int64)
+
+
+def known_of_groups(values: Floats, groups: Ints) -> Floats:
+    """The known value of each group; NaN where none is known, or where its members have different ones."""
+    found = np.full(int(groups.max()) + 1, np.nan)
+    for group in range(found.size):
+        distinct = np.unique(values[(groups == group) & ~np.isnan(values)])
+        if distinct.size == 1:
+            found[group] = distinct[0]
+    return found
+
+
+def usual_temperature(known_range: float) -> float:
+    """An eighth of the range of a known reward, at which choices follow it without being certain; 1 where that is 0."""
+    return known_range / 8 or 1.0
+
+
+def log_temperature_bounds(usual: float, known_range: float) -> tuple[float, float]:
+    """Between which log-temperatures the most likely one is looked for, in units of the usual temperature."""
+    # Beyond a factor of 148 a temperature is only a certain or a uniform policy. Where a known reward sets the scale, what it
+    # pays far ahead may be worth much less than its range, or add up to more.
+    low, high = (-6.0, 8.0) if known_range else (-5.0, 5.0)
+    return float(np.log(usual)) + low, float(np.log(usual)) + high
+
+
+def check_temperature(value: Any) -> None:
+    """Raise unless this is one of the ways to say what is known of temperatures."""
+    words = ("shared", "pooled", "per_expert")
+    if isinstance(value, Mapping):
+        for name, number in value.items():
+            as_positive(number, f"temperature of {name}")
+    elif isinstance(value, str):
+        if value not in words:
+            raise ValueError(
+                "temperature must be a positive number, a mapping of names to such numbers, "
+                f"or one of {', '.join(words)}, received {value!r}"
+            )
+    else:
+        as_positive(value, "temperature")
+
+
+def check_discounts(value: Any) -> None:
+    """Raise unless this is one known discount, a mapping of names to known discounts, or None."""
+    if isinstance(value, Mapping):
+        for name, number in value.items():
+            as_discount(number, f"discount of {name}")
+    elif value is not None:
+        as_discount(value)
+
+
+def read_settings(
+    problem: Problem, temperature: Temperature, discounts: Any, groups: Mapping[str, Any] | None, reward: Floats | None
+) -> Settings:
+    """What is known and what is tied, in the problem's order. Temperatures that are to be pooled begin as equal ones."""
+    k = problem.n_experts
+    scale_known = reward is not None or any(one.known_reward is not None for one in problem.exemplars)
+    temperatures: Floats | None = None
+    together: tuple[int, ...] | None = None
+    if isinstance(temperature, Mapping):
+        temperatures = numbers_of(temperature, problem.names, "temperature", "expert")
+    elif temperature == "per_expert":
+        temperatures = np.full(k, np.nan) if k > 1 or scale_known else None
+    elif isinstance(temperature, str):
+        temperatures, together = (np.full(k, np.nan), (0,) * k) if scale_known else (None, None)
+    else:
+        temperatures = np.full(k, float(temperature))
+    known = None
+    if discounts is not None:
+        many = isinstance(discounts, Mapping)
+        known = numbers_of(discounts, problem.names, "discounts", "expert") if many else np.full(k, as_discount(discounts))
+        for k in np.flatnonzero((known == 1) & _endless(problem))[:1]:  # without discounting the values would be infinite
+            raise ValueError(f"the discount of {problem.names[k]} must be below 1, because the task may never end, received 1")
+    shared = _read_groups(problem, groups, known)
+    free = temperatures is not None and np.isnan(temperatures).any()
+    if known is not None and not np.isnan(known).any() and not free and reward is not None:
+        raise ValueError("rewards, discounts and temperatures are all given: leave out at least one of them to be estimated")
+    return Settings(shared, known, together, temperatures, reward)
+
+
+def _endless(problem: Problem) -> Bools:
+    """Who `(K,)` acts in a task that may never end."""
+    endless = np.zeros(problem.n_experts, dtype=np.bool_)
+    owner = np.array(problem.owner, dtype=np.int64)
+    for members in problem.by_task():
+        endless[owner[members]] |= bool(problem.experts[members[0]].mdp.never_ends().any())
+    return endless
+
+
+def _read_groups(problem: AnyProblem, groups: Mapping[str, Any] | None, known: Floats | None) -> tuple[int, ...] | None:
+    """The number of each expert's group; members of one cannot have different known discounts."""
+    if groups is None:
+        return None
+    if not isinstance(groups, Mapping):
+        raise ValueError(f"groups must be a mapping of experts to the names of their groups, received {type(groups).__name__}")
+    members = {label(name, "the name of an expert in groups"): str(group) for name, group in groups.items()}
+    everybody = set(problem.names)
+    unknown = [name for name in members if name not in everybody]
+    if unknown:
+        names = first_few(problem.names)
+        raise ValueError(f"groups name {unknown[0]}, but there is no expert of that name: the experts are {names}")
+    keys = [("group", members[name]) if name in members else ("alone", name) for name in problem.names]
+    number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
+    given = np.full(len(keys), np.nan) if known is None else known
+    together: dict[tuple[str, str], list[int]] = {}
+    for k, key in enumerate(keys):
+        together.setdefault(key, []).append(k)
+    for own in together.values():
+        distinct = sorted({float(given[k]) for k in own if not np.isnan(given[k])})
+        if len(distinct) > 1:
+            names = ", ".join(problem.names[k] for k in own)
+            raise ValueError(f"{names} share one discount, but different ones are given: {', '.join(map(str, distinct))}")
+    return tuple(number[key] for key in keys)
+
+
+def with_known_reward(problem: Problem, known: Any) -> tuple[Problem, Floats | None]:
+    """The problem with a known part of the reward, and the known reward parameters where the reward is known in full.
+
+    Where the problem has no features and the reward is known for states and actions, no reward parameters are left.
+
+    `known` is `(S,)` paid on arrival, `(S,A)` or `(A·S,)` in rows a·S + s for decisions, or a mapping of state names to what
+    they pay on arrival.
+    """
+    if known is None:
+        return problem, None
+    numbers = as_floats(list(known.values()) if isinstance(known, Mapping) else known, "known_reward")
+    if np.abs(numbers).max(initial=0.0) > LARGEST_UNIT:
+        largest = np.abs(numbers).max()
+        raise ValueError(
+            f"known_reward must have numbers of at most {LARGEST_UNIT:g}, received {significant(largest)}: use another unit"
+        )
+    if problem.tabular and isinstance(known, Mapping):
+        return problem, _by_state(problem.parameter_names, known)
+    if problem.tabular and numbers.shape == (problem.n_parameters,):
+        return problem, numbers
+    of_task = {id(mdp): (*_paid(mdp, known), sp.csr_array((mdp.stacked.shape[0], 0))) for mdp in problem.mdps}
+
+    def pay(expert: Expert) -> Expert:
+        reward, arrival, nothing = of_task[id(expert.mdp)]
+        return expert.paid(reward, arrival, nothing if problem.tabular else expert.features)
+
+    paid = problem.in_settings(pay, () if problem.tabular else None)
+    return paid, None if paid.n_parameters else np.zeros(0)
+
+
+def _paid(mdp: MDP, known: Any) -> tuple[Floats, Floats | None]:
+    """What is paid for each decision, in rows a·S + s, and on arrival where it is paid there."""
+    states, rows = mdp.n_states, mdp.n_actions * mdp.n_states
+    array = _by_state(mdp.state_names, known) if isinstance(known, Mapping) else as_floats(known, "known_reward")
+    if array.shape == (states, mdp.n_actions):
+        array = array.T.ravel()
+    if array.shape not in ((states,), (rows,)):
+        raise ValueError(
+            f"known_reward must have one number for each of {states} states or {rows} pairs of state and action, "
+            f"received shape {array.shape}"
+        )
+    if array.shape == (states,) and mdp.durations is not None:
+        raise ValueError(
+            "known_reward must be given for states and actions where moves take time and the reward is made of features, "
+            "received one that is paid on arrival"
+        )
+    if array.shape == (states,):
+        return read_only(mdp.stacked @ array), read_only(array)
+    return read_only(np.where(mdp.live.T.ravel(), array, 0.0)), None
+
+
+def _by_state(names: tuple[str, ...], known: Mapping[str, float]) -> Floats:
+    """Return the known reward `(n,)` from a mapping that names every state."""
+    reward = numbers_of(known, names, "known_reward", "state")
+    missing = np.flatnonzero(np.isnan(reward))
+    if missing.size:
+        raise ValueError(f"known_reward must have a number for every state, received none for {names[missing[0]]!r}")
+    return reward
