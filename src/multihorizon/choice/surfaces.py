@@ -32,7 +32,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -65,8 +65,11 @@ _TESTS = np.array(
         *zip(_OFF, _OFF[[2, 0, 1]], strict=True),
     ]
 )
+#: The places of a table in [−1,1]², x before log λ.
+_GRID = np.array([(a, b) for a in _PLACES for b in _PLACES])
 
 
+@cache
 def _differentiation() -> Floats:
     """D `(m,m)`: from a polynomial's values at Chebyshev's places to those of its derivative."""
     gaps = _PLACES[:, None] - _PLACES + np.eye(SIDE)
@@ -321,11 +324,11 @@ class Tables:
                 return False
             if sum(part.size for part in values) * (len(self._values) + 1) <= 50_000_000:
                 self._values[number] = values
-            tested = self._planned(tests, [part @ _AT_TESTS.T for part in values])[0]
+            tested = self._planned(tests, [part @ _tensor(_TESTS).T for part in values])[0]
             if tested is None:
                 return False
             worth = log * np.exp(eta[:, 1])
-            table = (worth @ _AT_TESTS.T) / np.exp(tests[:, 1])
+            table = (worth @ _tensor(_TESTS).T) / np.exp(tests[:, 1])
             missed = table - tested
             expected = self.same_state @ (np.exp(tested) * missed**2)
             self._tables[number] = PatchTable(np.concatenate([worth, missed, tested, expected], axis=1))
@@ -403,8 +406,15 @@ class Tables:
         """∂ℓ/∂η `(K,2)` and ∂²ℓ/∂η² `(K,2,2)` at the places of a piece; `worth` `(persons,m²)` are the polynomials of λℓ."""
         own = worth.reshape(-1, SIDE, SIDE)
         x, y = (2 / size for size in self.patches.corners[piece.patch][2:])
-        in_x, in_y = x * (_DERIVATIVE @ own), y * (own @ _DERIVATIVE.T)
-        tables = own, in_x, in_y, x * (_DERIVATIVE @ in_x), x * (_DERIVATIVE @ in_y), y * (in_y @ _DERIVATIVE.T)
+        in_x, in_y = x * (_differentiation() @ own), y * (own @ _differentiation().T)
+        tables = (
+            own,
+            in_x,
+            in_y,
+            x * (_differentiation() @ in_x),
+            x * (_differentiation() @ in_y),
+            y * (in_y @ _differentiation().T),
+        )
         w, wx, wy, wxx, wxy, wyy = (_evaluated(table, piece) / temperatures for table in tables)
         second = np.stack([wxx, wxy - wx, wxy - wx, wyy - 2 * wy + w], axis=1)
         return np.stack([wx, wy - w], axis=1), second.reshape(-1, 2, 2)
@@ -424,7 +434,7 @@ class Tables:
                 scores[piece.flat, j] = _evaluated(worth[:, :, j], piece) / temperatures[piece.flat]
             there = piece.pooled(shares.ravel()[piece.flat] / temperatures[piece.flat]).reshape(-1, SIDE, SIDE)
             x, y = (2 / size for size in self.patches.corners[piece.patch][2:])
-            for i, along in enumerate((x * (_DERIVATIVE.T @ there), y * (there @ _DERIVATIVE) - there)):
+            for i, along in enumerate((x * (_differentiation().T @ there), y * (there @ _differentiation()) - there)):
                 across[piece.who, :, i] += (along.reshape(-1, 1, SIDE**2) @ worth)[:, 0]
             # the Fisher information at the table's places, with the decisions that are pooled there
             decided = own.T @ piece.pooled(shares.ravel()[piece.flat])
@@ -590,9 +600,3 @@ def _planner(task: CountedTask, free: bool) -> Persons:
         owners=np.zeros(1, dtype=np.int64),
         task=0,
     )
-
-
-_DERIVATIVE = _differentiation()
-#: The places of a table in [−1,1]², x before log λ, and their weights at the tests.
-_GRID = np.array([(a, b) for a in _PLACES for b in _PLACES])
-_AT_TESTS = _tensor(_TESTS)

@@ -372,6 +372,7 @@ def explaining_rewards(problem: Problem, discounts: Floats, temperatures: Floats
     if has_features(problem):
         equations = FeatureEquations(problem, policies, lam, tolerance, discounts)
     else:
+        refuse_durations(problem.mdps, "equations that are linear in the discounts")
         families = reward_families(problem, policies, tolerance)
         equations = StateEquations(problem, policies, lam, tolerance, discounts, families)
     point = equations.project(discounts)

@@ -57,9 +57,9 @@ import scipy.sparse as sp
 
 from multihorizon.checks import LARGEST_SOLVABLE_DISCOUNT, TINY, Bools, Floats, Ints, Sparse
 from multihorizon.exact.least_squares import Coefficients, ColumnSpace, DenseColumns, SizeLimits, columns_of, null_space
-from multihorizon.mdp import MDP, refuse_durations
+from multihorizon.mdp import MDP
 from multihorizon.planning.linear import DENSE_STATES, Resolvent, SingularError, matrix_resolvent
-from multihorizon.problem import Expert, Problem
+from multihorizon.problem import Expert, Problem, require_finite
 from multihorizon.words import significant
 
 #: Residuals beyond this many times what the errors in log π explain make a problem infeasible.
@@ -141,7 +141,8 @@ def in_order_of_content(problem: Problem, smoothing: float = 0.5) -> Problem:
         values = policy.log_policy[expert.mdp.live]
         return tuple(-_nine_digits(np.array([values @ values, values.sum(), policy.weights.sum()])))
 
-    return problem.with_experts(sorted(problem.experts, key=key))
+    experts = require_finite(problem).experts
+    return problem.with_experts(sorted(experts, key=key))
 
 
 def _nine_digits(values: Floats) -> Floats:
@@ -239,12 +240,11 @@ def reward_families(
     """Carry out steps 1 and 2 for every expert of a problem with one reward per state; D is factorised once per MDP.
 
     Args:
-        problem: policies or demonstrations, without features.
+        problem: policies or demonstrations, without features, in tasks whose moves take one step.
         policies: the equations of each expert.
         error: the size of the errors in log π that are assumed; demonstrations bring their own.
         limits: up to which sizes null spaces are found in each way.
     """
-    refuse_durations(problem.mdps, "equations that are linear in the discounts")
     shared: dict[int, Differences] = {}
     solved: dict[int, Floats] = {}
     families = []

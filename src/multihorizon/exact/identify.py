@@ -73,7 +73,7 @@ from multihorizon.exact.least_squares import Coefficients, DenseColumns, columns
 from multihorizon.exact.nearly import WithinDistance, discounts_within
 from multihorizon.numerics.distributions import chi2_ppf, halton
 from multihorizon.planning.plan import SoftPlan, soft_plan
-from multihorizon.problem import Problem, require_finite
+from multihorizon.problem import Problem
 from multihorizon.result import Result
 from multihorizon.words import FORM_ALONE, Table, decimals, power_of_ten, significant
 
@@ -128,7 +128,7 @@ def identify(
     lam = read_temperature(temperature)
     as_positive(tolerance, "tolerance")
     as_positive(smoothing, "smoothing")
-    ordered = in_order_of_content(require_finite(problem), smoothing)
+    ordered = in_order_of_content(problem, smoothing)
     values = np.full(problem.n_experts, np.nan)
     for name, discount in (discounts or {}).items():
         if name not in problem.names:
@@ -656,6 +656,7 @@ class Conclusion:
     def report(self) -> Identification:
         """Return the finding with everything that is recomputed from it."""
         status, point, equations = self.status, self.point, self.point.equations
+        surplus, logarithm = self.surplus()
         reward = point.reward
         identified = point.fixed()
         if status == "set":
@@ -669,7 +670,6 @@ class Conclusion:
                 f"only up to {significant(residual, 1)}; join states that the actions hardly distinguish"
             )
         unexplained = (status == "infeasible") & equations.unknown[:, None]
-        surplus, logarithm = self.surplus()
         names = zip(equations.problem.parameter_names, equations.entered, strict=True)
         return Identification(
             status=status,

@@ -99,6 +99,7 @@ def state_pieces(
 ) -> list[OwnEquations]:
     """Build the equations of a reward of one number per state."""
     pieces = []
+    refuse_durations(problem.mdps, "equations that are linear in the discounts")
     for family in reward_families(problem, policies, tolerance):
         lam = float(temperatures[family.owner])
         if family.coefficients is not None or sp.issparse(family.basis):

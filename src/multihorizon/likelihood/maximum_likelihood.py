@@ -345,9 +345,9 @@ def _require_room(problem: Problem) -> None:
     """Raise where the plans of all experts, of each start and on the way, do not fit into memory."""
     tables = 30  # so many tables of actions and states each expert takes, as measured
     largest = max(problem.mdps, key=lambda mdp: mdp.n_actions * mdp.n_states)
-    of_expert = 8 * tables * largest.n_actions * largest.n_states
-    most = int(free_bytes() / of_expert) if np.isfinite(free_bytes()) else problem.n_experts
     members = [(problem.experts[some[0]].mdp, len(some)) for some in problem.by_task()]
+    free = free_bytes()
+    most = int(free / (8 * tables * largest.n_actions * largest.n_states)) if np.isfinite(free) else problem.n_experts
     require_memory(
         8 * tables * sum(number * mdp.n_actions * mdp.n_states for mdp, number in members),
         f"{problem.n_experts:,} experts who are fitted together in {largest.n_states:,} states with {largest.n_actions} actions",
@@ -507,6 +507,8 @@ def _solution(problem: Problem, found: Fit) -> Solution:
     status = Status.CONVERGED if identified.all() and not lost.any() else Status.NOT_IDENTIFIED
     paid = any(one.known_reward is not None for one in model.problem.exemplars)
     temperatures = model.fixed[part][model.temperature_groups] & (model.settings.temperatures is not None)
+    figures = independence_figures(found.independence, point, precise.covariance, precise.of_model)
+    unit = independence_words(figures)
     evidence = LikelihoodEvidence(
         log_likelihood=point.value,
         decisions=model.decisions,
@@ -535,7 +537,7 @@ def _solution(problem: Problem, found: Fit) -> Solution:
         other_maxima=[_end(end) for end in rivals] or None,
         deviations=None if found.nearly is None else _deviations(found.nearly, point),
         reasons=reasons.tolist(),
-        independence=independence_figures(found.independence, point, precise.covariance, precise.of_model),
+        independence=figures,
     )
     likely = tuple(end.point for end in rivals)
     estimate = JointEstimate(model, point.x, identified & converged, problem, freedom, likely, evidence=evidence)
@@ -544,7 +546,7 @@ def _solution(problem: Problem, found: Fit) -> Solution:
         problem,
         estimate,
         status if converged else Status.NOT_CONVERGED,
-        _message(problem, found, precise, left_open(problem.names, reasons.tolist()), rivals, residual),
+        _message(problem, found, precise, left_open(problem.names, reasons.tolist()), rivals, residual, unit),
         objective=point.value,
         residual=residual,
         evidence=evidence,
@@ -604,7 +606,13 @@ def _deviations(nearly: Nearly, point: Point) -> Deviations:
 
 
 def _message(
-    problem: Problem, found: Fit, precise: Precision, open_: Sequence[str], rivals: list[Ascent[Point]], residual: float
+    problem: Problem,
+    found: Fit,
+    precise: Precision,
+    open_: Sequence[str],
+    rivals: list[Ascent[Point]],
+    residual: float,
+    unit: Sequence[str],
 ) -> list[str]:
     best, model = found.best, found.best.point.likelihood
     parts = [
@@ -626,7 +634,7 @@ def _message(
         lower = [float(best.point.objective - end.point.objective) for end in rivals]
         parts += about_rivals(list(zip(lower, (model.discounts(end.point.x) for end in rivals), strict=True)))
     parts += _about_deviations(found)
-    parts += independence_words(independence_figures(found.independence, best.point, precise.covariance, precise.of_model))
+    parts += unit
     if found.spread is not None and not found.spread.complete:
         parts.append("Climbs at some spreads of the temperatures did not end: the test of equal temperatures is not reliable.")
     weight, unearned = float(np.max(model.ridge, initial=0.0)), never_earned(problem)
