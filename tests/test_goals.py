@@ -9,8 +9,7 @@ import pytest
 
 import multihorizon as mh
 from multihorizon.exact.equations import in_order_of_content, joint_equations, read_equations, reward_families
-from multihorizon.exact.identify import LinearSystem
-from multihorizon.exact.pairs import pair_systems
+from multihorizon.exact.linear_systems import LinearSystem, pair_systems
 
 
 def random_case(seed, states, experts, n_goals, n_terminal=0):

@@ -8,7 +8,7 @@ from posing import features_of
 from scipy.optimize import linprog
 
 import multihorizon as mh
-from multihorizon.exact.nearly import discounts_within
+from multihorizon.exact.approximate import discounts_within
 
 NAMES = ["anna", "bob", "carla"]
 

@@ -1,7 +1,7 @@
 """Exact recovery by linear algebra: discounts and reward of soft-optimal experts, and what their policies identify.
 
 Read in this order: `least_squares` (columns that depend on each other, and sparse null spaces), `equations` (what one policy
-says of the reward, and what several say together), `identify` (the discounts that solve them: one, many or none), `pairs` (the
-same for all pairs at once), `closed_form` (the solver), `bounds` (what all rewards that solve them say of behaviour after a
-change).
+says of the reward, and what several say together), `linear_systems` (of all experts and of pairs), `identify` (the discounts that
+solve them: one, many or none), `approximate` (the same where rewards are only approximately shared), `closed_form` (the solver),
+`bounds` (what all rewards that solve them say of behaviour after a change).
 """

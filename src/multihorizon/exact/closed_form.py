@@ -16,7 +16,8 @@ import numpy as np
 
 from multihorizon.checks import Floats, as_positive
 from multihorizon.exact.equations import StateEquations, in_order_of_content, joint_equations
-from multihorizon.exact.identify import LinearSystem, Temperature, identify, log_likelihood, minimise, planned, read_temperature
+from multihorizon.exact.identify import Temperature, identify, log_likelihood, minimise, planned, read_temperature
+from multihorizon.exact.linear_systems import LinearSystem
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Problem
 from multihorizon.solution import Evidence, Solution, Status

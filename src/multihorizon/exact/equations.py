@@ -196,7 +196,8 @@ class Differences:
         A `rough` solution has one or two digits where there are many states; it is for noise, of which only the size matters.
         """
         right = np.stack([self.centred(log_policy[:, :, number]) for number in range(log_policy.shape[2])], axis=1)
-        return self.null_space.solve(right, rough)
+        solve = (rough and self.null_space.solve_roughly) or self.null_space.solve
+        return solve(right)
 
     def centred(self, values: Floats) -> Floats:
         """Subtract each state's weighted mean from values `(S,A)` and scale by the root weight; rows `a·S + s` as in D."""
@@ -270,7 +271,7 @@ def reward_families(
         under = expert.mdp.under(policy.policy)
         under = under if entered.size == expert.mdp.n_states else under[entered][:, entered]
         right = differences.centred(policy.log_policy)
-        u = null.solve(right, False)
+        u = null.solve(right)
         families.append(
             RewardFamily(
                 owner=owner,

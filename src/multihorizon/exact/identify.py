@@ -8,23 +8,7 @@ asks how many directions of the discounts stay open when the policies may be wro
   members that reproduce the experts as proof;
 * `infeasible`: no discounts and reward explain the experts up to the tolerance; the closest explanation and its residual.
 
-*The linear system.* Each expert i, whose discount is γ_k, allows the rewards `λ_k û_i + N_i z_i − γ_k (λ_k V̂_i + P_i N_i z_i)`.
-Equating them gives, on the states of each task,
-
-    λ_k û_i = r + β_k V̂_i − N_i z_i + P_i N_i w_i,        β_k = λ_k γ_k,        w_i = γ_k z_i.
-
-With w_i as an unknown of its own the system is linear in y = Γ, or, with temperatures per expert and λ_1 = 1, in
-`y = (λ_2 … λ_K, β_1 … β_K)`. The reward is projected out by subtracting from each row the mean over the rows of the same state,
-z and w as columns; what remains is a tall matrix A with K or 2K − 1 columns. `w_i = γ_k z_i` is dropped, so the true set of
-discounts is contained in the one found. Nothing is lost where `P_i N_i` lies in the span of N_i, as for null(D) = constants
-without terminal states; then the set is exactly affine. The box 0 ≤ γ ≤ 1 makes it a bounded least-squares problem in few
-unknowns; ranges over an affine set are linear programs, exact up to rounding.
-
-*Rank at a noise level.* A singular direction v_j of A with value s_j counts as identified if the answers it leaves possible
-stay within 0.1: plus and minus three standard deviations `s_j^{-1} w_jᵀ e` of the error e that errors of the given size in log π
-cause on the right-hand side, plus the bias `(‖δA v_j‖ / s_j)²` they cause through the matrix itself. Where the equations hold
-worse than errors of that size explain, but not so badly that the problem is infeasible, the errors are taken to be as large as
-the misfit suggests.
+*Where the equations are linear* they are solved and judged as one system (`linear_systems`).
 
 *Variable projection.* Where the system is not linear, ‖ρ(Γ)‖ is minimised by a Levenberg–Marquardt iteration inside the box
 [0,1]^K with steps of least norm, so that from a point near a curve or a surface of solutions it goes to a nearby point of it.
@@ -55,22 +39,20 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
-import scipy.sparse as sp
 
-from multihorizon.checks import RANK_TOLERANCE, TINY, Bools, Floats, as_discount, as_positive, renamed
+from multihorizon.checks import TINY, Bools, Floats, as_discount, as_positive, renamed
+from multihorizon.exact.approximate import WithinDistance, discounts_within
 from multihorizon.exact.equations import (
     MISFIT,
     Explanation,
     JointEquations,
-    RewardFamily,
     StateEquations,
     bellman_residual,
     in_order_of_content,
     joint_equations,
     read_equations,
 )
-from multihorizon.exact.least_squares import Coefficients, DenseColumns, columns_of
-from multihorizon.exact.nearly import WithinDistance, discounts_within
+from multihorizon.exact.linear_systems import LIMIT, Directions, LinearSystem, keeps_null_space
 from multihorizon.numerics.distributions import chi2_ppf, halton
 from multihorizon.planning.plan import SoftPlan, soft_plan
 from multihorizon.problem import Problem
@@ -78,8 +60,8 @@ from multihorizon.result import Result
 from multihorizon.words import FORM_ALONE, Table, decimals, power_of_ten, significant
 
 Temperature = float | Literal["per_expert"]
-#: The largest spread of possible answers at which a direction of discounts counts as identified.
-LIMIT = 0.1
+
+
 #: By expert: the discounts on both sides of each gap between explanations.
 Gaps = tuple[tuple[tuple[float, float], ...], ...]
 
@@ -180,83 +162,6 @@ def judge(equations: JointEquations, starts: int = 12, extent: bool = True) -> C
     return Conclusion("set", equations.project(system.read(centre)[0]), open_, _widened(ranges, open_), points)
 
 
-def keeps_null_space(family: RewardFamily) -> bool:
-    """Say whether `P_π N` stays in the span of N for an expert, so that the linear system loses nothing."""
-    span = columns_of(family.basis, RANK_TOLERANCE, family.coefficients)
-    drawn = np.random.default_rng(0).standard_normal((family.u.size, 4))
-    return bool(np.abs(span.outside(family.pushed @ span.solve(drawn))).max(initial=0.0) <= 1e-9)
-
-
-@dataclass(frozen=True, eq=False)
-class Directions:
-    """The directions of the unknowns that the equations fix, and those they leave open, at the given noise.
-
-    Attributes:
-        fixed, free: the right singular vectors that are identified and open.
-        singular_values: of the equations in the unknowns.
-        spread: `(K,)`, the half-width that the noise gives each discount in the identified directions.
-        gap, expected: the norm of the residual, and what the noise explains of it.
-    """
-
-    fixed: Floats
-    free: Floats
-    singular_values: Floats
-    spread: Floats
-    gap: float
-    expected: float
-
-    @staticmethod
-    def judged(
-        values: Floats,
-        right: Floats,
-        effects: Floats,
-        null: Bools,
-        errors: tuple[Floats, Floats, float],
-        gap: float,
-        rounding: float,
-        outside: float,
-        walked: bool,
-    ) -> Directions:
-        """Classify directions by the rule at the top.
-
-        Args:
-            values: the singular values.
-            right: their right vectors, one per row.
-            effects: how much a unit step along each of these moves each discount, and relatively each temperature.
-            null: the directions that are open whatever the noise.
-            errors: mean squares of the changes that errors in log π cause: of the right-hand side along each left vector, of the
-                matrix times each right vector, and of the residual as a whole.
-            gap: the norm of the residual.
-            rounding: the part of it that is rounding, which is noise too.
-            outside: the misfit of log π that no discounts can remove, in units of its assumed error.
-            walked: whether null directions are followed later, and only these, so that the spread must hold all others.
-        """
-        expected, deviation, bias, open_ = open_directions(values, effects, null, errors, gap, rounding, outside)
-        moved = (effects * np.minimum(2 * deviation + bias, 1.0)[:, None])[~(null if walked else open_)]
-        return Directions(right[~open_], right[open_], values, np.sqrt((moved**2).sum(axis=0)), gap, float(expected))
-
-
-def open_directions(
-    values: Floats,
-    effects: Floats,
-    null: Bools,
-    errors: tuple[Floats, Floats, Any],
-    gap: Any,
-    rounding: Any,
-    outside: Any,
-) -> tuple[Any, Floats, Floats, Bools]:
-    """Return the residual that errors explain, their deviation and bias along each direction, and the mask of open directions.
-
-    Arguments as in `Directions.judged`, of one system or, with one more axis in front, of several.
-    """
-    safe = np.maximum(values, 1e-140)  # its square is still above the smallest number that floats hold
-    expected = np.maximum(np.maximum(np.sqrt(errors[2]), rounding), 1e-140)
-    larger = np.clip(np.maximum(outside, gap / expected), 1.0, MISFIT)[..., None]
-    deviation = larger * np.sqrt(errors[0]) / safe
-    bias = larger**2 * errors[1] / safe**2
-    return expected, deviation, bias, ((6 * deviation + bias) * effects.max(axis=-1) > LIMIT) | null
-
-
 def _feasible(equations: JointEquations, directions: Directions) -> bool:
     """Say whether the equations of all experts, and those of each expert alone, hold up to the errors."""
     return directions.gap <= MISFIT * directions.expected and equations.outside <= MISFIT
@@ -271,154 +176,6 @@ def _hull(points: Sequence[Explanation]) -> Floats:
     """Return the smallest and the largest of each discount `(K,2)`."""
     discounts = np.stack([point.discounts for point in points])
     return np.stack([discounts.min(axis=0), discounts.max(axis=0)], axis=1)
-
-
-# The linear system.
-
-
-class LinearSystem:
-    """`A y = h` with reward, z and w projected out.
-
-    Attributes:
-        y: the closest solution in the box.
-        directions: which directions of y are open.
-    """
-
-    def __init__(self, equations: StateEquations) -> None:
-        self._rows, self._temperature = equations.rows, equations.temperature
-        self._n_experts = k = equations.n_experts
-        families = self._rows.families
-        lam = 1.0 if self._temperature is None else self._temperature
-        u, v = [lam * column for column in equations.u], [lam * column for column in equations.v]
-        free = self._temperature is None
-        columns, right = ([*(-column for column in u[1:]), *v], u[0]) if free else (v, np.sum(u, axis=0))
-        parts = self._rows.coefficients()
-        if parts is None:
-            blocks = [np.hstack([-family.basis, family.pushed]) for family in families]
-        else:
-            blocks = [sp.hstack([-family.basis, family.pushed], format="csr") for family in families]
-            parts = [part for part in parts for _ in range(2)]
-        coefficients = None if parts is None else Coefficients.side_by_side(parts)
-        self._nuisance = columns_of(self._rows.blocks(blocks), 1e-10, coefficients)
-        matrix = self._nuisance.outside(np.stack(columns, axis=1))
-        right = self._nuisance.outside(right)
-        left, values, vectors = np.linalg.svd(matrix, full_matrices=False)
-        # y = change · x, where x has plain bounds: x = Γ, or x = (λ − β, β) with λ_1 = 1.
-        self._change = np.eye(len(columns))
-        self._upper = np.ones(k)
-        if free:
-            self._change[np.arange(k - 1), np.arange(k, 2 * k - 1)] = 1.0
-            self._upper = np.where(np.arange(2 * k - 1) == k - 1, 1.0, np.inf)
-        self.y = self._solve(left.T @ right, values, vectors)
-        discounts, temperature = self.read(self.y)
-        # The effect of a unit step along each vector on the factors of û and of V̂, and on discounts and (relatively)
-        # temperatures.
-        moved_u = np.zeros((len(vectors), k))
-        moved_v = lam * vectors
-        effects = np.abs(vectors)
-        if free:
-            moved_u[:, 1:] = vectors[:, : k - 1]
-            moved_v = vectors[:, k - 1 :]
-            scale = np.maximum(np.abs(temperature), 1e-12)
-            effects = np.abs(np.hstack([moved_v - discounts * moved_u, moved_u])) / np.tile(scale, 2)
-        size = float(np.sqrt(sum((family.weights * (family.u**2 + family.v**2)).sum() for family in families)))
-        rounding = self._nuisance.rounding * size
-        gap = float(np.linalg.norm(matrix @ self.y - right))
-        errors = self._errors(left, moved_u, moved_v)
-        judged = Directions.judged(
-            values, vectors, effects, values <= rounding, errors, gap, rounding, equations.outside, walked=False
-        )
-        self.directions = replace(judged, spread=judged.spread[:k])
-
-    def read(self, y: Floats) -> tuple[Floats, Floats]:
-        """Return the discounts and temperatures `(K,)` of a solution y."""
-        if self._temperature is not None:
-            return y, np.full(self._n_experts, self._temperature)
-        temperature = np.concatenate([[1.0], y[: self._n_experts - 1]])
-        return y[self._n_experts - 1 :] / np.maximum(temperature, TINY), temperature
-
-    def _solve(self, right: Floats, values: Floats, vectors: Floats) -> Floats:
-        """Solve the bounded least-squares problem.
-
-        The unbounded solution is taken where it respects the box up to rounding, because it is more exact.
-        """
-        change, upper = self._change, self._upper
-        if (values > 1e-13 * max(float(values.max(initial=0.0)), TINY)).all():
-            x = np.linalg.solve(change, vectors.T @ (right / values))
-            slack = 1e-9 * max(1.0, float(np.abs(x).max()))
-            if (x >= -slack).all() and (x <= upper + slack).all():
-                inside: Floats = change @ np.clip(x, 0.0, upper)
-                return inside
-        from scipy.optimize import lsq_linear  # noqa: PLC0415  it takes longer to import than a small fit takes
-
-        bounded = lsq_linear(values[:, None] * vectors @ change, right, (np.zeros(upper.size), upper), method="bvls", tol=1e-15)
-        y: Floats = change @ bounded.x
-        return y
-
-    def _errors(self, left: Floats, moved_u: Floats, moved_v: Floats) -> tuple[Floats, Floats, float]:
-        """Return mean squares of errors: of the right-hand side along each left vector, of A times each right vector, overall."""
-        discounts, temperature = self.read(self.y)
-        sides = np.zeros(len(moved_u))
-        changes = np.zeros(len(moved_u))
-        total = 0.0
-        for number, family in enumerate(self._rows.families):
-            k = family.owner
-            columns = family.error_u.shape[1]
-            errors = np.hstack([family.error_u, family.error_v])
-            if isinstance(self._nuisance, DenseColumns):  # projections are onto columns of the rows of all, but errors are of one
-                part = self._rows.slices[number]
-                errors = (errors.T * self._rows.root[part]).T
-                along, inside = left[part].T @ errors, self._nuisance.range[part].T @ errors
-                u, v = np.split((errors.T * np.sqrt(self._rows.left[part])).T, 2, axis=1)
-                explained_u, explained_v = np.split(inside, 2, axis=1)
-            else:
-                u, v = np.split(self._nuisance.outside(self._rows.place({number: errors})), 2, axis=1)
-                along = left.T @ np.hstack([u, v])
-                explained_u = np.zeros(0)
-                explained_v = np.zeros(0)
-            uu, uv, vv = (
-                (np.vdot(a, b) - np.vdot(c, d)) / columns
-                for a, b, c, d in (
-                    (u, u, explained_u, explained_u),
-                    (u, v, explained_u, explained_v),
-                    (v, v, explained_v, explained_v),
-                )
-            )
-            gamma, lam = discounts[k], temperature[k]
-            sides += (lam**2 * (along[:, :columns] - gamma * along[:, columns:]) ** 2).mean(axis=1)
-            total += float(lam**2 * (uu - 2 * gamma * uv + gamma**2 * vv))
-            a, b = moved_u[:, k], moved_v[:, k]
-            changes += a**2 * uu - 2 * a * b * uv + b**2 * vv
-        return sides, np.maximum(changes, 0.0), max(total, 0.0)
-
-    def ranges(self) -> tuple[Floats, list[Floats]]:
-        """Return each discount's range `(K,2)` over the affine set of y in the box, and the points that attain the ends.
-
-        The ends are optima of linear programs. An end whose program fails is 0 or 1: nothing bounds it. With free temperatures
-        the discount β_k/λ_k is a ratio; the program in `(x t, t)` is linear because t is chosen so that λ_k = 1.
-        """
-        from scipy.optimize import linprog  # noqa: PLC0415  it takes longer to import than a small fit takes
-
-        fixed, n = self.directions.fixed, self._upper.size
-        bounded = np.flatnonzero(np.isfinite(self._upper))
-        below = np.zeros((bounded.size, n + 1))
-        below[np.arange(bounded.size), bounded] = 1.0
-        below[:, n] = -self._upper[bounded]
-        limits = np.tile([0.0, 1.0], (self._n_experts, 1))
-        points = []
-        for k in range(self._n_experts):
-            scaling = np.eye(n + 1)[n]
-            if self._temperature is None and k > 0:
-                scaling = np.append(self._change[k - 1], 0.0)
-            equal = np.vstack([np.hstack([fixed @ self._change, -(fixed @ self.y)[:, None]]), scaling])
-            goal = np.append(np.zeros(len(fixed)), 1.0)
-            for end, sign in enumerate((1.0, -1.0)):
-                objective = sign * np.eye(n + 1)[n - self._n_experts + k]
-                result: Any = linprog(objective, below, np.zeros(bounded.size), equal, goal, bounds=(0, None), method="highs")
-                if result.status == 0 and result.x[n] > 1e-12:
-                    points.append(self._change @ (result.x[:n] / result.x[n]))
-                    limits[k, end] = np.clip(self.read(points[-1])[0][k], 0.0, 1.0)
-        return limits, points
 
 
 # Variable projection, and sets.

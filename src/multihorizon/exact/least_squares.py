@@ -227,13 +227,14 @@ def factorise(matrix: Sparse) -> Any:
 class NullSpace:
     """null(D) as `N z` with orthonormal columns N, `basis`, and least-squares solves.
 
-    z is free if N is dense, and as `coefficients` says if it is sparse. `solvers` solve the normal equations, if
-    they are used.
+    z is free if N is dense, and as `coefficients` says if it is sparse. `solve` has x of `D x = right` `(rows, …)`, and
+    `solve_roughly` one or two digits of it, where that takes less. `solvers` solve the normal equations, if they are used.
     """
 
     basis: Floats | Sparse
     coefficients: Coefficients | None
-    solve: Callable[[Floats, bool], Floats]  # D x = right `(rows, …)`; a rough solution may have one or two digits only
+    solve: Callable[[Floats], Floats]
+    solve_roughly: Callable[[Floats], Floats] | None = None
     solvers: Sequence[Factored | Multigrid | Scaled] = ()
 
 
@@ -245,8 +246,7 @@ def null_space(matrix: Sparse, limits: SizeLimits) -> NullSpace:
     if size <= limits.largest_dense:
         dense = DenseColumns(matrix.toarray(), RANK_TOLERANCE)
         basis = np.full((size, 1), size**-0.5) if dense.nullity == 1 else dense.null.copy()
-        inverse = dense.inverse()
-        return NullSpace(basis, None, lambda right, _: inverse @ right)
+        return NullSpace(basis, None, partial(np.matmul, dense.inverse()))
     sparse = SparseColumns(matrix, Coefficients.free(size))
     dimension = sparse.nullity
     if dimension * size <= limits.entries:
@@ -256,7 +256,7 @@ def null_space(matrix: Sparse, limits: SizeLimits) -> NullSpace:
         rows = sp.csr_array(matrix[np.diff(matrix.indptr) > 0])
         basis = sp.csr_array(sp.eye_array(size))
         coefficients = Coefficients(rows / np.abs(rows.data).max(), dimension)
-    return NullSpace(basis, coefficients, lambda right, _: sparse.solve(right))
+    return NullSpace(basis, coefficients, sparse.solve)
 
 
 def _constant_on_parts(matrix: Sparse, limits: SizeLimits) -> NullSpace | None:
@@ -270,7 +270,7 @@ def _constant_on_parts(matrix: Sparse, limits: SizeLimits) -> NullSpace | None:
     if solvers is None:
         return None
 
-    def solve(right: Floats, rough: bool) -> Floats:
+    def solve(right: Floats, rough: bool = False) -> Floats:
         solved = np.empty((labels.size, *right.shape[1:]))
         for columns, solver in solvers:
             solved[columns] = solver.solve(right, 0.03 if rough else 1e-12)
@@ -279,8 +279,8 @@ def _constant_on_parts(matrix: Sparse, limits: SizeLimits) -> NullSpace | None:
     normal = [solver for _, solver in solvers]
     basis = sp.csr_array((1 / np.sqrt(sizes[labels]), labels, np.arange(labels.size + 1)), shape=(labels.size, sizes.size))
     if basis.shape[0] * basis.shape[1] <= limits.entries or sizes.size == 1:
-        return NullSpace(basis.toarray(), None, solve, normal)
-    return NullSpace(basis, Coefficients.free(sizes.size), solve, normal)
+        return NullSpace(basis.toarray(), None, solve, partial(solve, rough=True), normal)
+    return NullSpace(basis, Coefficients.free(sizes.size), solve, partial(solve, rough=True), normal)
 
 
 class NotSolvedError(RuntimeError):

@@ -70,7 +70,7 @@ from multihorizon.driver import solve
 from multihorizon.exact.equations import has_features, in_order_of_content, joint_equations, read_equations, reward_families
 from multihorizon.exact.identify import Conclusion, Identification, judge, read_temperature
 from multihorizon.exact.identify import Temperature as PolicyTemperature
-from multihorizon.exact.pairs import pair_systems
+from multihorizon.exact.linear_systems import pair_systems
 from multihorizon.files import for_json
 from multihorizon.likelihood.action_rewards import StateRewardTest
 from multihorizon.likelihood.clusters import TakenAsIndependent, dispersion, independence_words

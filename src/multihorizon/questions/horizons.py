@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from multihorizon.exact.approximate import discounts_within
 from multihorizon.exact.identify import Identification, identify
-from multihorizon.exact.nearly import discounts_within
 from multihorizon.horizon import Horizon
 from multihorizon.likelihood.action_rewards import REMEDY
 from multihorizon.likelihood.clusters import independence_words
