@@ -85,14 +85,14 @@ class NearlyShared(Likelihood):
     @classmethod
     def of(cls, model: Likelihood, spread: float) -> Self:
         """The model with deviations, from the one of a single reward (or of another spread)."""
-        found = object.__new__(cls)
-        vars(found).update(vars(model))
+        shared_nearly = object.__new__(cls)
+        vars(shared_nearly).update(vars(model))
         if model.settings.reward is not None and not isinstance(model, NearlyShared):
             # a reward that is known for all can still be deviated from: its columns are needed
-            found.batches = persons_by_task(model.problem, True, {moves.task: moves.size for moves in model.moves})
-        found.sizes = model.problem.reward_sizes
-        found.spread, found.precision = spread, found.sizes**2 / spread**2
-        return found
+            shared_nearly.batches = persons_by_task(model.problem, True, {moves.task: moves.size for moves in model.moves})
+        shared_nearly.sizes = model.problem.reward_sizes
+        shared_nearly.spread, shared_nearly.precision = spread, shared_nearly.sizes**2 / spread**2
+        return shared_nearly
 
     @property
     def by_products(self) -> bool:
@@ -117,10 +117,10 @@ class NearlyShared(Likelihood):
             plans = self.plans(batches, x, theta + delta, near.plans if isinstance(near, Point) else None)
         if plans is None:
             return None
-        found = self._mode(batches, x, delta, plans, curvatures)
-        if found is None:
+        modes = self._mode(batches, x, delta, plans, curvatures)
+        if modes is None:
             return None
-        delta, plans, inner = found
+        delta, plans, inner = modes
         point = NearPoint(self, x, plans, np.nan, np.nan, delta)
         determinants = np.linalg.slogdet(point.curvatures)[1] - np.log(self.precision).sum()
         value = float((inner - 0.5 * determinants).sum())
@@ -194,29 +194,29 @@ class NearPoint(Point):
     @cached_property
     def curvatures(self) -> Floats:
         """H_k `(K,d,d)`."""
-        found = np.zeros((*self.deviations.shape, self.deviations.shape[1])) + np.diag(self.likelihood.precision)
+        curvatures = np.zeros((*self.deviations.shape, self.deviations.shape[1])) + np.diag(self.likelihood.precision)
         for k, places, own in self.arrows:
             theta = places[places < self.likelihood.n_reward]
-            found[k][np.ix_(theta, theta)] += own[: theta.size, : theta.size]
-        return found
+            curvatures[k][np.ix_(theta, theta)] += own[: theta.size, : theta.size]
+        return curvatures
 
     def expected(self, x: Floats) -> Floats:
         """The most likely deviations `(K,d)` to first order at another x."""
-        found = self.deviations.copy()
+        expected = self.deviations.copy()
         for k, places, own in self.arrows:
             theta = places[places < self.likelihood.n_reward]
             pull = own[: theta.size] @ (x - self.x)[places]
-            found[k, theta] -= np.linalg.solve(self.curvatures[k][np.ix_(theta, theta)], pull)
-        return found
+            expected[k, theta] -= np.linalg.solve(self.curvatures[k][np.ix_(theta, theta)], pull)
+        return expected
 
     @cached_property
     def arrows(self) -> list[tuple[int, Ints, Floats]]:
         """For each expert the places in x on which their decisions depend, and the information A of these."""
-        found: dict[int, list[tuple[Ints, Floats]]] = {}
+        by_expert: dict[int, list[tuple[Ints, Floats]]] = {}
         for k, places, block in self.own_blocks():
-            found.setdefault(k, []).append((places, block))
+            by_expert.setdefault(k, []).append((places, block))
         arrows = []
-        for k, parts in found.items():
+        for k, parts in by_expert.items():
             places = np.unique(np.concatenate([places for places, _ in parts]))
             total = np.zeros((places.size, places.size))
             for own, block in parts:
@@ -278,8 +278,8 @@ class NearPoint(Point):
             pulled += policy[:, :, None] * flow[states]
             moved = np.einsum("snu,nuv->snv", along, inverse)
             ahead = (mdp.stacked[rows] @ moved.reshape(mdp.n_states, -1)).reshape(pulled.shape)
-            found = model.moves_of(batch)
-            if mdp.slope is not None or found is not None:
+            moving = model.moves_of(batch)
+            if mdp.slope is not None or moving is not None:
                 reached = plan.gamma[:, None] * moved
                 if batch.arrival is not None:
                     reached += np.einsum("su,nuv->snv", batch.arrival[:, used].toarray(), inverse)
@@ -288,8 +288,8 @@ class NearPoint(Point):
             np.add.at(total, model.n_reward + model.groups[batch.owners], (pulled * ahead).sum(axis=(0, 2)))
             places = model.temperature_slice.start + model.temperature_groups[batch.owners]
             np.add.at(total, places, -2 * squares.sum(axis=0))
-            if found is not None:
-                logged, place = found
+            if moving is not None:
+                logged, place = moving
                 number = np.full(mdp.stacked.shape[0], -1)
                 number[rows] = np.arange(rows.size)
                 total[place] += logged.summed((pulled[number[logged.rows]] * logged.change(mdp, reached)).sum(axis=(1, 2)))
@@ -386,8 +386,8 @@ def states_visited(tables: Tables, counts: Sparse) -> Ints:
     states = np.full((len(own), max((each.size for each in own), default=0)), tables.rows)
     for i, each in enumerate(own):
         states[i, : each.size] = each
-    found: Ints = actions[states]
-    return found
+    visited: Ints = actions[states]
+    return visited
 
 
 def own_rewards(tables: Tables, counts: Sparse, eta: Floats, surface: Surface, deviation: Floats) -> OwnRewards:

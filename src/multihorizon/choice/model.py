@@ -203,9 +203,9 @@ class ChoiceModel(ABC):
     @property
     def units(self) -> Floats:
         """Units of x `(p,)`: those of rewards make the largest entry of each feature 1."""
-        found = np.ones(self.size)
-        found[: self.n_reward] = 1 / self.feature_sizes
-        return found
+        units = np.ones(self.size)
+        units[: self.n_reward] = 1 / self.feature_sizes
+        return units
 
     def reward(self, x: Floats) -> Floats:
         """θ `(d,)`."""
@@ -486,8 +486,8 @@ class Likelihood(ListedModel):
         """The batches in tasks whose transitions have given way as x says, and as persons with these discounts see them."""
         tasks: dict[int, tuple[MDP, Engine]] = {}
         for batch in self.batches if x[self.transition_slice].any() else ():
-            if (found := self.moves_of(batch)) is not None and batch.task not in tasks:
-                mdp = batch.mdp.with_probabilities(found[0].probabilities(x[found[1]]))
+            if (moving := self.moves_of(batch)) is not None and batch.task not in tasks:
+                mdp = batch.mdp.with_probabilities(moving[0].probabilities(x[moving[1]]))
                 tasks[batch.task] = mdp, batch.engine.of(mdp)
         moved = (batch.in_task(*tasks[batch.task]) if batch.task in tasks else batch for batch in self.batches)
         gamma = self.discounts(x)
@@ -552,7 +552,7 @@ class Point(ChoicePoint):
     def worth_of_moves(self) -> tuple[Floats, ...]:
         """For each batch, how each person's immediate reward moves with t, by each effect `(F,n)` of the task's logged moves."""
         pairs = [(plan, self.likelihood.moves_of(plan.persons)) for plan in self.plans]
-        return tuple(np.zeros((0, p.lam.size)) if found is None else found[0].worth(p, self.rewards) for p, found in pairs)
+        return tuple(np.zeros((0, p.lam.size)) if moving is None else moving[0].worth(p, self.rewards) for p, moving in pairs)
 
     @property
     def rewards(self) -> Floats:
@@ -566,9 +566,9 @@ class Point(ChoicePoint):
         for i, (plan, y) in enumerate(zip(self.plans, weights, strict=True)):
             batch = plan.persons
             moved, flow = plan.pull_back(y)
-            if (found := model.moves_of(batch)) is not None:
-                rows = moved.reshape(-1, batch.owners.size)[found[0].rows]
-                total[found[1]] += found[0].summed((rows * self.worth_of_moves[i]).sum(axis=1))
+            if (moving := model.moves_of(batch)) is not None:
+                rows = moved.reshape(-1, batch.owners.size)[moving[0].rows]
+                total[moving[1]] += moving[0].summed((rows * self.worth_of_moves[i]).sum(axis=1))
             total[: model.n_reward] += batch.features.transposed @ moved.sum(axis=2).ravel()
             np.add.at(total, model.n_reward + model.groups[batch.owners], (moved * plan.next_values).sum(axis=(0, 1)))
             direct = (y.sum(axis=0) * plan.entropy).sum(axis=0) + (y * plan.finite_log).sum(axis=(0, 1))
@@ -598,8 +598,8 @@ class Point(ChoicePoint):
             np.array([*batch.features.used, model.n_reward + model.groups[k], first + model.temperature_groups[k]])
             for k in batch.owners
         ]
-        if (found := model.moves_of(batch)) is not None:
-            moves, place = found
+        if (moving := model.moves_of(batch)) is not None:
+            moves, place = moving
             moved = moves.summed(plan.reward_rows(moves.rows) * self.worth_of_moves[i].T)
             scores = np.concatenate([scores, moved], axis=2)
             columns = [np.concatenate([c, place]) for c in columns]
@@ -624,8 +624,8 @@ class Point(ChoicePoint):
         for i, plan in enumerate(self.plans):
             weights = (self.weights[i] / plan.lam**2).reshape(-1, plan.lam.size)
             diagonal[: model.n_reward] += plan.persons.features.matrix.power(2).T @ weights.sum(axis=1)
-            if (found := model.moves_of(plan.persons)) is not None:
-                diagonal[found[1]] += found[0].summed((weights[found[0].rows] * self.worth_of_moves[i] ** 2).sum(axis=1))
+            if (moving := model.moves_of(plan.persons)) is not None:
+                diagonal[moving[1]] += moving[0].summed((weights[moving[0].rows] * self.worth_of_moves[i] ** 2).sum(axis=1))
         diagonal[: model.n_reward] += model.ridge
         for k in range(model.n_reward, model.transition_slice.start):
             if not model.fixed[k]:
@@ -648,8 +648,8 @@ class Point(ChoicePoint):
         mdp, n = batch.mdp, batch.owners.size
         rise = plan.lam * v[model.temperature_slice][model.temperature_groups[batch.owners]]
         paid = (batch.features.matrix @ v[: model.n_reward]).reshape(mdp.n_actions, mdp.n_states, 1)
-        if (found := model.moves_of(batch)) is not None:
-            moves, place = found
+        if (moving := model.moves_of(batch)) is not None:
+            moves, place = moving
             changes = np.zeros((mdp.stacked.shape[0], n))
             np.add.at(changes, moves.rows, self.worth_of_moves[i] * v[place][moves.of, None])
             paid = paid + changes.reshape(mdp.n_actions, mdp.n_states, n)

@@ -209,14 +209,14 @@ class Small:
             now = rewards if rewards.shape[2] == 1 else rewards[:, :, active]
             log, backed = log_policies(now + later + self.closed, lam[active])
             defect = np.where(self.mdp.terminal[:, None], 0.0, backed) - moved
-            found = np.abs(defect).max(axis=0)
+            defects = np.abs(defect).max(axis=0)
             scale = np.maximum(lam[active], np.abs(moved).max(axis=0))
-            better = found < residual[active]
+            better = defects < residual[active]
             size = np.maximum(lam[active], np.abs(values[:, active]).max(axis=0))
             stalled = ~better & (residual[active] <= STALLED_RESIDUAL * size)
             keep = ~stalled
-            values[:, active[keep]], residual[active[keep]] = moved[:, keep], found[keep]
-            going = keep & (found > ROUNDED_RESIDUAL * scale)
+            values[:, active[keep]], residual[active[keep]] = moved[:, keep], defects[keep]
+            going = keep & (defects > ROUNDED_RESIDUAL * scale)
             if not going.any():
                 return values
             active = active[going]
@@ -257,7 +257,7 @@ class Large:
     def values(self, reward: Floats, gamma: Floats, lam: Floats, near: Plans | None) -> Floats | None:
         """Each person's soft plan, begun at `near` except at discount 1, where a neighbour can lead to a false fixed point."""
         expected = reward.reshape(self.mdp.n_actions, self.mdp.n_states, -1).transpose(2, 1, 0)
-        found = np.empty((self.mdp.n_states, gamma.size))
+        values = np.empty((self.mdp.n_states, gamma.size))
         factors = getattr(vars(near).get("resolvents"), "factors", ()) if near is not None else ()  # where they have been made
         for i, (g, temperature) in enumerate(zip(gamma, lam, strict=True)):
             begin: tuple[Floats | None, Resolvent | None] = (None, None)
@@ -265,10 +265,10 @@ class Large:
                 begin = near.values[:, i], factors[i] if factors else None
             try:
                 now = expected[min(i, len(expected) - 1)]
-                found[:, i] = soft_plan(self.mdp, now, float(g), float(temperature), *begin).values
+                values[:, i] = soft_plan(self.mdp, now, float(g), float(temperature), *begin).values
             except ValueError:  # the soft values are infinite
                 return None
-        return found
+        return values
 
     def of(self, mdp: MDP) -> Large:
         """Sparse again."""
@@ -435,7 +435,7 @@ class Persons:
 def persons_by_task(problem: Problem, free: bool, moves: Mapping[int, int]) -> tuple[Persons, ...]:
     """The problem's experts by task, in batches that fit into memory; `moves` says how many moves of a task give way."""
     number = {id(mdp): task for task, mdp in enumerate(problem.mdps)}
-    found = []
+    batches = []
     for members in problem.by_task():
         first = problem.experts[members[0]]
         mdp, task = first.mdp, number[id(first.mdp)]
@@ -447,7 +447,7 @@ def persons_by_task(problem: Problem, free: bool, moves: Mapping[int, int]) -> t
             some = members[low : low + size]
             counts = np.stack([require_counts(problem.experts[i]).T for i in some], axis=2)
             counts = np.where(mdp.terminal[None, :, None], 0.0, counts)
-            found.append(
+            batches.append(
                 Persons(
                     mdp=mdp,
                     engine=engine,
@@ -462,7 +462,7 @@ def persons_by_task(problem: Problem, free: bool, moves: Mapping[int, int]) -> t
                     task=task,
                 )
             )
-    return tuple(found)
+    return tuple(batches)
 
 
 @dataclass(frozen=True, eq=False)
@@ -489,10 +489,10 @@ class Plans(Choices):
     def next_values(self) -> Floats:
         """`T V` `(A,S,n)`, how action values move with γ; where moves take time `G V + G' u`."""
         mdp = self.persons.mdp
-        found: Floats = mdp.stacked @ self.values
+        expected: Floats = mdp.stacked @ self.values
         if mdp.slope is not None and self.paid is not None:
-            found += mdp.slope @ (self.paid + self.gamma * self.values)
-        return found.reshape(self.log.shape)
+            expected += mdp.slope @ (self.paid + self.gamma * self.values)
+        return expected.reshape(self.log.shape)
 
     def pull_back(self, y: Floats) -> tuple[Floats, Floats]:
         """`Σ y d log π / dR` `(A,S,n)` for the immediate reward R, and the adjoint w `(S,n)`, for weights y `(A,S,n)`."""
@@ -527,8 +527,8 @@ class Plans(Choices):
         distinct, number = np.unique(wanted % s, return_inverse=True)
         unit = np.zeros((s, n, distinct.size))
         unit[distinct, :, np.arange(distinct.size)] = 1.0
-        found = self._later(self.resolvents.solve(unit), rows)
-        scores: Floats = found[:, :, number] * self.policy.reshape(-1, n)[wanted].T
+        slopes = self._later(self.resolvents.solve(unit), rows)
+        scores: Floats = slopes[:, :, number] * self.policy.reshape(-1, n)[wanted].T
         scores += (rows[:, None] == wanted)[:, None, :]
         scores /= self.lam[:, None]
         return scores
@@ -546,9 +546,9 @@ class Plans(Choices):
         """`γ T dV − dV` `(rows,n,q)` at some rows a·S + s, where values move by `(S,n,q)`."""
         mdp, (s, n, q) = self.persons.mdp, moved.shape
         moved[mdp.terminal] = 0.0
-        found: Floats = self.gamma[:, None] * (mdp.stacked[rows] @ moved.reshape(s, -1)).reshape(-1, n, q)
-        found -= moved[rows % s]
-        return found
+        later: Floats = self.gamma[:, None] * (mdp.stacked[rows] @ moved.reshape(s, -1)).reshape(-1, n, q)
+        later -= moved[rows % s]
+        return later
 
 
 @dataclass(frozen=True, eq=False)
@@ -596,13 +596,13 @@ class LoggedMoves:
 
     def numbers(self, mdp: MDP) -> Floats:
         """The t `(E,)` with which they have the probabilities of an MDP."""
-        found: Floats = np.zeros(self.size)
+        numbers: Floats = np.zeros(self.size)
         places = self.entries[: self.moving]
-        found[: self.moving] = np.log(mdp.stacked.data[places] / self.estimate[: self.moving])
+        numbers[: self.moving] = np.log(mdp.stacked.data[places] / self.estimate[: self.moving])
         if mdp.durations is not None:
             shares, estimates = self._of_times(mdp.durations.shares), self._of_times(self.mdp.probabilities[mdp.stacked.nnz :])
-            found[self.of[self.moving :]] = np.log(shares[self.moving :] / estimates[self.moving :])
-        return found
+            numbers[self.of[self.moving :]] = np.log(shares[self.moving :] / estimates[self.moving :])
+        return numbers
 
     def worth(self, plan: Plans, theta: Floats) -> Floats:
         """How each person's immediate reward moves with t, by each effect `(F,n)`."""
@@ -613,16 +613,16 @@ class LoggedMoves:
         moves, flat = mdp.stacked, reached.reshape(mdp.n_states, -1)
         seen, chances = moves.data[self.entries], moves.data[self.entries]
         ahead, taken = flat[moves.indices[self.entries]], slice(0, self.moving)
-        found = np.empty_like(ahead)
+        change = np.empty_like(ahead)
         if mdp.origin is not None:
             chances = mdp.origin.stacked.data[self.entries]
             if (durations := mdp.origin.durations) is not None and mdp.discount is not None:
                 later = chances * self._of_times(durations.shares * mdp.discount ** (durations.times - 1))
                 later -= seen * self._of_times(durations.shares)
-                found = later[:, None] * ahead
+                change = later[:, None] * ahead
         means = (moves @ flat)[self.rows[taken]]
-        found[taken] = seen[taken, None] * ahead[taken] - chances[taken, None] * means
-        effects: Floats = found.reshape(-1, *reached.shape[1:])
+        change[taken] = seen[taken, None] * ahead[taken] - chances[taken, None] * means
+        effects: Floats = change.reshape(-1, *reached.shape[1:])
         return effects
 
     def summed(self, effects: Floats) -> Floats:
@@ -630,8 +630,8 @@ class LoggedMoves:
         if self.of.size == self.size:  # one effect for each
             return effects
         gather = sp.csr_array((np.ones(self.of.size), (self.of, np.arange(self.of.size))), shape=(self.size, self.of.size))
-        found: Floats = (gather @ effects.reshape(-1, self.of.size).T).T
-        return found.reshape(*effects.shape[:-1], self.size)
+        summed: Floats = (gather @ effects.reshape(-1, self.of.size).T).T
+        return summed.reshape(*effects.shape[:-1], self.size)
 
     def _of_times(self, values: Floats) -> Floats:
         """Sums `(F,)` of numbers of the task's durations over those that are part of an effect; 0 for moves."""
@@ -642,7 +642,7 @@ class LoggedMoves:
 
 def logged_moves(problem: Problem) -> tuple[LoggedMoves, ...]:
     """What may give way of each task in which something was estimated; the problem's tasks are as they were counted."""
-    found = []
+    logged = []
     for task, mdp in enumerate(problem.mdps):
         if not mdp.is_estimated:
             continue
@@ -668,8 +668,8 @@ def logged_moves(problem: Problem) -> tuple[LoggedMoves, ...]:
             counts = np.concatenate([counts, durations.sizes[lasting][begins] * shares])
             entries, parts = np.concatenate([entries, effects // MOST_PARTS]), np.where(lasting, parts + moving, -1)
         group = np.unique(group, return_inverse=True)[1]
-        found.append(LoggedMoves(task, mdp, moving, group, estimate, counts, entries, row_of[entries], of, parts))
-    return tuple(found)
+        logged.append(LoggedMoves(task, mdp, moving, group, estimate, counts, entries, row_of[entries], of, parts))
+    return tuple(logged)
 
 
 def _numbered(keys: Any) -> tuple[Any, Ints, Ints]:
@@ -693,9 +693,9 @@ def _parts_of_durations(mdp: MDP) -> Ints:
     middle = ends - shares / 2 - (ends - shares)[first]
     place = (middle * MOST_PARTS).astype(np.int64).clip(0, MOST_PARTS - 1)
     gives = np.isfinite(durations.sizes[order]) & (pieces > 1) & (mdp.stacked.data[entries] > 0)
-    found = np.full(order.size, -1)
-    found[order] = np.where(gives, np.where(pieces <= MOST_PARTS, np.arange(order.size) - first, place), -1)
-    return found
+    parts = np.full(order.size, -1)
+    parts[order] = np.where(gives, np.where(pieces <= MOST_PARTS, np.arange(order.size) - first, place), -1)
+    return parts
 
 
 def redrawn(mdp: MDP, rng: np.random.Generator) -> MDP:

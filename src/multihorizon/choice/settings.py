@@ -76,7 +76,7 @@ class Clusters:
         if isinstance(listed, str):
             return listed
         split: dict[int, tuple[int, Ints, Sparse]] = {}
-        found, numbers, size = [], [], 0
+        by_expert, numbers, size = [], [], 0
         for expert, (table, k) in zip(problem.experts, listed, strict=True):
             if id(table) not in split:
                 owner = table.by_episode.expert
@@ -87,9 +87,9 @@ class Clusters:
             counts = made[episodes]
             if not np.array_equal(counts.sum(axis=0), require_counts(expert).T.ravel()):
                 return NO_EPISODES
-            found.append(counts)
+            by_expert.append(counts)
             numbers.append(first + episodes)
-        return cls(unit, tuple(found), tuple(numbers))
+        return cls(unit, tuple(by_expert), tuple(numbers))
 
 
 def sources(problem: Problem, tables: Sequence[Demonstrations] | None = None) -> list[tuple[Demonstrations, int]] | str:
@@ -139,12 +139,12 @@ def group_numbers(groups: tuple[int, ...] | None, size: int) -> Ints:
 
 def known_of_groups(values: Floats, groups: Ints) -> Floats:
     """The known value of each group; NaN where none is known, or where its members have different ones."""
-    found = np.full(int(groups.max()) + 1, np.nan)
-    for group in range(found.size):
+    shared = np.full(int(groups.max()) + 1, np.nan)
+    for group in range(shared.size):
         distinct = np.unique(values[(groups == group) & ~np.isnan(values)])
         if distinct.size == 1:
-            found[group] = distinct[0]
-    return found
+            shared[group] = distinct[0]
+    return shared
 
 
 def usual_temperature(known_range: float) -> float:

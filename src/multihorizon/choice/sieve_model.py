@@ -155,8 +155,8 @@ class Splines(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                     before, after = np.eye(int(np.prod(sizes[:j]))), np.eye(int(np.prod(sizes[j + 1 :])))
                     total += np.kron(np.kron(before, second.T @ second), after)
             blocks.append(total)
-        found: Floats = la.block_diag(*blocks)
-        return found
+        matrix: Floats = la.block_diag(*blocks)
+        return matrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -339,11 +339,11 @@ def factorised(gram: Floats, penalty: Floats | float = 0.0) -> Any:
 
 def determined(factor: Any, features: Sparse) -> Bools:
     """Whether the leverage of each row `(n,)` is at most 1, in the Gram matrix with this factor."""
-    found = np.empty(features.shape[0], dtype=np.bool_)
-    for start in range(0, found.size, 8192):  # blocks keep arrays small
+    settled = np.empty(features.shape[0], dtype=np.bool_)
+    for start in range(0, settled.size, 8192):  # blocks keep arrays small
         half = la.solve_triangular(factor[0], features[start : start + 8192].toarray().T, lower=True, check_finite=False)
-        found[start : start + 8192] = (half * half).sum(axis=0) <= 1.000001  # room for rounding
-    return found
+        settled[start : start + 8192] = (half * half).sum(axis=0) <= 1.000001  # room for rounding
+    return settled
 
 
 @dataclass(frozen=True, eq=False)
@@ -377,8 +377,8 @@ class Regressed:
     def rows(self, states: Floats) -> list[Sparse]:
         """The predictions for each action, as sparse matrices."""
         codes = (np.tile(code, (len(states), 1)) for code in np.eye(len(self.paid)))
-        found = [self.regressor.predict(np.hstack([states, code])) for code in codes]
-        return [sp.csr_array(np.asarray(predicted, dtype=np.float64)) for predicted in found]
+        by_action = [self.regressor.predict(np.hstack([states, code])) for code in codes]
+        return [sp.csr_array(np.asarray(predicted, dtype=np.float64)) for predicted in by_action]
 
     def available(self, features: Sparse) -> Bools:
         """Every action, everywhere."""
@@ -611,14 +611,14 @@ class SieveData:
 
     def decisions_of(self, steps: Steps) -> tuple[LoggedDecisions, ...]:
         """Each expert's decisions among steps, which may be others than those that the first stage was fitted to."""
-        found = []
+        parts = []
         for k in range(len(steps.experts)):
             own = steps.select(steps.expert == k)
             known = self.stage.available(self.basis(own.states))
             taken = own.action == np.arange(len(own.actions))[:, None]
             foreseen = known[own.action, np.arange(len(own))]
-            found.append(LoggedDecisions(self.stage.rows(own.states), own.action, known | taken, foreseen))
-        return tuple(found)
+            parts.append(LoggedDecisions(self.stage.rows(own.states), own.action, known | taken, foreseen))
+        return tuple(parts)
 
     @property
     def functions(self) -> int:
@@ -681,8 +681,8 @@ class SampledPlan(Choices):
 
     def at_points(self, on_values: Floats, data: SieveData) -> Floats:
         """What weights `(f,…)` on v amount to on V at the value points, `(m,…)`."""
-        found: Floats = data.projection.T @ la.lu_solve(self.resolvent, on_values, trans=1, check_finite=False)
-        return found
+        adjoint: Floats = data.projection.T @ la.lu_solve(self.resolvent, on_values, trans=1, check_finite=False)
+        return adjoint
 
     def slopes(self, data: SieveData) -> Floats:
         """The derivatives `(A,p,f+2)` of the coefficients of Q by θ, γ and log λ."""
@@ -815,6 +815,6 @@ class SievePoint(ChoicePoint):
     def loads(self, expert: int, slopes: Floats) -> Floats:
         """`λ Σ_i Σ_b π_b (d log π_b/dc_a) (d log π_b/dx)` `(A,p,q)` for derivatives `(A,p,q)` of the coefficients c of Q/λ."""
         plan, batch = self.plans[expert], self.likelihood.data.decisions[expert]
-        found = batch.informed(plan.policy, slopes)
-        found[:, :, -1] += batch.summed(plan.surprise)
-        return found
+        informed = batch.informed(plan.policy, slopes)
+        informed[:, :, -1] += batch.summed(plan.surprise)
+        return informed

@@ -73,10 +73,10 @@ _GRID = np.array([(a, b) for a in _PLACES for b in _PLACES])
 def _differentiation() -> Floats:
     """D `(m,m)`: from a polynomial's values at Chebyshev's places to those of its derivative."""
     gaps = _PLACES[:, None] - _PLACES + np.eye(SIDE)
-    found: Floats = _WEIGHTS / _WEIGHTS[:, None] / gaps
-    np.fill_diagonal(found, 0.0)
-    np.fill_diagonal(found, -found.sum(axis=1))
-    return found
+    matrix: Floats = _WEIGHTS / _WEIGHTS[:, None] / gaps
+    np.fill_diagonal(matrix, 0.0)
+    np.fill_diagonal(matrix, -matrix.sum(axis=1))
+    return matrix
 
 
 def interpolation(t: Floats) -> Floats:
@@ -174,26 +174,26 @@ class Patches:
     def of(self, eta: Floats, add: bool = True) -> Ints:
         """The numbers of the patches `(…,)` in which η `(…,2)` lie; where there is none, one is added, or the number is −1."""
         i, j = self.cells(eta)
-        found = self.cover[i, j]
-        if add and (found < 0).any():
-            corners = i[found < 0] // FIRST[0] * FIRST[0], j[found < 0] // FIRST[1] * FIRST[1]
+        numbers = self.cover[i, j]
+        if add and (numbers < 0).any():
+            corners = i[numbers < 0] // FIRST[0] * FIRST[0], j[numbers < 0] // FIRST[1] * FIRST[1]
             for a, b in sorted({*zip(*(corner.tolist() for corner in corners), strict=True)}):
                 self._add(a, b, *FIRST)
-            found = self.cover[i, j]
-        return found
+            numbers = self.cover[i, j]
+        return numbers
 
     def inside(self, patch: int, eta: Floats) -> Floats:
         """η `(K,2)` as places in [−1,1]² of a patch."""
         x, y, width, height = self.corners[patch]
         held = np.clip(eta, -REACH, REACH)
-        found: Floats = np.clip(2 * (held - [x, y]) / [width, height] - 1, -1.0, 1.0)
-        return found
+        inside: Floats = np.clip(2 * (held - [x, y]) / [width, height] - 1, -1.0, 1.0)
+        return inside
 
     def places(self, patch: int, inside: Floats) -> Floats:
         """The η of places in [−1,1]² of a patch."""
         x, y, width, height = self.corners[patch]
-        found: Floats = np.array([x, y]) + (inside + 1) / 2 * [width, height]
-        return found
+        places: Floats = np.array([x, y]) + (inside + 1) / 2 * [width, height]
+        return places
 
     def cut(self, patch: int, side: int) -> bool:
         """Cut a patch in two along one side; whether it was large enough for that."""
@@ -336,10 +336,10 @@ class Tables:
 
     def exact(self, eta: Floats) -> Floats:
         """`log π` `(rows,K)` at places η `(K,2)`, planned there; −inf where a soft value is infinite."""
-        found = self._planned(eta, None)[0]
-        if found is None and len(eta) > 1:
-            found = np.concatenate([self.exact(half) for half in np.array_split(eta, 2)], axis=1)
-        return np.full((self.rows, 1), -np.inf) if found is None else found
+        planned = self._planned(eta, None)[0]
+        if planned is None and len(eta) > 1:
+            planned = np.concatenate([self.exact(half) for half in np.array_split(eta, 2)], axis=1)
+        return np.full((self.rows, 1), -np.inf) if planned is None else planned
 
     def surface(self, counts: Sparse, eta: Floats, inner: int = 1, slopes: bool = False) -> Surface:
         """ℓ of persons with these counts `(n,rows)` at places η `(n,Q,2)`, with derivatives if wanted; tables must be prepared.
@@ -356,12 +356,12 @@ class Tables:
             columns = own @ self._tables[piece.patch].columns
             worth, missed, tested, expected = np.split(columns, SIDE**2 + len(_TESTS) * np.arange(3), axis=1)
             temperatures = np.exp(flat_eta[piece.flat, 1].clip(-REACH[1], REACH[1]))
-            found = _evaluated(worth, piece) / temperatures
-            log[piece.flat] = found
+            value = _evaluated(worth, piece) / temperatures
+            log[piece.flat] = value
             if slopes:
                 first[piece.flat], second[piece.flat] = self._derivatives(worth, piece, temperatures)
             top = np.full(piece.who.size, -np.inf)
-            np.maximum.at(top, piece.inverse, found)
+            np.maximum.at(top, piece.inverse, value)
             # what is off for the person's own choices counts as far as the person may be there; elsewhere, what chance would do
             missed = np.maximum(np.abs(missed) * np.exp(np.minimum(tested - top[:, None], 0.0)), 2 * np.sqrt(expected))
             along = missed[:, :3].max(axis=1), missed[:, 3:6].max(axis=1)
@@ -389,14 +389,14 @@ class Tables:
             while True:
                 if not self.prepare(self.patches.of(eta[who])):
                     return np.full(total.size, np.nan)
-                found = self.surface(one, eta[who], inner)
-                off = shares[who] * np.abs(found.errors)
+                surface = self.surface(one, eta[who], inner)
+                off = shares[who] * np.abs(surface.errors)
                 # of a hundred decisions, a person's log-likelihood is off by a hundredth at most
-                cuts = found.cuts(off, 1e-4) if off.sum(axis=1).max() > 1e-4 else {}
+                cuts = surface.cuts(off, 1e-4) if off.sum(axis=1).max() > 1e-4 else {}
                 if not cuts or not self.cut(cuts):
                     break
             # where nobody can be, tables may be coarse, and make a probability of more than 1
-            log, likely = np.minimum(found.log_likelihoods, 0.0), shares[who]
+            log, likely = np.minimum(surface.log_likelihoods, 0.0), shares[who]
             top = np.where(likely > 0, log, -np.inf).max(axis=1, keepdims=True)
             mean = (likely * np.exp(np.minimum(log - top, 0.0))).sum(axis=1)
             np.add.at(total, who, weight * (top[:, 0] + np.log(mean)))
@@ -419,7 +419,7 @@ class Tables:
         second = np.stack([wxx, wxy - wx, wxy - wx, wyy - 2 * wy + w], axis=1)
         return np.stack([wx, wy - w], axis=1), second.reshape(-1, 2, 2)
 
-    def scores(self, counts: Sparse, eta: Floats, found: Surface, shares: Floats) -> tuple[Floats, Floats, Floats]:
+    def scores(self, counts: Sparse, eta: Floats, surface: Surface, shares: Floats) -> tuple[Floats, Floats, Floats]:
         """∂ℓ/∂θ `(n,Q,f)` in the free parameters, and where places have shares `(n,Q)`, their Fisher information `(f,f)` and the
         means of `∂²ℓ/∂θ∂η` `(n,f,2)`.
         """
@@ -427,7 +427,7 @@ class Tables:
         scores, information = np.zeros((n * q, self.free.size)), np.zeros((self.free.size, self.free.size))
         across = np.zeros((n, self.free.size, 2))
         temperatures = np.exp(eta.reshape(-1, 2)[:, 1].clip(-REACH[1], REACH[1]))
-        for piece in found.pieces:
+        for piece in surface.pieces:
             own, slopes = counts[piece.who], self._slopes(piece.patch)
             worth = (own @ slopes.reshape(self.rows, -1)).reshape(piece.who.size, SIDE**2, self.free.size)
             for j in range(self.free.size):
@@ -444,7 +444,7 @@ class Tables:
             information += np.einsum("rg,rgd,rge->de", weights, moved, moved, optimize=True)
         return scores.reshape(n, q, -1), information, across
 
-    def lines(self, rows: Ints, eta: Floats, found: Surface) -> tuple[Floats, Floats]:
+    def lines(self, rows: Ints, eta: Floats, surface: Surface) -> tuple[Floats, Floats]:
         """`log π` `(n,Q,R)` and `∂ log π/∂θ` `(n,Q,R,f)` at places η `(n,Q,2)`, for rows `(n,R)` of each person.
 
         A row that is one more than the tables have is that of an action which is never taken.
@@ -452,7 +452,7 @@ class Tables:
         n, q, r, f = *eta.shape[:2], rows.shape[1], self.free.size
         log, slopes = np.full((n * q, r), -1e30), np.zeros((n * q, r, f))
         temperatures = np.exp(eta.reshape(-1, 2)[:, 1].clip(-REACH[1], REACH[1]))
-        for piece in found.pieces:
+        for piece in surface.pieces:
             worth, moves = self._tables[piece.patch].worth, self._slopes(piece.patch)
             for person, places, weights in piece.by_person():
                 real = np.flatnonzero(rows[person] < self.rows)
@@ -462,12 +462,12 @@ class Tables:
                 slopes[np.ix_(flat, real)] = np.tensordot(weights, moves[own], (1, 1))
         return log.reshape(n, q, r), slopes.reshape(n, q, r, f)
 
-    def along_lines(self, rows: Ints, eta: Floats, found: Surface, by_log: Floats, by_slopes: Floats) -> Floats:
+    def along_lines(self, rows: Ints, eta: Floats, surface: Surface, by_log: Floats, by_slopes: Floats) -> Floats:
         """How `Σ by_log log π + Σ by_slopes ∂ log π/∂θ` moves with θ `(f,)`, for weights of what `lines` says."""
         f, total = self.free.size, np.zeros(self.free.size)
         temperatures = np.exp(eta.reshape(-1, 2)[:, 1].clip(-REACH[1], REACH[1]))
         both = np.concatenate([by_log[:, :, :, None], by_slopes], axis=3).reshape(temperatures.size, -1, f + 1)
-        for piece in found.pieces:
+        for piece in surface.pieces:
             pooled = np.zeros((self.rows, SIDE**2, f + 1))
             for person, places, weights in piece.by_person():
                 real = np.flatnonzero(rows[person] < self.rows)
@@ -561,8 +561,8 @@ class Tables:
             kept = np.isin(used, self.free)
             for part, plans in self._plans(task, eta, self._values[patch][task] if patch in self._values else None):
                 assert plans is not None
-                found = plans.score_rows()[:, :, :-2] * plans.lam[:, None]
-                slopes[first : first + size, part, column[kept]] = found[:, :, kept]
+                scores = plans.score_rows()[:, :, :-2] * plans.lam[:, None]
+                slopes[first : first + size, part, column[kept]] = scores[:, :, kept]
             first += size
         if slopes.size * (len(self._kept) + 1) <= 50_000_000:
             self._kept[patch] = slopes
@@ -571,16 +571,16 @@ class Tables:
 
 def _tensor(inside: Floats) -> Floats:
     """The weights `(K,m²)` of a table's places at places in [−1,1]²."""
-    found: Floats = interpolation(inside[:, 0])[:, :, None] * interpolation(inside[:, 1])[:, None, :]
-    return found.reshape(len(inside), -1)
+    weights: Floats = interpolation(inside[:, 0])[:, :, None] * interpolation(inside[:, 1])[:, None, :]
+    return weights.reshape(len(inside), -1)
 
 
 def _evaluated(tables: Floats, piece: Piece) -> Floats:
     """Polynomials `(persons,m²)` at the places of a piece `(K,)`: first along x, once for places that share it."""
     own = tables.reshape(-1, SIDE, SIDE)[piece.inverse[piece.starts]]
     along = np.einsum("ja,jab->jb", piece.by_x, own)
-    found: Floats = np.einsum("kb,kb->k", along[piece.number], piece.by_y)
-    return found
+    values: Floats = np.einsum("kb,kb->k", along[piece.number], piece.by_y)
+    return values
 
 
 def _planner(task: CountedTask, free: bool) -> Persons:

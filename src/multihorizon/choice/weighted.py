@@ -232,14 +232,14 @@ def person_steps(problem: Problem) -> Ints:
     Raises:
         ValueError: for a task in which a state can come again, or a very long one.
     """
-    found = np.ones(problem.n_experts, dtype=np.int64)
+    most = np.ones(problem.n_experts, dtype=np.int64)
     left: dict[int, Ints] = {}
     for expert, owner in zip(problem.experts, problem.owner, strict=True):
         if id(expert.mdp) not in left:
             left[id(expert.mdp)] = steps_ahead(expert.mdp)
         visited = require_counts(expert).sum(axis=1) > 0
-        found[owner] = max(found[owner], left[id(expert.mdp)][visited].max(initial=1))
-    return found
+        most[owner] = max(most[owner], left[id(expert.mdp)][visited].max(initial=1))
+    return most
 
 
 def steps_ahead(mdp: MDP) -> Ints:

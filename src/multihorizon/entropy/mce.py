@@ -164,15 +164,15 @@ class Dual:
             gamma, lam = float(self.discounts[owner]), float(self.temperatures[owner])
             start = None if before is None else before.responses[number].values
             try:
-                found = soft_plan(expert.mdp, expert.expected_reward(theta), gamma, lam, start)
-                policy = np.where(expert.mdp.terminal[:, None], 0.0, found.policy)
+                plan = soft_plan(expert.mdp, expert.expected_reward(theta), gamma, lam, start)
+                policy = np.where(expert.mdp.terminal[:, None], 0.0, plan.policy)
                 resolvent = Resolvent(expert.mdp.under(policy), gamma)
                 visits = np.where(expert.mdp.terminal, 0.0, resolvent.solve(expert.mdp.initial, transpose=True))
             except (ValueError, RuntimeError):
                 return None
             counts = expert.feature_matrix.T @ (visits[:, None] * policy).T.ravel()
-            responses.append(Response(expert, gamma, lam, found.values, policy, visits, counts - self.targets[number], resolvent))
-            value += float(expert.mdp.initial @ found.values - theta @ self.targets[number]) - self.paid[number]
+            responses.append(Response(expert, gamma, lam, plan.values, policy, visits, counts - self.targets[number], resolvent))
+            value += float(expert.mdp.initial @ plan.values - theta @ self.targets[number]) - self.paid[number]
         return DualPoint(theta, value, tuple(responses))
 
 
@@ -250,15 +250,15 @@ def minimise_dual(dual: Dual, start: Floats | None = None, tolerance: float = 1e
     Up to `dense_features` parameters the Hessian is computed.
     Where it stops short of the tolerance, it begins again at another start, and the smallest gradient is kept.
     """
-    found: list[DualSolution] = []
+    solutions: list[DualSolution] = []
     for point in map(dual.at, _starts(dual, start, dense_features)):
         if point is not None:
-            found.append(_newton(dual, point, tolerance, dense_features))
-            if found[-1].converged:
-                return found[-1]
-    if not found:
+            solutions.append(_newton(dual, point, tolerance, dense_features))
+            if solutions[-1].converged:
+                return solutions[-1]
+    if not solutions:
         raise ValueError(f"no reward was found at which the soft values at discounts {dual.discounts.tolist()} are finite")
-    return min(found, key=lambda solution: solution.gradient_norm)
+    return min(solutions, key=lambda solution: solution.gradient_norm)
 
 
 def _starts(dual: Dual, start: Floats | None, dense_features: int) -> Iterator[Floats]:
@@ -281,7 +281,7 @@ def _newton(dual: Dual, start: DualPoint, tolerance: float, dense_features: int)
     path = _Path(dual, start)
     dense = start.theta.size <= dense_features
     with np.errstate(invalid="ignore"):
-        found = minimize(
+        result = minimize(
             path.value,
             start.theta,
             jac=lambda theta: path.reached(theta).gradient,
@@ -291,7 +291,7 @@ def _newton(dual: Dual, start: DualPoint, tolerance: float, dense_features: int)
             # Where two discounts are nearly equal, only rewards of millions distinguish the experts.
             options={"gtol": tolerance, "maxiter": 200, "max_trust_radius": 1e10},
         )
-    point = path.reached(found.x)
+    point = path.reached(result.x)
     # Three plain Newton steps, each of which squares the error, while they halve the gradient, toward the reward of least length
     # with these policies. Near the minimum J itself no longer shows which of two points is lower, and where it is nearly flat a
     # gradient of 1e-8 can leave a reward far from its limit.
@@ -305,7 +305,7 @@ def _newton(dual: Dual, start: DualPoint, tolerance: float, dense_features: int)
             break
         point = moved
     norm = float(np.abs(point.gradient).max())
-    return DualSolution(point, norm, int(found.nit), norm <= tolerance)
+    return DualSolution(point, norm, int(result.nit), norm <= tolerance)
 
 
 class _Path:
@@ -437,31 +437,31 @@ class MCE:
         temperature = np.full(problem.n_experts, float(self.temperature))
         observed = problem.observed_policies()
         dual = Dual(observed, discounts, temperature)
-        found = minimise_dual(dual, tolerance=self.tolerance)
+        minimum = minimise_dual(dual, tolerance=self.tolerance)
         errors = count_errors(dual, problem)
-        reached = f"dual gradient {power_of_ten(found.gradient_norm)} after {found.iterations} Newton steps"
+        reached = f"dual gradient {power_of_ten(minimum.gradient_norm)} after {minimum.iterations} Newton steps"
         return Solution(
             solver="MCE",
-            status=Status.CONVERGED if found.converged else Status.NOT_CONVERGED,
+            status=Status.CONVERGED if minimum.converged else Status.NOT_CONVERGED,
             message=reached
-            + ("" if found.converged else f", short of {self.tolerance:g}: the counts may be out of reach")
-            + about_errors(found, errors),
+            + ("" if minimum.converged else f", short of {self.tolerance:g}: the counts may be out of reach")
+            + about_errors(minimum, errors),
             problem=observed,
             experts=problem.names,
             discounts=discounts,
-            reward=found.point.theta,
-            objective=found.point.value,
-            residual=found.gradient_norm,
+            reward=minimum.point.theta,
+            objective=minimum.point.value,
+            residual=minimum.gradient_norm,
             temperature=temperature,
-            evidence=entropy_evidence(found, errors),
+            evidence=entropy_evidence(minimum, errors),
         )
 
 
-def about_errors(found: DualSolution, errors: list[float] | None) -> str:
+def about_errors(minimum: DualSolution, errors: list[float] | None) -> str:
     """The error of feature counts that come from demonstrations beside the mismatch, in words."""
     if errors is None:
         return ""
-    pairs = zip(found.point.responses, errors, strict=True)
+    pairs = zip(minimum.point.responses, errors, strict=True)
     each = [
         f"{pair[0].expert.name} {significant(np.linalg.norm(pair[0].mismatch), 2)} ({significant(pair[1], 2)})" for pair in pairs
     ]
@@ -469,14 +469,14 @@ def about_errors(found: DualSolution, errors: list[float] | None) -> str:
 
 
 def entropy_evidence(
-    found: DualSolution, count_errors: list[float] | None = None, within_reach: float | None = None
+    minimum: DualSolution, count_errors: list[float] | None = None, within_reach: float | None = None
 ) -> EntropyEvidence:
     """The summed gap, each expert's mismatch and the entropy at a dual solution."""
     return EntropyEvidence(
-        summed_gap=found.point.gap,
-        mismatch=[float(np.linalg.norm(response.mismatch)) for response in found.point.responses],
-        entropy=found.point.entropy,
-        dual_gradient=found.gradient_norm,
+        summed_gap=minimum.point.gap,
+        mismatch=[float(np.linalg.norm(response.mismatch)) for response in minimum.point.responses],
+        entropy=minimum.point.entropy,
+        dual_gradient=minimum.gradient_norm,
         entropy_within_reach=within_reach,
         count_errors=count_errors,
     )

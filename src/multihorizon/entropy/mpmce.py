@@ -189,9 +189,9 @@ class Climb:
                 break
             # Where the inner problem cannot be solved, the next start goes on.
             with suppress(UnmatchedError):
-                found = self.at(self.nearest(start))
-                if found.point.largest_mismatch <= self.threshold and self.opened(found, seen):
-                    self.rise(found, self.threshold)
+                here = self.at(self.nearest(start))
+                if here.point.largest_mismatch <= self.threshold and self.opened(here, seen):
+                    self.rise(here, self.threshold)
             progress(min(1.0, (number + 1) / wanted), f"MPMCE: best {significant(self.log.best, 6)}")
         return self.log.trace()
 
@@ -214,12 +214,12 @@ class Climb:
         """Match at Γ, starting from the reward of the point before; the same Γ twice in a row costs nothing."""
         if self._last is not None and np.array_equal(discounts, self.log.discounts[-1]):
             return self._last
-        found = self.evaluate(discounts, None if self._last is None else self._last.point.theta)
-        self.log.add(np.array(discounts), np.nan if found is None else self.value(found))
-        self._last = found
-        if found is None:
+        matching = self.evaluate(discounts, None if self._last is None else self._last.point.theta)
+        self.log.add(np.array(discounts), np.nan if matching is None else self.value(matching))
+        self._last = matching
+        if matching is None:
             raise UnmatchedError
-        return found
+        return matching
 
     def nearest(self, start: Floats, enough: float = 0.0) -> Floats:
         """The discounts near `start` at which the squared mismatch is least, or some whose relative mismatch is small enough."""
@@ -305,8 +305,8 @@ def score(point: DualPoint, threshold: float) -> float:
     return point.entropy if point.largest_mismatch <= threshold else -point.largest_mismatch / threshold
 
 
-def _merit(found: Matching, threshold: float) -> float:
-    return found.point.entropy - PENALTY * max(0.0, found.point.largest_mismatch / threshold - 1)
+def _merit(matching: Matching, threshold: float) -> float:
+    return matching.point.entropy - PENALTY * max(0.0, matching.point.largest_mismatch / threshold - 1)
 
 
 def _linear_step(here: Matching, base: Floats, threshold: float, radius: float) -> tuple[Floats, float]:
@@ -315,17 +315,17 @@ def _linear_step(here: Matching, base: Floats, threshold: float, radius: float) 
     mismatch, change = base.ravel() / threshold, here.derivative.reshape(-1, width) / threshold
     beyond = -np.ones((mismatch.size, 1))
     low, high = np.maximum(-radius, -here.discounts), np.minimum(radius, ENDLESS_DISCOUNT - here.discounts)
-    found = linprog(
+    program = linprog(
         np.append(-here.entropy_gradient, PENALTY),
         A_ub=np.block([[change, beyond], [-change, beyond]]),
         b_ub=np.concatenate([1 - mismatch, 1 + mismatch]),
         bounds=[*zip(low, high, strict=True), (0.0, None)],
         method="highs",
     )
-    if found.x is None:
+    if program.x is None:
         return np.zeros(width), 0.0
-    promised = -found.fun + PENALTY * max(0.0, here.point.largest_mismatch / threshold - 1)
-    return np.asarray(found.x[:-1], dtype=np.float64), float(promised)
+    promised = -program.fun + PENALTY * max(0.0, here.point.largest_mismatch / threshold - 1)
+    return np.asarray(program.x[:-1], dtype=np.float64), float(promised)
 
 
 def entropy_within_reach(here: Matching, threshold: float) -> float:
@@ -408,20 +408,20 @@ class MPMCE:
             trace = (self.search or Bayesian(50)).run(inner, places.size, seed, progress).trace
             trace = replace(trace, discounts=trace.discounts[:, places])
         best = trace.best_discounts
-        found, dual = inner.solve(best)
+        minimum, dual = inner.solve(best)
         what, residual, allowed = (
-            ("largest", found.point.largest_mismatch, self.threshold)
+            ("largest", minimum.point.largest_mismatch, self.threshold)
             if self.gap == "threshold"
-            else ("relative", relative_mismatch(found.point, dual), self._allowed(logged, dual))
+            else ("relative", relative_mismatch(minimum.point, dual), self._allowed(logged, dual))
         )
         errors = count_errors(dual, logged)
         least = self.gap == "per_expert"
-        matching = inner.match(best, found.point.theta) if climbs or (least and errors is not None) else None
+        matching = inner.match(best, minimum.point.theta) if climbs or (least and errors is not None) else None
         free = 0 if matching is None or not (climbs and least) else matching.free_directions
         reach = None
         if self.gap == "threshold" and climbs:
             reach = np.nan if matching is None else entropy_within_reach(matching, self.threshold)
-        problems = list(_problems(found, residual, allowed, reach))
+        problems = list(_problems(minimum, residual, allowed, reach))
         status = Status.NOT_CONVERGED if problems else Status.CONVERGED
         spread: Floats | None = None
         if free and not problems:
@@ -436,22 +436,22 @@ class MPMCE:
                 status = Status.NOT_IDENTIFIED
         message = (
             f"best of {len(trace)} discounts: {what} mismatch {power_of_ten(residual)}, summed gap "
-            f"{power_of_ten(found.point.gap)}"
+            f"{power_of_ten(minimum.point.gap)}"
         )
         return Solution(
             solver="MPMCE",
             status=status,
-            message="; ".join([message, *problems]) + about_errors(found, errors),
+            message="; ".join([message, *problems]) + about_errors(minimum, errors),
             problem=problem,
             experts=problem.names,
             discounts=best,
-            reward=found.point.theta,
-            objective=inner.value(found, dual),
+            reward=minimum.point.theta,
+            objective=inner.value(minimum, dual),
             residual=residual,
             temperature=np.full(problem.n_experts, float(self.temperature)),
             trace=trace,
             standard_errors=spread,
-            evidence=entropy_evidence(found, errors, reach),
+            evidence=entropy_evidence(minimum, errors, reach),
         )
 
     def _allowed(self, logged: Problem, dual: Dual) -> float:
@@ -508,10 +508,10 @@ def agreement(problem: Problem, temperature: float, tolerance: float) -> Floats 
     return np.asarray(lsq_linear(left, right, (0.0, ENDLESS_DISCOUNT)).x, dtype=np.float64)
 
 
-def _problems(found: DualSolution, residual: float, allowed: float, reach: float | None) -> Iterator[str]:
+def _problems(minimum: DualSolution, residual: float, allowed: float, reach: float | None) -> Iterator[str]:
     """Why an answer is none, in words."""
-    if not found.converged:
-        yield f"the dual stopped at a gradient of {power_of_ten(found.gradient_norm)}, so the reward is not reliable"
+    if not minimum.converged:
+        yield f"the dual stopped at a gradient of {power_of_ten(minimum.gradient_norm)}, so the reward is not reliable"
     if residual > allowed:
         yield f"no discounts tried match every expert within {allowed:.3g}"
     elif reach is not None and np.isnan(reach):
@@ -541,8 +541,8 @@ class _Inner:
         """The matching at Γ, or None where the dual has no minimum that was reached."""
         try:
             # The climb asks for more, because it compares mismatches that are nearly equal.
-            found, dual = self.solve(discounts, start, 1e-3)
-            return match(dual, found.point) if found.gradient_norm <= self.options.inner_tolerance else None
+            minimum, dual = self.solve(discounts, start, 1e-3)
+            return match(dual, minimum.point) if minimum.gradient_norm <= self.options.inner_tolerance else None
         except (ValueError, np.linalg.LinAlgError):
             return None
 
@@ -559,13 +559,13 @@ class _Inner:
         except ValueError:
             return np.nan
 
-    def value(self, found: DualSolution, dual: Dual) -> float:
+    def value(self, matching: DualSolution, dual: Dual) -> float:
         """What the rule gives Γ; NaN where the dual was not minimised."""
-        if not found.converged:
+        if not matching.converged:
             return np.nan
         if self.options.gap == "threshold":
-            return score(found.point, self.options.threshold)
+            return score(matching.point, self.options.threshold)
         if self.options.gap == "summed":
-            return found.point.entropy if found.point.gap <= self.options.tolerance else -abs(found.point.gap)
-        mismatch = relative_mismatch(found.point, dual)
-        return found.point.entropy if mismatch <= self.options.tolerance else -float(np.sqrt(mismatch))
+            return matching.point.entropy if matching.point.gap <= self.options.tolerance else -abs(matching.point.gap)
+        mismatch = relative_mismatch(matching.point, dual)
+        return matching.point.entropy if mismatch <= self.options.tolerance else -float(np.sqrt(mismatch))

@@ -153,36 +153,36 @@ def predicted_bounds(
     members, warmths = np.atleast_2d(discounts), np.atleast_2d(temperatures)
     task = _TaskAfter.read(mdp, features, pay, forbid, problem.n_parameters)
     new = np.full(problem.n_experts, np.nan) if new_discounts is None else new_discounts
-    found: list[Bounds] = []
+    bounds: list[Bounds] = []
     for number, (gammas, lams) in enumerate(zip(members, warmths, strict=True)):
         rewards = _Rewards.of(problem, gammas, lams, restrictions)
         if rewards is not None:
             after = np.where(np.isnan(new), gammas, new)
             share = part_of(progress, number / len(members), (number + 1) / len(members))
-            found.append(_at_given_discounts(rewards, task, after, lams, share))
-    if not found:
+            bounds.append(_at_given_discounts(rewards, task, after, lams, share))
+    if not bounds:
         assert restrictions is not None
         raise ContradictionError(_contradiction(problem, members[0], warmths[0], restrictions))
-    return found[0] if len(members) == 1 else _joined(found, len(members))
+    return bounds[0] if len(members) == 1 else _joined(bounds, len(members))
 
 
-def _joined(found: Sequence[Bounds], count: int) -> Bounds:
+def _joined(parts: Sequence[Bounds], count: int) -> Bounds:
     """What members of a set of discounts attain together."""
-    low, high = np.min([b.attained_low for b in found], axis=0), np.max([b.attained_high for b in found], axis=0)
+    low, high = np.min([b.attained_low for b in parts], axis=0), np.max([b.attained_high for b in parts], axis=0)
     remarks = [
         f"The discounts are a set themselves: {count} members of it were tried, so the true ranges are at least this wide, "
         "and nothing is proved."
     ]
-    if len(found) < count:
-        remarks.append(f"{count - len(found)} of these members contradict the restrictions and were left out.")
-    middle = found[len(found) // 2]
+    if len(parts) < count:
+        remarks.append(f"{count - len(parts)} of these members contradict the restrictions and were left out.")
+    middle = parts[len(parts) // 2]
     nothing = np.zeros(len(middle.status), dtype=np.bool_)
     # Members that agree do not prove that all do.
     words = [_status(lo, hi, 1e-3) for lo, hi in zip(low, high, strict=True)]
     status = tuple("bounded" if word == "identified" else word for word in words)
-    directions = tuple(np.max([b.directions for b in found], axis=0).tolist())
-    seen = tuple(np.concatenate([b.members[k] for b in found]) for k in range(len(status)))
-    at = tuple(np.concatenate([b.member_discounts[k] for b in found]) for k in range(len(status)))
+    directions = tuple(np.max([b.directions for b in parts], axis=0).tolist())
+    seen = tuple(np.concatenate([b.members[k] for b in parts]) for k in range(len(status)))
+    at = tuple(np.concatenate([b.member_discounts[k] for b in parts]) for k in range(len(status)))
     return Bounds(low, high, low, high, status, nothing, middle.point, seen, at, middle.reward, directions, tuple(remarks))
 
 
@@ -647,7 +647,7 @@ class _OneExpert:
 
         On the range of each row the exponential lies below its chord, which is linear in y: one program for each state.
         """
-        lam, found = self.lam, np.zeros(states.size)
+        lam, gains = self.lam, np.zeros(states.size)
         later = self.gamma * self.task.mdp.expect(np.where(np.isfinite(ahead), ahead, 0.0))
         for number, s in enumerate(states):
             actions = np.flatnonzero(self.live[s])
@@ -660,8 +660,8 @@ class _OneExpert:
                 direction, constant = (weights * chord) @ self.slopes[s, actions] / lam, float(weights @ flat)
             known = np.isfinite(direction).all() and np.isfinite(constant) and (later[s, actions] < 600 * lam).all()
             most = constant + self.extreme(direction)[0] if known else np.inf
-            found[number] = lam * np.log(max(most, 1.0)) if np.isfinite(most) else np.inf
-        return found
+            gains[number] = lam * np.log(max(most, 1.0)) if np.isfinite(most) else np.inf
+        return gains
 
     def _from_log_odds(self, at: _Planned, apart: Floats, gain: Floats) -> tuple[Floats, Floats]:
         """Bounds `(S',A)` from the largest linear change `apart[s,a,b]` of log-odds of b against a, and E in [0, gain]."""
@@ -703,7 +703,7 @@ class _OneExpert:
         reach = np.abs(slopes[:, None, :, :] - slopes[:, :, None, :]) @ ((high - low) / 2)
         return *self._from_log_odds(centre, reach, gain), seen
 
-    def over_boxes(self, low: Floats, high: Floats, found: _Attained) -> tuple[Floats, Floats]:
+    def over_boxes(self, low: Floats, high: Floats, attained: _Attained) -> tuple[Floats, Floats]:
         """Proved bounds `(S',A)` over the set, which lies in `low ≤ y ≤ high`: boxes are halved where they leave most open.
 
         It ends when what is proved is within 0.001 of what is attained (0.005 in several directions), or after 200 boxes, fewer
@@ -719,11 +719,11 @@ class _OneExpert:
             lowest, highest, seen = self.over_box(first, last)
             if self.n == 1:  # everything between the ends is a member
                 for y, planned in seen.items():
-                    found.see(np.array(y), planned)
+                    attained.see(np.array(y), planned)
             return _Leaf(first, last, lowest, highest)
 
         def excess(box: _Leaf) -> float:
-            return float(max((found.low - box.lowest).max(), (box.highest - found.high).max()))
+            return float(max((attained.low - box.lowest).max(), (box.highest - attained.high).max()))
 
         def halves(box: _Leaf) -> Iterator[_Leaf | None]:
             axis = int(np.argmax(effect * (box.last - box.first)))
@@ -741,34 +741,34 @@ class _OneExpert:
 
     def attained(self, starts: Sequence[Floats], proved: tuple[Floats, Floats]) -> _Attained:
         """The smallest and largest probabilities found among members: corners of the set, and steps from the best of them."""
-        found = _Attained(self.centre, self.n)
+        attained = _Attained(self.centre, self.n)
         known = {tuple(np.round(y, 9).tolist()): y for y in starts}
         for y in list(known.values())[:400]:
-            found.see(y, self.member(y, self.centre.values))
+            attained.see(y, self.member(y, self.centre.values))
         unit = self.lam / max(float(np.abs(self.slopes).max(initial=0.0)), 1e-300)  # it changes log-odds by about 1
         shape = (2, *self.live.shape)
         radius, active = np.full(shape, unit), np.broadcast_to(self.chosen, shape).copy()
         slopes: dict[bytes, Floats] = {}
         for _ in range(40):
-            if found.seen > max(100, min(3000, 300_000 // self.live.shape[0])) or not active.any():
+            if attained.seen > max(100, min(3000, 300_000 // self.live.shape[0])) or not active.any():
                 break
             for side, s, a in np.argwhere(active):
-                value, limit, log_value = found.ends[side][s, a], proved[side][s, a], found.log_high[s, a]
+                value, limit, log_value = attained.ends[side][s, a], proved[side][s, a], attained.log_high[s, a]
                 if abs(value - limit) <= 1e-3 or radius[side, s, a] < 1e-3 * unit:
                     active[side, s, a] = False
                     continue
-                y = found.places[side, s, a]
+                y = attained.places[side, s, a]
                 if y.tobytes() not in slopes:
                     slopes[y.tobytes()] = self._slopes(self.member(y, self.centre.values).policy, self._rows)[1]
                 moved = self._step((1.0 if side else -1.0) * slopes[y.tobytes()][s, a], y, float(radius[side, s, a]))
                 if moved is not None:
                     with suppress(ValueError):  # at discount 1 the values of this member may not exist
-                        found.see(moved, self.member(moved, self.centre.values))
+                        attained.see(moved, self.member(moved, self.centre.values))
                 # A small probability rises for long before it shows, so that its logarithm is looked at.
-                gained = value - found.low[s, a] if side == 0 else found.log_high[s, a] - log_value
+                gained = value - attained.low[s, a] if side == 0 else attained.log_high[s, a] - log_value
                 grown = 4.0 if gained > 1e-5 else 0.2
                 radius[side, s, a] = min(radius[side, s, a] * grown, 1e5 * unit)
-        return found
+        return attained
 
     def _step(self, direction: Floats, y: Floats, radius: float) -> Floats | None:
         """The member that is farthest along a direction, at most `radius` away in each coordinate of y."""
@@ -834,10 +834,10 @@ def _at_given_discounts(
     for number, (gamma, lam) in enumerate(zip(discounts, temperatures, strict=True)):
         progress(number / len(discounts), f"bounds: expert {number + 1} of {len(discounts)}")
         one = _OneExpert(rewards, task, float(gamma), float(lam))
-        proved, found = _one_expert(one)
+        proved, attained = _one_expert(one)
         outer.append(proved)
-        inner.append((found.low, found.high))
-        members.append(found.members())
+        inner.append((attained.low, attained.high))
+        members.append(attained.members())
         points.append(one.centre.policy)
         directions.append(one.n)
     low, high = (np.array([pair[side] for pair in outer]) for side in (0, 1))
@@ -882,17 +882,17 @@ def _one_expert(one: _OneExpert) -> tuple[tuple[Floats, Floats], _Attained]:
         return (centre, centre), _Attained(one.centre, 0)
     starts: list[Floats] = []
     low, high = one.over_all(starts)
-    found = one.attained(starts, (low, high))
+    attained = one.attained(starts, (low, high))
     if one.n <= 3:
         sides = [one.farthest(sign * axis)[0] for axis in np.eye(one.n) for sign in (-1.0, 1.0)]
         box = np.array(sides).reshape(one.n, 2) * [-1.0, 1.0]
         if np.isfinite(box).all():
             pad = 1e-8 * (1.0 + np.abs(box).max(axis=1))
-            first, last = one.over_boxes(box[:, 0] - pad, box[:, 1] + pad, found)
+            first, last = one.over_boxes(box[:, 0] - pad, box[:, 1] + pad, attained)
             low, high = np.maximum(low, first), np.minimum(high, last)
     # Plans have nine digits or more.
     pad = np.where(one.chosen, 1e-8, 0.0)
-    return ((low - pad).clip(0.0, 1.0), (high + pad).clip(0.0, 1.0)), found
+    return ((low - pad).clip(0.0, 1.0), (high + pad).clip(0.0, 1.0)), attained
 
 
 # Discounts that are a set.
@@ -921,14 +921,14 @@ def discount_members(
     equations = joint_equations(ordered, lam, tolerance, values)
     conclusion = judge(equations)
     points = [_SetMember.of(p, restrictions) for p in (conclusion.point, *conclusion.others)]
-    found = [p for p in points if p is not None]
+    members = [p for p in points if p is not None]
     for tried in range(10 * count):
-        axis = int(np.argmax(np.ptp([p.point.discounts for p in found], axis=0))) if found else 0
-        found.sort(key=lambda p: float(p.point.discounts[axis]))
-        inside = [p.point.discounts for p in found if p.meets]
+        axis = int(np.argmax(np.ptp([p.point.discounts for p in members], axis=0))) if members else 0
+        members.sort(key=lambda p: float(p.point.discounts[axis]))
+        inside = [p.point.discounts for p in members if p.meets]
         spacing = float(np.ptp(inside, axis=0).max()) / (count - 1) if len(inside) > 1 else 0.0
         gaps = []
-        for a, b in pairwise(found):
+        for a, b in pairwise(members):
             gap = float(np.abs(b.point.discounts - a.point.discounts).max())
             if a.meets != b.meets:  # the end of what meets the restrictions is found to six digits
                 gaps.append(1.0 + gap if gap > 1e-6 else 0.0)
@@ -937,19 +937,19 @@ def discount_members(
         if not any(gaps) or len(inside) >= 2 * count or (not inside and tried >= count):
             break
         widest = int(np.argmax(gaps))
-        ends = found[widest].point.discounts, found[widest + 1].point.discounts
+        ends = members[widest].point.discounts, members[widest + 1].point.discounts
         between = _SetMember.of(minimise(equations, (ends[0] + ends[1]) / 2), restrictions)
         apart = float(np.abs(ends[1] - ends[0]).max())
         if between is None or min(float(np.abs(between.point.discounts - end).max()) for end in ends) < 0.1 * apart:
             break
-        found.append(between)
+        members.append(between)
     place = [ordered.names.index(name) for name in problem.names]
-    kept = [p.point for p in found if p.meets]
+    kept = [p.point for p in members if p.meets]
     if not kept:
-        if restrictions is None or not found:
+        if restrictions is None or not members:
             raise ValueError("no discounts explain these experts exactly, so there is no set of them to follow")
-        said = _contradiction(ordered, found[0].point.discounts, found[0].point.temperature, restrictions)
-        raise ContradictionError(f"{said} (nor has any of {len(found)} other discounts that explain them such a reward)")
+        said = _contradiction(ordered, members[0].point.discounts, members[0].point.temperature, restrictions)
+        raise ContradictionError(f"{said} (nor has any of {len(members)} other discounts that explain them such a reward)")
     discounts = np.array([p.discounts[place] for p in kept])
     temperatures = np.array([p.temperature[place] for p in kept])
     return discounts, temperatures / temperatures[:, :1] if lam is None else temperatures
@@ -967,7 +967,7 @@ class _SetMember:
         """The member; None for a point that does not solve the equations."""
         if point.gap > max(point.rounding, 1e-9 * point.size) or not (point.temperature > 0).all():
             return None
-        found = True
+        reached = True
         if restrictions is not None and len(restrictions[0]):
-            found = _Rewards.of(point.equations.problem, point.discounts, point.temperature, restrictions) is not None
-        return _SetMember(point, found)
+            reached = _Rewards.of(point.equations.problem, point.discounts, point.temperature, restrictions) is not None
+        return _SetMember(point, reached)

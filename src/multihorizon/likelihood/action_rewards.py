@@ -63,11 +63,11 @@ def wider_rewards(mdps: Sequence[MDP], arrival: Sequence[Sparse]) -> list[WiderR
     if len(actions) < 2:
         return []
     free = all(np.bincount(sp.csr_array(each).indices).max(initial=0) <= 1 for each in arrival)
-    found = [WiderReward("one cost for each action", actions, by_action=False, free=free)]
+    wider = [WiderReward("one cost for each action", actions, by_action=False, free=free)]
     if len(actions) * arrival[0].shape[1] <= 100:  # with more there would be little left to see it by
         name = "a reward for each state and action" if free else "features that count differently with each action"
-        found.append(WiderReward(name, actions, by_action=True, free=free))
-    return found
+        wider.append(WiderReward(name, actions, by_action=True, free=free))
+    return wider
 
 
 def beyond(features: Sequence[Floats], columns: Sequence[Floats]) -> list[Floats]:
@@ -223,21 +223,21 @@ def tested_at(point: Point, wider: WiderReward) -> ScoreTest:
     new = np.arange(p + q) >= p
     free = ~new
     free[:p] &= ~model.fixed & ~resting(point)
-    found = score_test(gradient, information, priors, free, new)
-    return found.calibrated(_simulated(point, slopes, p + q)) if found.degrees and found.p_value <= 0.1 else found
+    test = score_test(gradient, information, priors, free, new)
+    return test.calibrated(_simulated(point, slopes, p + q)) if test.degrees and test.p_value <= 0.1 else test
 
 
 def _simulated(point: Point, slopes: Sequence[tuple[Ints, Floats]], size: int) -> Floats:
     """The gradients `(m,size)` of decisions drawn from the fit, where log π of each person in each task moves so: places in x and
     the derivatives `(rows,k)`. Persons are drawn in the order of their likelihoods."""
-    rng, found = np.random.default_rng(0), np.zeros((DRAWS, size))
+    rng, gradients = np.random.default_rng(0), np.zeros((DRAWS, size))
     people = [(plan, i) for plan in point.plans for i in range(plan.lam.size)]
     fits = [float((plan.persons.counts * plan.finite_log)[:, :, i].sum()) for plan, i in people]
     for number in np.argsort(np.round(fits, 6), kind="stable").tolist():
         (plan, i), (places, slope) = people[number], slopes[number]
         policy, visits, rows = plan.policy[:, :, i].T, plan.persons.visits[:, i], plan.persons.visited_rows
         drawn = decide(visits, policy, plan.values[:, i], rng, DRAWS) - visits[:, None] * policy
-        found[:, places] += drawn.transpose(0, 2, 1).reshape(DRAWS, -1)[:, rows] @ slope
+        gradients[:, places] += drawn.transpose(0, 2, 1).reshape(DRAWS, -1)[:, rows] @ slope
     for moves in point.likelihood.moves:
-        found[:, point.likelihood.place_of(moves.mdp)] += rng.normal(size=(DRAWS, moves.size)) * np.sqrt(moves.counts)
-    return found
+        gradients[:, point.likelihood.place_of(moves.mdp)] += rng.normal(size=(DRAWS, moves.size)) * np.sqrt(moves.counts)
+    return gradients

@@ -131,20 +131,20 @@ class _Own:
     @property
     def scores(self) -> Floats:
         """u_e of each cluster `(n,q)`."""
-        found: Floats = self.made @ self.slopes
-        return found
+        scores: Floats = self.made @ self.slopes
+        return scores
 
     @property
     def information(self) -> Floats:
         """A_k `(q,q)`."""
         weighted = self.slopes * np.sqrt(np.asarray(self.visits.sum(axis=0)).ravel() * self.chances)[:, None]
-        found: Floats = weighted.T @ weighted
-        return found
+        information: Floats = weighted.T @ weighted
+        return information
 
     def expected(self, along: Floats) -> Floats:
         """`cᵀI_e c` `(n,)` for a direction c `(q,)`."""
-        found: Floats = self.visits @ (self.chances * (self.slopes @ along) ** 2)
-        return found
+        expected: Floats = self.visits @ (self.chances * (self.slopes @ along) ** 2)
+        return expected
 
 
 def _by_expert(point: Point) -> Iterator[_Own]:
@@ -166,14 +166,14 @@ def _carried(point: Point) -> dict[int, tuple[Ints, Floats]]:
     """For each expert who deviates from the common reward the places in x and R_k `(q,q)` there; nothing with one reward."""
     if not isinstance(point, NearPoint):
         return {}
-    found = {}
+    carried = {}
     for k, places, information in point.arrows:
         theta = places[places < point.likelihood.n_reward]
         carry = np.eye(places.size)
         curvature = point.curvatures[k][np.ix_(theta, theta)]
         carry[:, : theta.size] -= np.linalg.solve(curvature, information[: theta.size]).T
-        found[k] = places, carry
-    return found
+        carried[k] = places, carry
+    return carried
 
 
 def middle(point: Point) -> Floats:
@@ -214,8 +214,8 @@ def dispersion(point: Point) -> float:
     if point.likelihood.clusters is None:
         return 1.0
     free = np.ix_(~point.likelihood.fixed, ~point.likelihood.fixed)
-    found = spectrum(point.information[free])
-    return max(1.0, float((found.inverse * middle(point)[free]).sum()) / max(found.rank, 1))
+    directions = spectrum(point.information[free])
+    return max(1.0, float((directions.inverse * middle(point)[free]).sum()) / max(directions.rank, 1))
 
 
 def clusters_that_count(point: Point, along: Floats) -> float:
@@ -236,16 +236,16 @@ def clusters_that_count(point: Point, along: Floats) -> float:
     return max(1.0, total**2 / squares) if squares else np.inf
 
 
-def independence_figures(found: Independence, point: Point, robust: Floats | None, of_model: Floats | None) -> TakenAsIndependent:
+def independence_figures(taken: Independence, point: Point, robust: Floats | None, of_model: Floats | None) -> TakenAsIndependent:
     """What was taken to be independent, how much wider that makes standard errors of discounts, and of how many clusters."""
-    model, within = point.likelihood, found.within
+    model, within = point.likelihood, taken.within
     p_value = None if within is None or within.reason else within.p_value
-    said: TakenAsIndependent = {"unit": found.unit, "p_value": p_value, "reason": found.reason}
-    if found.clusters is None or robust is None or of_model is None:
+    said: TakenAsIndependent = {"unit": taken.unit, "p_value": p_value, "reason": taken.reason}
+    if taken.clusters is None or robust is None or of_model is None:
         return said
     columns = np.arange(model.size)[model.discount_slice]
     own: list[set[int]] = [set() for _ in range(model.n_experts)]
-    for owner, numbers in zip(model.problem.owner, found.clusters.numbers, strict=True):
+    for owner, numbers in zip(model.problem.owner, taken.clusters.numbers, strict=True):
         own[owner].update(numbers.tolist())
     variances = [np.diag(matrix)[columns] for matrix in (robust, of_model)]
     wider = np.sqrt(np.where(variances[1] > 0, variances[0] / np.maximum(variances[1], TINY), 1.0))
@@ -302,12 +302,12 @@ def sign_flip_test(point: Point, contrasts: Floats, seed: int = 0) -> tuple[floa
         The statistic, in units in which its mean is r, and the p-value; NaN where the decisions do not determine the contrasts.
     """
     model, free = point.likelihood, np.flatnonzero(~point.likelihood.fixed)
-    found = spectrum(point.curvature()[np.ix_(free, free)])
-    null = found.null_space / (np.abs(found.null_space).max(initial=0.0) or 1.0)
+    directions = spectrum(point.curvature()[np.ix_(free, free)])
+    null = directions.null_space / (np.abs(directions.null_space).max(initial=0.0) or 1.0)
     if np.abs(null.T @ contrasts[free]).max(initial=0.0) > 1e-3:
         return np.nan, np.nan
     follow = np.zeros_like(contrasts)
-    follow[free] = found.inverse @ contrasts[free]
+    follow[free] = directions.inverse @ contrasts[free]
     follow = follow @ np.linalg.pinv(contrasts.T @ follow, hermitian=True)
     metric = np.linalg.pinv(follow.T @ point.information @ follow, hermitian=True)
     carried = _carried(point)
@@ -377,13 +377,13 @@ def within_episodes(
     streams = np.random.SeedSequence(seed).spawn(len(parts))
     draws = [np.random.default_rng(streams[rank]) for rank in np.argsort(order)]
     single = np.sum([scores.T @ scores for scores, _ in parts], axis=0)
-    found = [_together([np.add.reduceat(scores, starts) for scores, starts in parts], single)]
+    statistics = [_together([np.add.reduceat(scores, starts) for scores, starts in parts], single)]
     short = [_in_short(scores, starts) for scores, starts in parts]
     for number in (199, 999):  # more draws only where the first make the model doubtful
-        while len(found) <= number:
-            found.append(_together([part.sums(rng) for rng, part in zip(draws, short, strict=True)], single))
-        drawn = np.array(found[1:])
-        largest = ((np.array(found) - drawn.mean(axis=0)) / np.maximum(drawn.std(axis=0), TINY)).max(axis=1)
+        while len(statistics) <= number:
+            statistics.append(_together([part.sums(rng) for rng, part in zip(draws, short, strict=True)], single))
+        drawn = np.array(statistics[1:])
+        largest = ((np.array(statistics) - drawn.mean(axis=0)) / np.maximum(drawn.std(axis=0), TINY)).max(axis=1)
         p_value = (1 + int((largest[1:] >= largest[0] - 1e-9).sum())) / (1 + number)
         if p_value > 1 - LEVEL:
             break
@@ -411,8 +411,8 @@ class _Short:
         """The sums over each episode `(E,m)` with signs drawn anew."""
         signs = rng.choice([-1.0, 1.0], self.long.size)
         signs[self.long] = rng.standard_normal(int(self.long.sum()))
-        found: Floats = np.add.reduceat(self.scores * signs[:, None], self.starts)
-        return found
+        sums: Floats = np.add.reduceat(self.scores * signs[:, None], self.starts)
+        return sums
 
 
 def _in_short(scores: Floats, starts: Ints) -> _Short:
@@ -427,8 +427,8 @@ def _in_short(scores: Floats, starts: Ints) -> _Short:
 def _root(matrix: Floats) -> Floats:
     """The symmetric root, which unlike other roots does not jump where the matrix changes by rounding."""
     values, vectors = np.linalg.eigh(matrix)
-    found: Floats = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
-    return found
+    root: Floats = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    return root
 
 
 def _centred_scores(
@@ -470,7 +470,7 @@ def _centred_scores(
     covariance[np.ix_(estimated, estimated)] = spectrum(point.curvature()[np.ix_(estimated, estimated)]).inverse
     along = covariance[:, model.discount_slice][:, model.groups]
     along = along / np.sqrt(np.maximum(covariance.diagonal()[model.discount_slice][model.groups], TINY))
-    found = []
+    parts = []
     for b, batch in enumerate(model.batches):
         rows, columns, slopes = point.scores(b)
         place = np.zeros(batch.mdp.n_actions * batch.mdp.n_states, dtype=np.int64)
@@ -486,8 +486,8 @@ def _centred_scores(
             means = np.stack([np.bincount(here, column) for column in scores.T], axis=1) / visits[:, None]
             centred = (scores - means[here]) * np.sqrt(visits / np.maximum(visits - 1, 1))[here, None]
             if state.size:
-                found.append((centred, np.cumsum(lengths) - lengths))
-    return found
+                parts.append((centred, np.cumsum(lengths) - lengths))
+    return parts
 
 
 class TakenAsIndependent(TypedDict):

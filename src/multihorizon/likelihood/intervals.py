@@ -110,18 +110,18 @@ def precision(point: ChoicePoint) -> Precision:
         scale = np.sqrt(np.where(diagonal > least[free], diagonal, 1.0))
         return spectrum(matrix, scale, least=rounding)
 
-    found = spectrum_of(point.curvature(ridge=False)[np.ix_(free, free)])
-    held = spectrum_of(point.curvature()[np.ix_(free, free)]) if model.ridge.any() else found
+    bare = spectrum_of(point.curvature(ridge=False)[np.ix_(free, free)])
+    held = spectrum_of(point.curvature()[np.ix_(free, free)]) if model.ridge.any() else bare
     covariance = np.zeros((model.size, model.size))
     covariance[np.ix_(free, free)] = held.inverse
     identified = np.ones(model.size, dtype=np.bool_)
-    identified[free] = found.identified()
-    null_space = np.zeros((model.size, free.size - found.rank))
-    null_space[free] = found.null_space
+    identified[free] = bare.identified()
+    null_space = np.zeros((model.size, free.size - bare.rank))
+    null_space[free] = bare.null_space
     robust = covariance
     if isinstance(point, Point) and model.clusters is not None:
         robust = covariance @ middle(point) @ covariance
-    return Precision(np.diag(robust), identified, found.values, robust, null_space, ones, covariance)
+    return Precision(np.diag(robust), identified, bare.values, robust, null_space, ones, covariance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,9 +141,9 @@ def reward_contrasts(point: Point) -> Contrasts:
     d, reward = model.n_reward, model.reward(point.x)
     if model.is_large:
         return Contrasts(*np.full((2, d), np.nan))
-    found = precision(point)
-    assert found.covariance is not None
-    null = found.null_space[:d] / (np.abs(found.null_space[:d]).max(initial=0.0) or 1.0)
+    precise = precision(point)
+    assert precise.covariance is not None
+    null = precise.null_space[:d] / (np.abs(precise.null_space[:d]).max(initial=0.0) or 1.0)
     known, matrix = np.linalg.norm(null, axis=1) <= 1e-3, np.eye(d, model.size)
     if problem.tabular:
         arrivals = np.zeros(d)  # how often the logged decisions are expected to arrive in each state
@@ -156,7 +156,7 @@ def reward_contrasts(point: Point) -> Contrasts:
         known = known & (known.sum() > 1)
         steps = np.where(known, arrivals, 0.0)
         matrix[:, :d] -= steps / max(steps.sum(), TINY)
-    errors = np.sqrt(np.maximum(((matrix @ found.covariance) * matrix).sum(axis=1), 0.0))
+    errors = np.sqrt(np.maximum(((matrix @ precise.covariance) * matrix).sum(axis=1), 0.0))
     return Contrasts(np.where(known, matrix[:, :d] @ reward, np.nan), np.where(known, errors, np.nan))
 
 
@@ -192,27 +192,27 @@ def profile_covariances(point: Point) -> tuple[Floats, Bools, Floats]:
     free = np.flatnonzero(~model.fixed[d : d + m])
     profiled, own, gives_way = profile_information(point)
     # A discount keeps a share of its information when the reward is profiled out; where it is not identified, one near 1e-13.
-    found = spectrum(profiled, np.sqrt(np.where(own > 0, own, 1.0)), least=1e-8)
+    directions = spectrum(profiled, np.sqrt(np.where(own > 0, own, 1.0)), least=1e-8)
     covariances = np.zeros((m, model.size))
-    covariances[free] = -found.inverse @ gives_way
-    covariances[np.ix_(free, d + free)] = found.inverse
+    covariances[free] = -directions.inverse @ gives_way
+    covariances[np.ix_(free, d + free)] = directions.inverse
     identified = np.ones(m, dtype=np.bool_)
-    identified[free] = found.identified()
-    return covariances, identified, found.values
+    identified[free] = directions.identified()
+    return covariances, identified, directions.values
 
 
-def transition_widening(point: Point, found: Precision) -> Floats:
+def transition_widening(point: Point, precise: Precision) -> Floats:
     """The factor `(p,)` by which the error of estimated transitions widens standard errors; NaN with very many parameters."""
     model = point.likelihood
     widening = np.ones(model.size)
     if not model.moves:
         return widening
-    if found.of_model is None:
+    if precise.of_model is None:
         return widening * np.nan
     # Given the transitions, the covariance of the rest is what is left when theirs is conditioned on.
     others, moves = slice(0, model.transition_slice.start), model.transition_slice
-    shared, variance = found.of_model[others, moves], np.diag(found.of_model)[others]
-    given = variance - (shared * np.linalg.solve(found.of_model[moves, moves], shared.T).T).sum(axis=1)
+    shared, variance = precise.of_model[others, moves], np.diag(precise.of_model)[others]
+    given = variance - (shared * np.linalg.solve(precise.of_model[moves, moves], shared.T).T).sum(axis=1)
     widening[others] = np.where(given > 0, np.sqrt(variance / np.where(given > 0, given, np.inf)), 1.0)
     return widening
 
@@ -250,8 +250,8 @@ class ProfileIntervals(Intervals):
         precise = precision(point)
         point = point.without_derivatives()  # factors of large matrices cannot go to other processes
         ends = partial(profile_intervals, point, precise, level=level, freedom=self.freedom, rivals=self.rivals)
-        for found in in_parallel(ends, blocks, jobs):
-            intervals = np.where(np.isnan(found), intervals, found)
+        for block in in_parallel(ends, blocks, jobs):
+            intervals = np.where(np.isnan(block), intervals, block)
             yield intervals.copy()
         if self.one_discount_is_open(level):
             part, free = point.likelihood.discount_slice, ~point.likelihood.fixed[point.likelihood.discount_slice][groups]
@@ -277,7 +277,7 @@ class ProfileIntervals(Intervals):
 
 def profile_intervals(
     point: Point,
-    found: Precision,
+    precise: Precision,
     known: Bools,
     level: float = 0.95,
     freedom: Floats | None = None,
@@ -297,13 +297,13 @@ def profile_intervals(
         if model.fixed[index]:
             intervals[group] = point.x[index]
         elif known[model.groups == group].all():
-            error, target = float(np.sqrt(found.variance[index])), float(targets[model.groups == group].max())
-            if model.clusters is not None and found.of_model is not None:
-                target = max(target, float(t_ppf(0.5 + level / 2, clusters_that_count(point, found.of_model[:, index]))))
-                target *= error / float(np.sqrt(found.of_model[index, index]))
+            error, target = float(np.sqrt(precise.variance[index])), float(targets[model.groups == group].max())
+            if model.clusters is not None and precise.of_model is not None:
+                target = max(target, float(t_ppf(0.5 + level / 2, clusters_that_count(point, precise.of_model[:, index]))))
+                target *= error / float(np.sqrt(precise.of_model[index, index]))
             part, metric = None, None
-            if model.n_experts > 10 and found.of_model is not None:
-                part = _Part.of(point, found, group)
+            if model.n_experts > 10 and precise.of_model is not None:
+                part = _Part.of(point, precise, group)
             else:
                 metric = point.metric()
             ends = None if part is None or rivals else part.ends(target, error)
@@ -325,7 +325,7 @@ class _Part:
     metric: Metric
 
     @classmethod
-    def of(cls, point: Point, found: Precision, group: int) -> _Part:
+    def of(cls, point: Point, precise: Precision, group: int) -> _Part:
         model = point.likelihood
         members = np.flatnonzero(model.groups == group)
         temperatures = list(dict.fromkeys(model.temperature_groups[members].tolist()))
@@ -335,25 +335,25 @@ class _Part:
         places = np.concatenate([np.arange(model.n_reward), [model.n_reward + group], first + np.array(temperatures), *moves])
         here = alone.at(point.x[places])
         assert here is not None
-        assert found.of_model is not None
+        assert precise.of_model is not None
         own, free = here.information, np.ix_(~alone.fixed, ~alone.fixed)
         together, rest = np.zeros_like(own), np.zeros_like(own)
-        together[free] = np.linalg.pinv(found.of_model[np.ix_(places, places)][free], rcond=1e-12, hermitian=True)
+        together[free] = np.linalg.pinv(precise.of_model[np.ix_(places, places)][free], rcond=1e-12, hermitian=True)
         rest[free] = positive_part((together - own)[free])
         slope = point.gradient[places] - here.gradient
         start = alone.holding(Quadratic(point.x[places], slope, rest)).at(point.x[places])
         assert start is not None
-        return cls(point, start, places, found.of_model[:, places] @ together, Dense(own + rest))
+        return cls(point, start, places, precise.of_model[:, places] @ together, Dense(own + rest))
 
     def ends(self, target: float, error: float) -> tuple[float, float] | None:
         """The ends of the interval; None where one does not stand the check with the likelihood of all experts."""
-        found = [self._end(sign, target, error) for sign in (-1, 1)]
-        low, high = found
+        ends = [self._end(sign, target, error) for sign in (-1, 1)]
+        low, high = ends
         return None if low is None or high is None else (low, high)
 
     def _end(self, sign: int, target: float, error: float) -> float | None:
         end = _profile_end(self.own, self.own.likelihood.n_reward, sign, target, error, self.metric)
-        found, reached = end.value, end.there
+        value, reached = end.value, end.there
         if reached is None or end.highest.objective > self.own.objective + HIGHER:
             return None
         model = self.whole.likelihood
@@ -362,7 +362,7 @@ class _Part:
         there = model.at(np.clip(x, model.lower, model.upper), self.whole)
         root = np.inf if there is None else np.sqrt(2 * max(self.whole.objective - there.objective, 0.0))
         own_root = np.sqrt(2 * max(self.own.objective - reached.objective, 0.0))
-        return found if abs(root - own_root) < 0.03 * max(1.0, target) else None
+        return value if abs(root - own_root) < 0.03 * max(1.0, target) else None
 
 
 def _profile_ends(
@@ -374,14 +374,14 @@ def _profile_ends(
     """
     peaks, top = [point, *rivals], point
     for _ in range(4):
-        found = [_profile_end(top, index, sign, target, error, metric if top is point else None) for sign in (-1, 1)]
-        higher = max((end.highest for end in found), key=lambda there: there.objective)
+        ends = [_profile_end(top, index, sign, target, error, metric if top is point else None) for sign in (-1, 1)]
+        higher = max((end.highest for end in ends), key=lambda there: there.objective)
         if higher.objective <= top.objective + HIGHER:
             break
         end = climb(higher).point
         top = end if end.objective > higher.objective else higher
         peaks.append(top)
-    low, high = (end.value for end in found)
+    low, high = (end.value for end in ends)
     for peak in peaks:
         root, place = _root(top, peak), float(peak.x[index])
         if root < target and place < low:

@@ -125,8 +125,10 @@ def _offered(point: WeightedPoint) -> tuple[WeightedPoint, Floats | None]:
             if np.isin(np.flatnonzero(model.temperature_groups == number), members).all():  # it is theirs alone
                 columns.append(model.temperature_slice.start + int(number))
         x[columns] = best[columns]
-    found = model.at(model.pack(model.reward(x), x[model.discount_slice], np.exp(x[model.temperature_slice])))
-    return (point if found is None or found.objective < point.objective else found), scores.T if depths else None
+    point_there = model.at(model.pack(model.reward(x), x[model.discount_slice], np.exp(x[model.temperature_slice])))
+    return (
+        point if point_there is None or point_there.objective < point.objective else point_there
+    ), scores.T if depths else None
 
 
 def _own_temperatures(point: WeightedPoint) -> WeightedPoint:
@@ -147,20 +149,20 @@ def _own_temperatures(point: WeightedPoint) -> WeightedPoint:
     return climb(start, held).point
 
 
-def _parameters(found: LookaheadFit) -> tuple[Floats, Floats, Bools]:
+def _parameters(fit: LookaheadFit) -> tuple[Floats, Floats, Bools]:
     """Values, standard errors and what is identified, each `(K,m)`, of a family's parameters. A depth has no standard error."""
-    model, profile = found.model, found.depth_profile
+    model, profile = fit.model, fit.depth_profile
     if profile is not None:
         # Depths are no deeper than a person could look; one that is as likely as another depth is not identified.
         deepest = model.person_steps[:, None]
-        depths = np.minimum(model.coordinates(found.point.x), deepest)
+        depths = np.minimum(model.coordinates(fit.point.x), deepest)
         reached = np.where(np.arange(1, model.steps + 1) <= deepest, profile, -np.inf)
         near = reached >= reached.max(axis=1, keepdims=True) - LEAST_GAIN
         identified = near.sum(axis=1, keepdims=True) == 1
         return np.where(identified, depths, np.nan), np.full(depths.shape, np.nan), identified
-    values, slopes = model.family.report(model.coordinates(found.point.x))
+    values, slopes = model.family.report(model.coordinates(fit.point.x))
     errors, identified = np.zeros_like(values), np.ones(values.shape, dtype=np.bool_)
-    precise = precision(found.point)
+    precise = precision(fit.point)
     assert precise.covariance is not None
     # Not identified is what moves by more than this along a direction without information.
     size = 1e-3 * np.abs(precise.null_space).max(initial=0.0)
@@ -178,12 +180,12 @@ def lookahead_counts(model: WeightedLikelihood) -> list[int]:
     return [min(model.n_coordinates, steps) for steps in reach]
 
 
-def lookahead_evidence(found: LookaheadFit, base: Point) -> dict[str, Any]:
+def lookahead_evidence(fit: LookaheadFit, base: Point) -> dict[str, Any]:
     """What `Solution.evidence["lookahead"]` holds."""
-    model, likelihood = found.model, base.likelihood
-    names = ("depth",) if found.depth_profile is not None else model.family.parameters(model.steps)
-    tables = [{name: table[:, j].tolist() for j, name in enumerate(names)} for table in _parameters(found)]
-    weights = weights_of(model.family.step_discounts(model.coordinates(found.point.x), model.steps)[0])
+    model, likelihood = fit.model, base.likelihood
+    names = ("depth",) if fit.depth_profile is not None else model.family.parameters(model.steps)
+    tables = [{name: table[:, j].tolist() for j, name in enumerate(names)} for table in _parameters(fit)]
+    weights = weights_of(model.family.step_discounts(model.coordinates(fit.point.x), model.steps)[0])
     others = ~likelihood.fixed  # of rewards and temperatures count as many parameters as the decisions determine
     others[likelihood.discount_slice] = False
     return {
@@ -191,18 +193,18 @@ def lookahead_evidence(found: LookaheadFit, base: Point) -> dict[str, Any]:
         **dict(zip(("parameters", "standard_errors", "identified"), tables, strict=True)),
         "weights": [row[:steps].tolist() for row, steps in zip(weights, model.person_steps, strict=True)],
         "steps": model.person_steps.tolist(),
-        "depth_profile": None if found.depth_profile is None else found.depth_profile.tolist(),
+        "depth_profile": None if fit.depth_profile is None else fit.depth_profile.tolist(),
         "parameter_count": spectrum(base.information[np.ix_(others, others)]).rank + sum(lookahead_counts(model)),
     }
 
 
-def lookahead_solution(problem: Problem, found: LookaheadFit, base: Point, ridge_reason: str) -> Solution:
+def lookahead_solution(problem: Problem, fit: LookaheadFit, base: Point, ridge_reason: str) -> Solution:
     """The solution of a fit with weights that are not exponential."""
-    point, model = found.point, found.model
-    evidence = lookahead_evidence(found, base)
+    point, model = fit.point, fit.model
+    evidence = lookahead_evidence(fit, base)
     identified = all(all(column) for column in evidence["identified"].values())
     residual = point.projected_gradient()
-    converged = found.ascent.finished and residual <= CONVERGED_GRADIENT
+    converged = fit.ascent.finished and residual <= CONVERGED_GRADIENT
     status = Status.CONVERGED if converged else Status.NOT_CONVERGED
     why = f"a {model.family.name} look-ahead has no single discount: its parameters stand under lookahead"
     return Solution.of(
@@ -210,7 +212,7 @@ def lookahead_solution(problem: Problem, found: LookaheadFit, base: Point, ridge
         problem,
         LookaheadEstimate(point, why),
         status if identified or not converged else Status.NOT_IDENTIFIED,
-        _message(problem, found, evidence, residual),
+        _message(problem, fit, evidence, residual),
         objective=point.value,
         residual=residual,
         evidence=LookaheadEvidence(
@@ -220,15 +222,15 @@ def lookahead_solution(problem: Problem, found: LookaheadFit, base: Point, ridge
             no_discount=why,
             ridge_weights=model.ridge.tolist(),
             ridge_reason=ridge_reason,
-            steps=found.ascent.steps,
+            steps=fit.ascent.steps,
         ),
     )
 
 
-def _message(problem: Problem, found: LookaheadFit, evidence: dict[str, Any], residual: float) -> list[str]:
-    model = found.model
+def _message(problem: Problem, fit: LookaheadFit, evidence: dict[str, Any], residual: float) -> list[str]:
+    model = fit.model
     parts = [
-        f"Log-likelihood {decimals(found.point.value, 2)} of {decimals(model.decisions, 0)} decisions with "
+        f"Log-likelihood {decimals(fit.point.value, 2)} of {decimals(model.decisions, 0)} decisions with "
         f"{model.family.name} look-ahead, "
         f"gradient {power_of_ten(residual)} per decision."
     ]
@@ -238,6 +240,6 @@ def _message(problem: Problem, found: LookaheadFit, evidence: dict[str, Any], re
             parts.append(f"The decisions do not show {name} of {first_few(unknown)}.")
     if any(mdp.sample_sizes is not None for mdp in problem.mdps):
         parts.append("Standard errors take the estimated transitions as known.")
-    if not found.ascent.finished:
+    if not fit.ascent.finished:
         parts.append("The climb was broken off unconverged: do not use this answer.")
     return parts

@@ -187,11 +187,11 @@ class MaximumLikelihood:
             require_lookahead(problem, self.known_reward)
         if self.deviations:
             self._require_deviations(problem)
-        paid, found = self.search(problem, seed, progress)
+        paid, likeliest = self.search(problem, seed, progress)
         if type(self.lookahead) is Exponential:
-            return _solution(paid, found)
-        base = found.best.point
-        return lookahead_solution(paid, fit_lookahead(base, self.lookahead), base, found.ridge_reason)
+            return _solution(paid, likeliest)
+        base = likeliest.best.point
+        return lookahead_solution(paid, fit_lookahead(base, self.lookahead), base, likeliest.ridge_reason)
 
     def _alone(self, problem: Problem) -> tuple[Problem, PersonsApart] | None:
         """The problem with its known reward and its persons one by one, if they are many and share no parameter; else None."""
@@ -247,8 +247,8 @@ class MaximumLikelihood:
         paid, reward = with_known_reward(problem, self.known_reward)
         settings = replace(read_settings(paid, self.temperature, self.discounts, self.groups, reward), moves=True)
         pooled, part = self.temperature == "pooled", part_of(progress, 0.0, 0.5) if self.deviations else progress
-        found = fit(paid, settings, pooled, self.ridge, self.starts, seed, part, self.cluster)
-        return paid, with_deviations(found, self.deviations, part_of(progress, 0.5, 1.0)) if self.deviations else found
+        likeliest = fit(paid, settings, pooled, self.ridge, self.starts, seed, part, self.cluster)
+        return paid, with_deviations(likeliest, self.deviations, part_of(progress, 0.5, 1.0)) if self.deviations else likeliest
 
     def _require_deviations(self, problem: Problem) -> None:
         """Raise where personal deviations cannot be had."""
@@ -333,9 +333,9 @@ def fit(
     if settings.reward is None and never_earned(problem).any():
         reason = "no logged decision could have earned some of the rewards"
         model = model.holding(model.penalty, 1e-4 * (model.feature_sizes / model.known_temperature) ** 2)
-    found = attempt(model, reason, (0.0, 0.5), give_up=settings.reward is None)
-    if settings.reward is not None or (_holds(found.best) and (found.spread is None or found.spread.complete)):
-        return found
+    unheld = attempt(model, reason, (0.0, 0.5), give_up=settings.reward is None)
+    if settings.reward is not None or (_holds(unheld.best) and (unheld.spread is None or unheld.spread.complete)):
+        return unheld
     deviation = WEAK_PRIOR * model.known_temperature / model.feature_sizes
     held = model.holding(model.penalty, np.maximum(model.ridge, deviation**-2))
     return attempt(held, "the larger some of them are made, the better they fit", (0.5, 1.0))
@@ -356,22 +356,22 @@ def _require_room(problem: Problem) -> None:
     )
 
 
-def with_deviations(found: Fit, wanted: float | Literal["estimated"], progress: Progress = silent) -> Fit:
+def with_deviations(shared_fit: Fit, wanted: float | Literal["estimated"], progress: Progress = silent) -> Fit:
     """The fit with personal deviations of a wanted spread, or of the most likely one where the decisions reject 0."""
-    shared, others = found.best.point, [end.point for end in found.ends[1:]]
-    if not found.best.finished:
-        return found
+    shared, others = shared_fit.best.point, [end.point for end in shared_fit.ends[1:]]
+    if not shared_fit.best.finished:
+        return shared_fit
     if wanted == "estimated":
         nearly = estimate_deviations(shared, others, progress=part_of(progress, 0.0, 0.6))
     else:
         nearly = given_deviations(shared, float(wanted), others)
     if nearly.ascent is None or nearly.p_shared > 0.05:
-        return replace(found, nearly=nearly)
-    best, spread = cast(Ascent[Point], nearly.ascent), found.spread
+        return replace(shared_fit, nearly=nearly)
+    best, spread = cast(Ascent[Point], nearly.ascent), shared_fit.spread
     if spread is not None and spread.value:
         # Are temperatures still unequal beside these deviations?
         free = NearlyShared.of(within_reach(shared).holding(None, shared.likelihood.ridge), nearly.estimated)
-        equal = found.ends[0].point
+        equal = shared_fit.ends[0].point
         alike = fit_with(NearlyShared.of(within_reach(equal), nearly.estimated), equal)
         if alike is not None:
             spread = estimate_spread(cast(Ascent[Point], alike), free)
@@ -381,7 +381,7 @@ def with_deviations(found: Fit, wanted: float | Literal["estimated"], progress: 
             if again.ascent is not None:
                 best, nearly = cast(Ascent[Point], again.ascent), replace(again, shared=shared, p_shared=nearly.p_shared)
     progress(1.0, f"log-likelihood {decimals(best.point.value, 2)}")
-    return Fit(polished(climb(best.point)), found.ends, spread, found.ridge_reason, nearly, found.independence)
+    return Fit(polished(climb(best.point)), shared_fit.ends, spread, shared_fit.ridge_reason, nearly, shared_fit.independence)
 
 
 def never_earned(problem: Problem) -> Bools:
@@ -480,13 +480,13 @@ def _long_work(likelihood: Likelihood) -> str:
     )
 
 
-def _solution(problem: Problem, found: Fit) -> Solution:
-    best, point, model = found.best, found.best.point, found.best.point.likelihood
+def _solution(problem: Problem, likeliest: Fit) -> Solution:
+    best, point, model = likeliest.best, likeliest.best.point, likeliest.best.point.likelihood
     problem = point.problem if model.moves else problem
     precise, residual = precision(point), point.projected_gradient()
     widening, transitions = transition_widening(point, precise), model.transitions_at(point.x)
     discounts, ahead, part = model.discounts(point.x), model.discount_slice, model.temperature_slice
-    rivals = rival_maxima(found)
+    rivals = rival_maxima(likeliest)
     # Ends that are as likely as the best with other discounts.
     others = [end for end in rivals if end.point.objective >= point.objective - 1e-3]
     # Temperatures that ran to the end of what is tried, or in which the likelihood is flat, although the scale is known.
@@ -502,12 +502,12 @@ def _solution(problem: Problem, found: Fit) -> Solution:
     reasons[~identified & coldest] = Reason.COLDEST
     reasons[~identified & hottest] = Reason.RANDOM
     converged = best.finished and at_maximum(point, residual)
-    near = found.nearly is not None and isinstance(point, NearPoint)
-    freedom = degrees_of_freedom(cast(Nearly, found.nearly), cast(NearPoint, point)) if near and converged else None
+    near = likeliest.nearly is not None and isinstance(point, NearPoint)
+    freedom = degrees_of_freedom(cast(Nearly, likeliest.nearly), cast(NearPoint, point)) if near and converged else None
     status = Status.CONVERGED if identified.all() and not lost.any() else Status.NOT_IDENTIFIED
     paid = any(one.known_reward is not None for one in model.problem.exemplars)
     temperatures = model.fixed[part][model.temperature_groups] & (model.settings.temperatures is not None)
-    figures = independence_figures(found.independence, point, precise.covariance, precise.of_model)
+    figures = independence_figures(likeliest.independence, point, precise.covariance, precise.of_model)
     unit = independence_words(figures)
     evidence = LikelihoodEvidence(
         log_likelihood=point.value,
@@ -523,19 +523,19 @@ def _solution(problem: Problem, found: Fit) -> Solution:
         reward_standard_errors=numbers_or_none(precise.standard_errors[: model.n_reward]),
         ridge=float(np.max(model.ridge, initial=0.0)),
         ridge_weights=model.ridge.tolist(),
-        ridge_reason=found.ridge_reason,
-        temperature_spread=None if found.spread is None else found.spread.value,
-        equal_temperatures_p=None if found.spread is None else found.spread.p_equal,
+        ridge_reason=likeliest.ridge_reason,
+        temperature_spread=None if likeliest.spread is None else likeliest.spread.value,
+        equal_temperatures_p=None if likeliest.spread is None else likeliest.spread.p_equal,
         lost_temperatures=lost.tolist(),
         log_temperature_errors=numbers_or_none(precise.standard_errors[part][model.temperature_groups]),
         transition_widening=widening[ahead][model.groups].tolist(),
         transitions=[entries.tolist() for entries in transitions.values()],
         lookahead=FamilyParameters(family="exponential", parameters={"discount": discounts.tolist()}),
         steps=best.steps,
-        starts=[_end(end) for end in found.ends],
+        starts=[_end(end) for end in likeliest.ends],
         equally_likely=[_end(end) for end in others],
         other_maxima=[_end(end) for end in rivals] or None,
-        deviations=None if found.nearly is None else _deviations(found.nearly, point),
+        deviations=None if likeliest.nearly is None else _deviations(likeliest.nearly, point),
         reasons=reasons.tolist(),
         independence=figures,
     )
@@ -546,7 +546,7 @@ def _solution(problem: Problem, found: Fit) -> Solution:
         problem,
         estimate,
         status if converged else Status.NOT_CONVERGED,
-        _message(problem, found, precise, left_open(problem.names, reasons.tolist()), rivals, residual, unit),
+        _message(problem, likeliest, precise, left_open(problem.names, reasons.tolist()), rivals, residual, unit),
         objective=point.value,
         residual=residual,
         evidence=evidence,
@@ -554,13 +554,13 @@ def _solution(problem: Problem, found: Fit) -> Solution:
     )
 
 
-def rival_maxima(found: Fit) -> list[Ascent[Point]]:
+def rival_maxima(likeliest: Fit) -> list[Ascent[Point]]:
     """Other maxima of the answer's likelihood that an interval may reach."""
-    best, model = found.best.point, found.best.point.likelihood
+    best, model = likeliest.best.point, likeliest.best.point.likelihood
     reached = []
-    for end in found.ends[1:]:
+    for end in likeliest.ends[1:]:
         there, old = end.point, end.point.likelihood
-        if there.objective < found.ends[0].point.objective - WITHIN:
+        if there.objective < likeliest.ends[0].point.objective - WITHIN:
             continue
         if old is not model:
             temperatures = model.of_temperature_groups(old.temperatures(there.x))
@@ -607,14 +607,14 @@ def _deviations(nearly: Nearly, point: Point) -> Deviations:
 
 def _message(
     problem: Problem,
-    found: Fit,
+    likeliest: Fit,
     precise: Precision,
     open_: Sequence[str],
     rivals: list[Ascent[Point]],
     residual: float,
     unit: Sequence[str],
 ) -> list[str]:
-    best, model = found.best, found.best.point.likelihood
+    best, model = likeliest.best, likeliest.best.point.likelihood
     parts = [
         f"Log-likelihood {decimals(best.point.value, 2)} of {decimals(model.decisions, 0)} decisions, gradient "
         f"{power_of_ten(residual)} per decision."
@@ -633,13 +633,13 @@ def _message(
     if not open_:
         lower = [float(best.point.objective - end.point.objective) for end in rivals]
         parts += about_rivals(list(zip(lower, (model.discounts(end.point.x) for end in rivals), strict=True)))
-    parts += _about_deviations(found)
+    parts += _about_deviations(likeliest)
     parts += unit
-    if found.spread is not None and not found.spread.complete:
+    if likeliest.spread is not None and not likeliest.spread.complete:
         parts.append("Climbs at some spreads of the temperatures did not end: the test of equal temperatures is not reliable.")
     weight, unearned = float(np.max(model.ridge, initial=0.0)), never_earned(problem)
     if weight:
-        reason = f": {found.ridge_reason}." if found.ridge_reason else "."
+        reason = f": {likeliest.ridge_reason}." if likeliest.ridge_reason else "."
         parts.append(f"A penalty of weight {significant(weight)} holds the rewards{reason}")
     if weight and unearned.any():
         names = first_few([n for n, never in zip(problem.parameter_names, unearned, strict=True) if never])
@@ -647,9 +647,9 @@ def _message(
     return parts
 
 
-def _about_deviations(found: Fit) -> list[str]:
+def _about_deviations(likeliest: Fit) -> list[str]:
     """What is to be said of personal deviations."""
-    nearly, point = found.nearly, found.best.point
+    nearly, point = likeliest.nearly, likeliest.best.point
     if nearly is None:
         return []
     if not isinstance(point, NearPoint):

@@ -128,12 +128,12 @@ class _Spreads:
         """`C(τ) − C(0)`; minus infinity where the climb did not end."""
         if spread not in self.gains:
             near = min(self.ends, key=lambda done: abs(np.log(done / spread)), default=None)
-            found = fit_with(self.model(spread), self.shared if near is None else self.ends[near].point)
-            if found is None:
+            end = fit_with(self.model(spread), self.shared if near is None else self.ends[near].point)
+            if end is None:
                 self.complete = False
             else:
-                self.ends[spread] = found
-            self.gains[spread] = -np.inf if found is None else restricted(found.point) - self.reference
+                self.ends[spread] = end
+            self.gains[spread] = -np.inf if end is None else restricted(end.point) - self.reference
         return self.gains[spread]
 
     def begin_at(self, spread: float, end: Ascent[NearPoint]) -> None:
@@ -220,9 +220,9 @@ def _elsewhere(end: Ascent[NearPoint], others: Sequence[Point]) -> Ascent[NearPo
         rough = None if start is None else climb(start, max_steps=12, gain=1e-2)
         if rough is None or rough.point.objective < height - (0 if rough.finished else 3):
             continue
-        found = climb(rough.point, max_steps=100, gain=1e-4)
-        if found.finished and found.point.objective > height:
-            best, height = found, found.point.objective
+        better = climb(rough.point, max_steps=100, gain=1e-4)
+        if better.finished and better.point.objective > height:
+            best, height = better, better.point.objective
     return best
 
 
@@ -283,16 +283,16 @@ def crossing(gain: Callable[[float], float], start: float, end: float, level: fl
     return float(inside)
 
 
-def degrees_of_freedom(found: Nearly, point: NearPoint) -> Floats | None:
+def degrees_of_freedom(nearly: Nearly, point: NearPoint) -> Floats | None:
     """Of each expert's interval `(K,)`, because the spread is estimated; None where it was given.
 
     The variance of log τ is read from its interval.
     """
-    low, high = found.interval
+    low, high = nearly.interval
     halves = [
-        abs(np.log(end / found.estimated)) for end in (low, high) if end > 0 and np.isfinite(end) and end != found.estimated
+        abs(np.log(end / nearly.estimated)) for end in (low, high) if end > 0 and np.isfinite(end) and end != nearly.estimated
     ]
-    if found.given or not halves:
+    if nearly.given or not halves:
         return None
     variance = (float(np.mean(halves)) / float(ndtri(0.975))) ** 2
     model = point.likelihood
@@ -411,8 +411,8 @@ def _expected_gains(point: ChoicePoint, spread: float, spreads: Floats) -> Float
     sizes, axes = np.linalg.eigh(information)
     along, sizes = (axes.T @ (slope + information @ here)) ** 2, np.maximum(sizes, 0.0)
     variances = spreads[:, None] ** 2
-    found: Floats = value + 0.5 * (along * variances / (1 + variances * sizes) - np.log1p(variances * sizes)).sum(axis=1)
-    return found
+    gains: Floats = value + 0.5 * (along * variances / (1 + variances * sizes) - np.log1p(variances * sizes)).sum(axis=1)
+    return gains
 
 
 def _simulated(equal: Point, free: Likelihood, spread: float, gained: float, rejected: float, draws: int = 39) -> float:
@@ -497,5 +497,5 @@ def _differences(point: ChoicePoint) -> tuple[Floats, Floats]:
 
 def orthonormal_differences(n: int) -> Floats:
     """Differences `(n,n−1)` of n numbers that are orthonormal."""
-    found: Floats = np.linalg.qr(np.column_stack([np.ones(n), np.eye(n)[:, : n - 1]]))[0][:, 1:]
-    return found
+    differences: Floats = np.linalg.qr(np.column_stack([np.ones(n), np.eye(n)[:, : n - 1]]))[0][:, 1:]
+    return differences

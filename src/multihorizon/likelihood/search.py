@@ -407,15 +407,15 @@ def choice_probability_start(likelihood: Likelihood, discounts: Floats, temperat
     d = likelihood.n_reward
     x = likelihood.pack(np.zeros(d), discounts, temperatures)
     if likelihood.settings.reward is None:
-        found = [_frequencies(likelihood, batch, x) for batch in likelihood.batches]
+        plans = [_frequencies(likelihood, batch, x) for batch in likelihood.batches]
         ridge = 1e-6  # relative to the mean diagonal of the normal equations: states without data get 0
         if likelihood.by_products:  # the information at the frequencies, as if they were a plan
-            point = Point(likelihood.holding(None, likelihood.ridge), x, tuple(plan for plan, _ in found), np.nan, np.nan)
-            weights = [np.where(w > 0, w * wanted, 0.0) for w, (_, wanted) in zip(point.weights, found, strict=True)]
+            point = Point(likelihood.holding(None, likelihood.ridge), x, tuple(plan for plan, _ in plans), np.nan, np.nan)
+            weights = [np.where(w > 0, w * wanted, 0.0) for w, (_, wanted) in zip(point.weights, plans, strict=True)]
             x[:d] = point.products().solve(point.pull_back(weights), np.arange(x.size) < d, ridge, tol=1e-6)[:d]
         else:
             normal, target = np.zeros((d, d)), np.zeros(d)
-            for plan, wanted in found:
+            for plan, wanted in plans:
                 batch, n = plan.persons, plan.lam.size
                 roots = np.sqrt((batch.visits * plan.policy).reshape(-1, n)[batch.visited_rows])
                 design = (plan.score_rows()[:, :, :-2] * roots[:, :, None]).reshape(roots.size, -1)

@@ -77,11 +77,11 @@ def persons_together(tables: Tables) -> int:
 def at_places(tables: Tables, counts: Sparse, places: Floats) -> Local:
     """What is known of persons with these counts `(n,rows)`, each at a place `(n,2)`."""
     n = len(places)
-    found = Local(np.zeros(n), np.zeros((n, 2)), np.zeros((n, 2, 2)))
+    known_there = Local(np.zeros(n), np.zeros((n, 2)), np.zeros((n, 2, 2)))
     for who in np.array_split(np.arange(n), max(1, -(-n // persons_together(tables)))):
         there = FromPlans(tables, counts[who])(np.arange(who.size), places[who])
-        found.put(who, there, np.ones(who.size, dtype=np.bool_))
-    return found
+        known_there.put(who, there, np.ones(who.size, dtype=np.bool_))
+    return known_there
 
 
 class FromPlans:
@@ -95,15 +95,15 @@ class FromPlans:
     def __call__(self, who: Ints, places: Floats) -> Local:
         """Value, gradient and Fisher information; −inf where a soft value is infinite."""
         m = who.size
-        found = Local(np.zeros(m), np.zeros((m, 2)), np.zeros((m, 2, 2)))
+        local = Local(np.zeros(m), np.zeros((m, 2)), np.zeros((m, 2, 2)))
         for task, planner in enumerate(self.tables.planners):
             # as many persons together as have derivatives of a million numbers
             size = max(1, 1_000_000 // (2 * planner.mdp.n_actions * planner.mdp.n_states)) if planner.mdp.durations is None else 1
             for low in range(0, m, size):
-                self._add(found, task, who, places, np.arange(low, min(low + size, m)))
-        return found
+                self._add(local, task, who, places, np.arange(low, min(low + size, m)))
+        return local
 
-    def _add(self, found: Local, task: int, who: Ints, places: Floats, part: Ints) -> None:
+    def _add(self, local: Local, task: int, who: Ints, places: Floats, part: Ints) -> None:
         """Add what the decisions in one task say of some of the persons."""
         planner, persons = self.tables.planners[task], who[part]
         begin = self._values[task][:, persons]
@@ -114,10 +114,10 @@ class FromPlans:
         scores = None if plans is None else _scores(plans)
         if (plans is None or scores is None) and part.size > 1:  # some of them have infinite values
             for half in np.array_split(part, 2):
-                self._add(found, task, who, places, half)
+                self._add(local, task, who, places, half)
             return
         if plans is None or scores is None:
-            found.value[part] = -np.inf
+            local.value[part] = -np.inf
             return
         self._values[task][:, persons] = plans.values
         first = sum(self.tables.sizes[:task])
@@ -125,9 +125,9 @@ class FromPlans:
         counts = self.counts[persons][:, rows].toarray()
         log = plans.log.reshape(-1, part.size)[planner.visited_rows]
         expected = (self.tables.same_state[rows, rows] @ counts.T) * np.exp(log)
-        found.value[part] += (counts * log.T).sum(axis=1)
-        found.gradient[part] += np.einsum("nr,rnk->nk", counts, scores)
-        found.curvature[part] += np.einsum("rn,rnk,rnl->nkl", expected, scores, scores, optimize=True)
+        local.value[part] += (counts * log.T).sum(axis=1)
+        local.gradient[part] += np.einsum("nr,rnk->nk", counts, scores)
+        local.curvature[part] += np.einsum("rn,rnk,rnl->nkl", expected, scores, scores, optimize=True)
 
 
 def _scores(plans: Plans) -> Floats | None:
@@ -173,7 +173,7 @@ class PersonsApart:
         """The maximum of each person."""
         n, grid = len(self.lower), _Grid(self)
         nobody = np.zeros(n, dtype=np.bool_)
-        found = PersonsFit(
+        maxima = PersonsFit(
             np.zeros((n, 2)),
             Local(np.zeros(n), np.zeros((n, 2)), np.zeros((n, 2, 2))),
             np.zeros(n, dtype=np.int64),
@@ -185,11 +185,11 @@ class PersonsApart:
         )
         size = persons_together(self.tables)
         for low in range(0, n, size):
-            self._climb(np.arange(low, min(low + size, n)), grid, found)
+            self._climb(np.arange(low, min(low + size, n)), grid, maxima)
             progress(min(1.0, (low + size) / n), f"{min(low + size, n):,} of {n:,} persons")
-        return found
+        return maxima
 
-    def _climb(self, who: Ints, grid: _Grid, found: PersonsFit) -> None:
+    def _climb(self, who: Ints, grid: _Grid, maxima: PersonsFit) -> None:
         """Climb from the starts of some persons, and keep each one's best end."""
         owner, places, along = grid.starts(who)
         here = FromPlans(self.tables, self.counts[who[owner]])
@@ -197,17 +197,17 @@ class PersonsApart:
         # the best end of each person comes first
         order = np.lexsort((-ends.here.value, owner))
         first = order[np.unique(owner[order], return_index=True)[1]]
-        found.places[who], found.steps[who], found.finished[who] = ends.places[first], ends.steps[first], ends.finished[first]
-        found.here.put(who, ends.here.of(first), np.ones(who.size, dtype=np.bool_))
+        maxima.places[who], maxima.steps[who], maxima.finished[who] = ends.places[first], ends.steps[first], ends.finished[first]
+        maxima.here.put(who, ends.here.of(first), np.ones(who.size, dtype=np.bool_))
         best = first[owner]
         as_likely = ends.finished & (ends.here.value >= ends.here.value[best] - AS_LIKELY)
         # Other places may lie inside an interval of any level that is asked for.
-        likely = along.values > found.here.value[who][along.owner] - 12.0
-        found.along.append(OtherPlaces(who[along.owner[likely]], along.places[likely], along.values[likely]))
-        found.along.append(OtherPlaces(who[owner[ends.finished]], ends.places[ends.finished], ends.here.value[ends.finished]))
+        likely = along.values > maxima.here.value[who][along.owner] - 12.0
+        maxima.along.append(OtherPlaces(who[along.owner[likely]], along.places[likely], along.values[likely]))
+        maxima.along.append(OtherPlaces(who[owner[ends.finished]], ends.places[ends.finished], ends.here.value[ends.finished]))
         as_likely &= np.abs(ends.places[:, 0] - ends.places[best, 0]) > 0.02
-        found.another[who[owner[as_likely]]] = ends.places[as_likely, 0]
-        self._to_the_ends(who, found)
+        maxima.another[who[owner[as_likely]]] = ends.places[as_likely, 0]
+        self._to_the_ends(who, maxima)
 
     def _bounds(self, who: Ints) -> tuple[Floats, Floats]:
         return self.lower[who], self.upper[who]
@@ -229,13 +229,13 @@ class PersonsApart:
         ends.here.put(forever, again.here, np.ones(forever.size, dtype=np.bool_))
         return ends
 
-    def _to_the_ends(self, who: Ints, found: PersonsFit) -> None:
+    def _to_the_ends(self, who: Ints, maxima: PersonsFit) -> None:
         """See who is as likely at a temperature below all that are tried, and who at the highest."""
         here, (lower, upper) = FromPlans(self.tables, self.counts[who]), self._bounds(who)
-        for mask, logs in ((found.separated, lower[:, 1] - 3.0), (found.hottest, upper[:, 1])):
-            there = here(np.arange(who.size), np.stack([found.places[who, 0], logs], axis=1))
-            mask[who] = ~self.fixed[who, 1] & (there.value >= found.here.value[who] - AS_LIKELY)
-        found.hottest[found.separated] = False  # there was nothing to choose
+        for mask, logs in ((maxima.separated, lower[:, 1] - 3.0), (maxima.hottest, upper[:, 1])):
+            there = here(np.arange(who.size), np.stack([maxima.places[who, 0], logs], axis=1))
+            mask[who] = ~self.fixed[who, 1] & (there.value >= maxima.here.value[who] - AS_LIKELY)
+        maxima.hottest[maxima.separated] = False  # there was nothing to choose
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,8 +274,8 @@ class PersonsFit:
         """
         free = ~at_bounds(self.places, self.here.gradient, model.lower, model.upper) & ~model.fixed
         sizes = np.sqrt(np.maximum(np.diagonal(self.here.curvature, axis1=1, axis2=2), 1.0))
-        found: Floats = np.where(free, np.abs(self.here.gradient) / sizes, 0.0).max(axis=1)
-        return found
+        largest: Floats = np.where(free, np.abs(self.here.gradient) / sizes, 0.0).max(axis=1)
+        return largest
 
 
 class _Grid:
@@ -332,31 +332,31 @@ class Reason:
     FLAT = "the likelihood is flat"
 
 
-def persons_solution(problem: Problem, model: PersonsApart, found: PersonsFit) -> Solution:
+def persons_solution(problem: Problem, model: PersonsApart, maxima: PersonsFit) -> Solution:
     """What is known of persons who were fitted one by one."""
-    precise, slopes = precision_apart(found.here.curvature, model.fixed), found.slopes(model)
-    discounts, twice = found.places[:, 0], np.isfinite(found.another)
-    converged = found.finished & (slopes <= CONVERGED_GRADIENT * model.counts.sum(axis=1))
-    coldest = ~model.fixed[:, 1] & (found.places[:, 1] <= model.lower[:, 1])
-    lost = (coldest | found.separated | found.hottest | ~precise.identified[:, 1]) & ~model.fixed[:, 1]
+    precise, slopes = precision_apart(maxima.here.curvature, model.fixed), maxima.slopes(model)
+    discounts, twice = maxima.places[:, 0], np.isfinite(maxima.another)
+    converged = maxima.finished & (slopes <= CONVERGED_GRADIENT * model.counts.sum(axis=1))
+    coldest = ~model.fixed[:, 1] & (maxima.places[:, 1] <= model.lower[:, 1])
+    lost = (coldest | maxima.separated | maxima.hottest | ~precise.identified[:, 1]) & ~model.fixed[:, 1]
     reasons = np.full(discounts.size, "", dtype=object)
     reasons[~precise.identified[:, 0] | lost] = Reason.FLAT
     reasons[twice] = Reason.ANOTHER
     reasons[coldest] = Reason.COLDEST
-    reasons[found.separated] = Reason.SEPARATED
-    reasons[found.hottest] = Reason.RANDOM
+    reasons[maxima.separated] = Reason.SEPARATED
+    reasons[maxima.hottest] = Reason.RANDOM
     reasons[model.fixed[:, 0]] = ""
     reasons[~converged] = Reason.UNFINISHED
     identified = reasons == ""
     status = Status.CONVERGED if identified.all() and not lost.any() else Status.NOT_IDENTIFIED
-    value, decisions = float(found.here.value[converged].sum()), float(model.counts.sum())
+    value, decisions = float(maxima.here.value[converged].sum()), float(model.counts.sum())
     residual = float(slopes[converged].max(initial=0.0)) / decisions
     message = [
         f"Log-likelihood {decimals(value, 2)} of {decimals(decisions, 0)} decisions, gradient "
         f"{power_of_ten(residual)} per decision."
     ]
     message += left_open(problem.names, reasons.tolist())
-    other = np.where(twice, found.another, discounts)
+    other = np.where(twice, maxima.another, discounts)
     reward = model.tables.theta
     evidence = LikelihoodEvidence(
         log_likelihood=value,
@@ -377,20 +377,20 @@ def persons_solution(problem: Problem, model: PersonsApart, found: PersonsFit) -
         transition_widening=[1.0] * discounts.size,
         transitions=[],
         lookahead=FamilyParameters(family="exponential", parameters={"discount": discounts.tolist()}),
-        steps=int(found.steps.max()),
-        starts=[_end(value, discounts, found)],
-        equally_likely=[_end(value, other, found)] if twice.any() else [],
+        steps=int(maxima.steps.max()),
+        starts=[_end(value, discounts, maxima)],
+        equally_likely=[_end(value, other, maxima)] if twice.any() else [],
     )
     estimate = ApartEstimate(
         model.tables,
         model.counts,
         model.lower,
         model.upper,
-        found.places,
-        found.here,
+        maxima.places,
+        maxima.here,
         precise.standard_errors[:, 0],
         identified | (reasons == Reason.SEPARATED) | (reasons == Reason.COLDEST),
-        found.others,
+        maxima.others,
         problem.names,
         reward.copy(),
     )
@@ -424,8 +424,8 @@ def left_open(names: Sequence[str], reasons: Sequence[str]) -> list[str]:
     return [sentence.format(first_few(those[reason])) for reason, sentence in why.items() if those[reason]]
 
 
-def _end(value: float, discounts: Floats, found: PersonsFit) -> dict[str, object]:
-    steps, finished = int(found.steps.max()), bool(found.finished.all())
+def _end(value: float, discounts: Floats, maxima: PersonsFit) -> dict[str, object]:
+    steps, finished = int(maxima.steps.max()), bool(maxima.finished.all())
     return {"log_likelihood": value, "discounts": discounts.tolist(), "steps": steps, "finished": finished}
 
 
@@ -529,13 +529,13 @@ class ProfilesApart(Intervals):
         first = np.maximum(target * errors, 1e-4)
         plans, lower, upper = FromPlans(self.tables, self.counts[who]), self.lower[who], self.upper[who]
         begin, top = self._farthest(who, sign, target, plans)
-        ends, found = profile_ends(plans, begin, top, first, target, sign, lower, upper)
-        if (rest := np.flatnonzero(~found & (upper[:, 0] > ENDLESS_DISCOUNT) & (begin[:, 0] < ENDLESS_DISCOUNT))).size:
+        ends, ended = profile_ends(plans, begin, top, first, target, sign, lower, upper)
+        if (rest := np.flatnonzero(~ended & (upper[:, 0] > ENDLESS_DISCOUNT) & (begin[:, 0] < ENDLESS_DISCOUNT))).size:
             # at a discount of 1 they might go on forever, and near it values have lost their digits
             upper[rest, 0] = ENDLESS_DISCOUNT
             again, bounds = partial(of_some, plans, rest), (lower[rest], upper[rest])
-            ends[rest], found[rest] = profile_ends(again, begin[rest], top.of(rest), first[rest], target, sign, *bounds)
-        return np.where(found, ends, np.nan)
+            ends[rest], ended[rest] = profile_ends(again, begin[rest], top.of(rest), first[rest], target, sign, *bounds)
+        return np.where(ended, ends, np.nan)
 
     def _farthest(self, who: Ints, sign: int, target: float, plans: FromPlans) -> tuple[Floats, Local]:
         """Where to begin: at the farthest place on this side that is known to be inside, and what is known there."""

@@ -108,14 +108,14 @@ def fit_logits(data: SieveData) -> list[Logit]:
     """The logit of each expert; u is for arrivals that go on and, where there are any, arrivals that end the episode."""
     on, paid, f = data.stage.going_on, data.stage.paid, data.functions
     loads = np.concatenate([on, paid - on], axis=2) if data.ends else on
-    found = []
+    logits = []
     for decisions in data.decisions:
         u, value, information = _fit_logit(decisions, loads, ridge=0.03)
         ended = u[f:] if data.ends else u
         q = data.expected_on @ u[:f] + (data.expected_paid - data.expected_on) @ ended
         values = data.projection @ soft_values(q, data.points_available, 1.0)[0]
-        found.append(Logit(u, information, value, loads @ u, values))
-    return found
+        logits.append(Logit(u, information, value, loads @ u, values))
+    return logits
 
 
 def _fit_logit(decisions: LoggedDecisions, loads: Floats, ridge: float) -> tuple[Floats, float, Floats]:
@@ -138,12 +138,12 @@ def _fit_logit(decisions: LoggedDecisions, loads: Floats, ridge: float) -> tuple
             break
         while True:
             trial = u + scale * step
-            found = at(trial)
-            gain = found[0] - value - 0.5 * ridge * float(trial @ trial - u @ u)
+            there = at(trial)
+            gain = there[0] - value - 0.5 * ridge * float(trial @ trial - u @ u)
             if gain > 0.1 * scale * promised or scale < 1e-6:
                 break
             scale /= 2
-        u, (value, gradient, information) = trial, found
+        u, (value, gradient, information) = trial, there
     return u, value, information
 
 
@@ -153,12 +153,12 @@ def starts(model: SieveModel, logits: list[Logit]) -> list[SievePoint]:
     scattered = 0.97 * halton(model.n_discounts, 8, np.random.default_rng(0).spawn(1)[0])
     solved = [_second_stage(model, logits, gammas) for gammas in (None, *levels, *scattered)]
     first, *others = [model.at(model.pack(theta, gammas)) for theta, gammas in solved]
-    found = sorted((point for point in others if point is not None), key=lambda point: -point.objective)
-    found = found if first is None else [first, *found]
-    if not found:
+    likely = sorted((point for point in others if point is not None), key=lambda point: -point.objective)
+    likely = likely if first is None else [first, *likely]
+    if not likely:
         flat = (model.at(model.pack(np.zeros(model.n_reward), level)) for level in levels)
-        found = [point for point in flat if point is not None]
-    return found
+        likely = [point for point in flat if point is not None]
+    return likely
 
 
 def _second_stage(model: SieveModel, logits: list[Logit], gammas: Floats | None) -> tuple[Floats, Floats]:
@@ -353,8 +353,8 @@ def fit_sieve(steps: Steps, choice: Choice, regressor: Any, settings: Settings, 
         p_equal = _equal_temperatures(best.point, free)
         # Free temperatures cost precision, and the error of a basis looks like a small difference of temperatures.
         if p_equal < 0.001:
-            found = estimate_spread(best, free)
-            best, spread = found.ascent, found.value
+            spreading = estimate_spread(best, free)
+            best, spread = spreading.ascent, spreading.value
     return Found(best, ends, logits, p_equal, spread)
 
 
@@ -381,14 +381,14 @@ def _equal_temperatures(equal: SievePoint, free: SieveModel) -> float:
 
 def sieve_precision(point: SievePoint) -> tuple[Precision, Floats]:
     """What is identified, with standard errors, and the full covariance `(p,p)`; NaN errors where the first stage has none."""
-    found, added = precision(point), first_stage_scores(point)
-    own = found.covariance
+    precise, added = precision(point), first_stage_scores(point)
+    own = precise.covariance
     assert own is not None
     if added is None:
-        return replace(found, widening=np.full(point.x.size, np.nan)), own
+        return replace(precise, widening=np.full(point.x.size, np.nan)), own
     full = own + (own @ added) @ (own @ added).T
-    ratio = np.sqrt(np.diag(full) / np.where(found.variance > 0, found.variance, np.inf))
-    return replace(found, widening=np.where(found.variance > 0, ratio, 1.0)), full
+    ratio = np.sqrt(np.diag(full) / np.where(precise.variance > 0, precise.variance, np.inf))
+    return replace(precise, widening=np.where(precise.variance > 0, ratio, 1.0)), full
 
 
 def first_stage_scores(point: SievePoint) -> Floats | None:
@@ -414,8 +414,8 @@ def first_stage_scores(point: SievePoint) -> Floats | None:
             total[np.ix_(rows, model.places(k))] += error[:, None] * (features[rows] @ by_step[action])
     episode = steps.episode_numbers
     sums = sp.csr_array((np.ones(episode.size), (episode, np.arange(episode.size))))
-    found: Floats = (sums @ total).T
-    return found
+    scores: Floats = (sums @ total).T
+    return scores
 
 
 def resampled(point: SievePoint, choice: Choice, regressor: Any, count: int, seed: int, progress: Progress) -> Floats:
@@ -427,7 +427,7 @@ def resampled(point: SievePoint, choice: Choice, regressor: Any, count: int, see
     numbers = steps.episode_numbers
     first = np.flatnonzero(np.concatenate([[True], np.diff(numbers) != 0]))
     last = np.append(first[1:], numbers.size)
-    found = []
+    estimates = []
     for number, stream in enumerate(np.random.SeedSequence(seed).spawn(count)):
         progress(number / count, f"resampled episodes {number + 1} of {count}")
         rng, rows = np.random.default_rng(stream), []
@@ -438,10 +438,10 @@ def resampled(point: SievePoint, choice: Choice, regressor: Any, count: int, see
         start = SieveModel(model.problem, data, model.settings, model.strength, model.penalty).at(point.x)
         end = None if start is None else climb(start, gain=1e-3, max_steps=40)
         if end is not None and end.finished:
-            found.append(model.discounts(end.point.x))
-    if len(found) < 2:
+            estimates.append(model.discounts(end.point.x))
+    if len(estimates) < 2:
         raise ValueError(f"fewer than two of {count} fits to resampled episodes ended: there are too few decisions")
-    return np.array(found)
+    return np.array(estimates)
 
 
 def overlap(data: SieveData, steps: Steps) -> Floats:
@@ -694,12 +694,12 @@ class SieveLikelihood:
             basis = Splines(basis.size, steps.sources)
         choice = choose(steps, basis, self.penalty, self.regressor, settings, part_of(progress, 0.0, 0.5))
         progress(0.5, "fit")
-        found = fit_sieve(steps, choice, self.regressor, settings, self.temperature == "pooled", self.tolerance, self.max_steps)
+        fitted = fit_sieve(steps, choice, self.regressor, settings, self.temperature == "pooled", self.tolerance, self.max_steps)
         progress(0.8, "standard errors")
         count, drawn = self.draws or (30 if self.regressor is not None else 0), None
         if count:
-            drawn = resampled(found.end.point, choice, self.regressor, count, seed, part_of(progress, 0.8, 1.0))
-        return self._solution(problem, found, choice, relevance, drawn)
+            drawn = resampled(fitted.end.point, choice, self.regressor, count, seed, part_of(progress, 0.8, 1.0))
+        return self._solution(problem, fitted, choice, relevance, drawn)
 
     @classmethod
     def estimate_of(cls, solution: Solution) -> FunctionEstimate:
@@ -727,10 +727,10 @@ class SieveLikelihood:
         return Settings(discounts=known, temperatures=temperatures)
 
     def _solution(
-        self, problem: SampledProblem, found: Found, choice: Choice, relevance: dict[str, float], drawn: Floats | None
+        self, problem: SampledProblem, fitted: Found, choice: Choice, relevance: dict[str, float], drawn: Floats | None
     ) -> Solution:
         """The solution of a fit. `drawn` are discounts of resampled episodes, None where standard errors are analytic."""
-        point = found.end.point
+        point = fitted.end.point
         model, data, steps = point.likelihood, point.likelihood.data, point.likelihood.problem.steps
         (precise, matrix), shares = sieve_precision(point), overlap(data, steps)
         of_experts = np.arange(model.size)[model.discount_slice][model.groups]
@@ -739,13 +739,13 @@ class SieveLikelihood:
         comparable = ((shares >= 0.05) & (shares.size > 1)) | known.any()
         identified = (precise.identified[of_experts] & comparable) | known
         residual = point.projected_gradient()
-        converged = found.end.finished and residual <= CONVERGED_GRADIENT
+        converged = fitted.end.finished and residual <= CONVERGED_GRADIENT
         errors = precise.standard_errors[of_experts] if drawn is None else drawn.std(axis=0, ddof=1)
         errors = np.where(known, 0.0, np.where(identified & converged, errors, np.nan))
         # Whether the basis is too poor is only asked where it was given, or is the largest that is tried.
         largest = isinstance(choice.transformer, Splines) and choice.transformer.size >= max(_sizes(steps))
         share, gain = richer_gain(steps, choice.transformer) if self.basis is not None or largest else (0.0, 0.0)
-        chance, unrestricted = sum(batch.chance for batch in data.decisions), sum(logit.value for logit in found.logits)
+        chance, unrestricted = sum(batch.chance for batch in data.decisions), sum(logit.value for logit in fitted.logits)
         smoothing = data.stage.smoothing
         evidence = SieveEvidence(
             log_likelihood=point.value,
@@ -769,12 +769,12 @@ class SieveLikelihood:
             first_stage_widening=precise.widening[of_experts].tolist() if drawn is None else None,
             resamples=0 if drawn is None else len(drawn),
             unidentified_directions=precise.nullity,
-            equal_temperatures_p=found.p_equal,
-            temperature_spread=found.spread,
-            steps=found.end.steps,
+            equal_temperatures_p=fitted.p_equal,
+            temperature_spread=fitted.spread,
+            steps=fitted.end.steps,
             starts=[
                 {"log_likelihood": end.point.value, "discounts": end.point.likelihood.discounts(end.point.x).tolist()}
-                for end in found.ends
+                for end in fitted.ends
             ],
             identified=identified.tolist(),
             overlap=shares.tolist(),
@@ -799,8 +799,8 @@ class SieveLikelihood:
             message.append(f"The discounts of {names} are not identified: {why}.")
         rivals = [
             (point.objective - end.point.objective, end.point.likelihood.discounts(end.point.x))
-            for end in found.ends[1:]
-            if end.finished and not found.spread
+            for end in fitted.ends[1:]
+            if end.finished and not fitted.spread
         ]
         message += about_rivals(rivals)
         if evidence.basis_too_poor:

@@ -85,11 +85,11 @@ class Dense:
 
     def solve(self, b: Floats, free: Bools, damping: float) -> Floats:
         """By Cholesky's factors of the free block; where rounding has made it indefinite, it is shifted. b may have columns."""
-        found = np.zeros(b.shape)
+        solution = np.zeros(b.shape)
         block = self.matrix[np.ix_(free, free)]
         block[np.diag_indices_from(block)] += damping * self.scale[free]
         if not block.any():
-            return found
+            return solution
         shift, unit = 0.0, self.units[free] ** -2
         for _ in range(20):
             try:
@@ -97,8 +97,8 @@ class Dense:
             except la.LinAlgError:
                 shift = max(10 * shift, 1e-14 * float((np.diag(block) / unit).max()))
                 continue
-            found[free] = la.cho_solve(factor, b[free], check_finite=False)
-            return found
+            solution[free] = la.cho_solve(factor, b[free], check_finite=False)
+            return solution
         raise ValueError("the curvature must be finite, received a matrix that cannot be factorised")
 
 
@@ -541,7 +541,7 @@ def profile_ends(
     n, bound = len(maxima), upper[:, 0] if sign > 0 else lower[:, 0]
     # the last places that are inside, how v follows g there, and the first ones that are outside
     inside, tilt, outside = maxima.copy(), _loosened(top, maxima, lower, upper).tilt, np.full(n, np.nan)
-    places, found, who, stride = inside.copy(), np.zeros(n, dtype=np.bool_), np.arange(n), first.copy()
+    places, settled, who, stride = inside.copy(), np.zeros(n, dtype=np.bool_), np.arange(n), first.copy()
     places[:, 0] = np.clip(inside[:, 0] + sign * first, lower[:, 0], upper[:, 0])
     places[:, 1] = np.clip(inside[:, 1] + tilt * (places[:, 0] - inside[:, 0]), lower[:, 1], upper[:, 1])
     before = np.full(n, np.nan)  # the last g of each
@@ -572,7 +572,7 @@ def profile_ends(
         # beyond the end of an interval there may be no value at all
         ended |= (closed & (np.abs(beyond - near) < 1e-9)) | (bad & (apart < 1e-7))
         lost = ~bad & (gap < -1e-3)  # likelier than the maximum, which then is none
-        found[who[ended & ~lost]] = True
+        settled[who[ended & ~lost]] = True
         # Newton's step on r where it leads outwards; elsewhere twice as far as before, or half as far where there is no value
         with np.errstate(divide="ignore", invalid="ignore"):
             step = -(target - root) * root / loose.slope
@@ -593,7 +593,7 @@ def profile_ends(
         who = who[~ended & ~lost]
         if not who.size:
             break
-    return places[:, 0], found
+    return places[:, 0], settled
 
 
 def of_some(at: At, some: Ints, who: Ints, places: Floats) -> Local:
