@@ -88,7 +88,7 @@ from multihorizon.likelihood.separate import (
     persons_solution,
 )
 from multihorizon.numerics.newton import Ascent
-from multihorizon.parallel import Progress, free_bytes, part_of, require_memory, silent
+from multihorizon.parallel import Progress, Run, free_bytes, require_memory, silent
 from multihorizon.problem import Problem
 from multihorizon.solution import Deviations, Solution, Status
 from multihorizon.words import decimals, power_of_ten, significant
@@ -187,7 +187,7 @@ class MaximumLikelihood:
             require_lookahead(problem, self.known_reward)
         if self.deviations:
             self._require_deviations(problem)
-        paid, likeliest = self.search(problem, seed, progress)
+        paid, likeliest = self.search(problem, Run(seed, progress=progress))
         if type(self.lookahead) is Exponential:
             return _solution(paid, likeliest)
         base = likeliest.best.point
@@ -242,13 +242,13 @@ class MaximumLikelihood:
         identified = np.array(evidence.identified, dtype=np.bool_) & (solution.status != Status.NOT_CONVERGED)
         return JointEstimate(model, x, identified, solution.require_problem(), evidence=evidence)
 
-    def search(self, problem: Problem, seed: int, progress: Progress) -> tuple[Problem, Fit]:
+    def search(self, problem: Problem, run: Run) -> tuple[Problem, Fit]:
         """The problem with what is known of the reward, and the most likely answer with discounts."""
         paid, reward = with_known_reward(problem, self.known_reward)
         settings = replace(read_settings(paid, self.temperature, self.discounts, self.groups, reward), moves=True)
-        pooled, part = self.temperature == "pooled", part_of(progress, 0.0, 0.5) if self.deviations else progress
-        likeliest = fit(paid, settings, pooled, self.ridge, self.starts, seed, part, self.cluster)
-        return paid, with_deviations(likeliest, self.deviations, part_of(progress, 0.5, 1.0)) if self.deviations else likeliest
+        first, second = run.parts(1, 1) if self.deviations else (run, run)
+        likeliest = fit(paid, settings, self.temperature == "pooled", self.ridge, self.starts, first, self.cluster)
+        return paid, with_deviations(likeliest, self.deviations, second) if self.deviations else likeliest
 
     def _require_deviations(self, problem: Problem) -> None:
         """Raise where personal deviations cannot be had."""
@@ -288,8 +288,7 @@ def fit(
     pooled: bool,
     ridge: float | None,
     starts: int,
-    seed: int,
-    progress: Progress = silent,
+    run: Run,
     cluster: Choice = "decision",
 ) -> Fit:
     """Fit without a penalty where there is a maximum, and with a weak one where rewards run away."""
@@ -305,18 +304,17 @@ def fit(
         warnings.warn(foreseen, stacklevel=2)
     extra = _closed_form(model)
 
-    def attempt(model: Likelihood, reason: str, share: tuple[float, float], give_up: bool = False) -> Fit:
+    def attempt(model: Likelihood, reason: str, run: Run, give_up: bool = False) -> Fit:
         """The most likely answer with the penalties of this model, temperatures pooled if asked for."""
-        part = part_of(progress, *share)
-        best, ends = maximize(model, starts, seed, part_of(part, 0.0, 0.6), extra, give_up)
+        best, ends = maximize(model, starts, run.part(0.0, 0.6), extra, give_up)
         if give_up and not _holds(best):
             return Fit(best, ends, None, reason)
-        best, ends = compared_with_profile(best, ends, part_of(part, 0.6, 0.7))
+        best, ends = compared_with_profile(best, ends, run.part(0.6, 0.7))
         if ridge is None and not give_up and settings.reward is None:
             weaker = _weakly_held(best)
             if weaker is not best:
                 best, ends = compared_with_profile(weaker, [weaker])
-        spread, independent = None, independence(best.point, cluster, seed)
+        spread, independent = None, independence(best.point, cluster, run.seed)
         clustered = independent.clusters
         best = replace(best, point=replace(best.point, likelihood=best.point.likelihood.clustered(clustered)))
         if pooled and problem.n_experts > 1 and best.finished:
@@ -324,21 +322,21 @@ def fit(
             free = Likelihood(model.problem, each, ridge=best.point.likelihood.ridge)
             spread = estimate_spread(best, free.clustered(clustered))
             best = spread.ascent
-        part(1.0, f"log-likelihood {decimals(best.point.value, 2)}")
+        run.progress(1.0, f"log-likelihood {decimals(best.point.value, 2)}")
         return Fit(polished(best), ends, spread, reason, independence=independent)
 
     if ridge is not None:
-        return attempt(model, "", (0.0, 1.0))
+        return attempt(model, "", run)
     reason = ""
     if settings.reward is None and never_earned(problem).any():
         reason = "no logged decision could have earned some of the rewards"
         model = model.holding(model.penalty, 1e-4 * (model.feature_sizes / model.known_temperature) ** 2)
-    unheld = attempt(model, reason, (0.0, 0.5), give_up=settings.reward is None)
+    unheld = attempt(model, reason, run.part(0.0, 0.5), give_up=settings.reward is None)
     if settings.reward is not None or (_holds(unheld.best) and (unheld.spread is None or unheld.spread.complete)):
         return unheld
     deviation = WEAK_PRIOR * model.known_temperature / model.feature_sizes
     held = model.holding(model.penalty, np.maximum(model.ridge, deviation**-2))
-    return attempt(held, "the larger some of them are made, the better they fit", (0.5, 1.0))
+    return attempt(held, "the larger some of them are made, the better they fit", run.part(0.5, 1.0))
 
 
 def _require_room(problem: Problem) -> None:
@@ -356,13 +354,13 @@ def _require_room(problem: Problem) -> None:
     )
 
 
-def with_deviations(shared_fit: Fit, wanted: float | Literal["estimated"], progress: Progress = silent) -> Fit:
+def with_deviations(shared_fit: Fit, wanted: float | Literal["estimated"], run: Run) -> Fit:
     """The fit with personal deviations of a wanted spread, or of the most likely one where the decisions reject 0."""
     shared, others = shared_fit.best.point, [end.point for end in shared_fit.ends[1:]]
     if not shared_fit.best.finished:
         return shared_fit
     if wanted == "estimated":
-        nearly = estimate_deviations(shared, others, progress=part_of(progress, 0.0, 0.6))
+        nearly = estimate_deviations(shared, others, run=run.part(0.0, 0.6))
     else:
         nearly = given_deviations(shared, float(wanted), others)
     if nearly.ascent is None or nearly.p_shared > 0.05:
@@ -377,10 +375,10 @@ def with_deviations(shared_fit: Fit, wanted: float | Literal["estimated"], progr
             spread = estimate_spread(cast(Ascent[Point], alike), free)
             best = spread.ascent
         if not spread.value and wanted == "estimated":
-            again = estimate_deviations(equal, guess=nearly.estimated, progress=part_of(progress, 0.6, 1.0))
+            again = estimate_deviations(equal, guess=nearly.estimated, run=run.part(0.6, 1.0))
             if again.ascent is not None:
                 best, nearly = cast(Ascent[Point], again.ascent), replace(again, shared=shared, p_shared=nearly.p_shared)
-    progress(1.0, f"log-likelihood {decimals(best.point.value, 2)}")
+    run.progress(1.0, f"log-likelihood {decimals(best.point.value, 2)}")
     return Fit(polished(climb(best.point)), shared_fit.ends, spread, shared_fit.ridge_reason, nearly, shared_fit.independence)
 
 

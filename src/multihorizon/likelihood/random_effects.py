@@ -57,7 +57,7 @@ from multihorizon.likelihood.intervals import precision, profile_information
 from multihorizon.likelihood.search import P, climb
 from multihorizon.numerics.distributions import chi2_ppf, chi2_sf
 from multihorizon.numerics.newton import Ascent, Dense, Metric, resting
-from multihorizon.parallel import Progress, silent
+from multihorizon.parallel import Run
 from multihorizon.words import significant
 
 #: Deviations are tried from a thousandth of a temperature, which nobody would see, to a hundred, which leaves every policy open.
@@ -178,7 +178,7 @@ def given_deviations(shared: Point, spread: float, others: Sequence[Point] = ())
 
 
 def estimate_deviations(
-    shared: Point, others: Sequence[Point] = (), guess: float | None = None, progress: Progress = silent
+    shared: Point, others: Sequence[Point] = (), guess: float | None = None, run: Run | None = None
 ) -> Nearly:
     """The most likely spread of personal deviations.
 
@@ -186,9 +186,9 @@ def estimate_deviations(
         shared: the fit with one reward for all.
         others: other ends of the search with one reward, from which to climb as well.
         guess: a spread near which the search begins.
-        progress: called after each round.
+        run: reports the progress after each round.
     """
-    search = _Spreads(shared)
+    search, progress = _Spreads(shared), (run or Run()).progress
     low, high = LEAST * search.unit, MOST * search.unit
     around = 0.3 * search.unit if guess is None else guess
     best = highest(search.gain, low, high, [around / 3, around, 3 * around])

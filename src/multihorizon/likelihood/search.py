@@ -43,7 +43,7 @@ from multihorizon.mdp import MDP
 from multihorizon.numerics import newton
 from multihorizon.numerics.distributions import chi2_ppf, halton
 from multihorizon.numerics.newton import Ascent, Metric, Tolerances
-from multihorizon.parallel import Progress, part_of, silent
+from multihorizon.parallel import Progress, Run, silent
 from multihorizon.words import decimals
 
 P = TypeVar("P", bound=ChoicePoint)
@@ -199,13 +199,13 @@ def spread_over_levels(points: Sequence[P], count: int) -> list[P]:
     return [*first.values(), *rest[: max(count - len(first), 0)]]
 
 
-def candidates(top: P, begin: Callable[[Floats], P | None], progress: Progress = silent) -> list[P]:
+def candidates(top: P, begin: Callable[[Floats], P | None], run: Run | None = None) -> list[P]:
     """Points on the profiles over the discounts that are about as likely as `top`, or likelier.
 
     Args:
         top: where the search ended.
         begin: a point to climb from at given discounts, one for each group; None where there is none.
-        progress: called after each place.
+        run: reports the progress after each place.
     """
     model, part = top.likelihood, top.likelihood.discount_slice
     here, largest, near = top.x[part], model.upper[part], []
@@ -224,7 +224,7 @@ def candidates(top: P, begin: Callable[[Floats], P | None], progress: Progress =
             there = climb(start, held, max_steps=12, gain=0.1, worth=top.objective - WITHIN).point
             if there.objective > top.objective - WITHIN:
                 near.append(there)
-        progress(number / len(places), f"profile, place {number} of {len(places)}")
+        (run or Run()).progress(number / len(places), f"profile, place {number} of {len(places)}")
     return near
 
 
@@ -263,8 +263,7 @@ def _own_values(point: ChoicePoint) -> Floats:
 def maximize(
     likelihood: Likelihood,
     starts: int,
-    seed: int,
-    progress: Progress = silent,
+    run: Run,
     extra: Sequence[Floats] = (),
     give_up: bool = False,
 ) -> tuple[Ascent[Point], list[Ascent[Point]]]:
@@ -280,33 +279,33 @@ def maximize(
         tried, climbed = (0 if likelihood.is_large else starts), max(1, starts // 2)
     first, second = 8, 30  # steps of the first and the second round
     held = likelihood.held() if likelihood.moves else likelihood
-    points = spread_over_levels(list(_tried(held, tried, seed)), climbed)
+    points = spread_over_levels(list(_tried(held, tried, run.rng())), climbed)
     points += [p for p in (held.at(x[: held.size]) for x in extra) if p is not None]
     if not points:
         raise ValueError("no starting point has finite soft values: check that the rewards' features and the transitions agree")
     ends: list[Ascent[Point]] = []
     for number, point in enumerate(points, start=1):
-        part = part_of(progress, 0.5 * (number - 1) / len(points), 0.5 * number / len(points))
-        ends.append(end := climb(point, max_steps=first, progress=part))
-        progress(0.5 * number / len(points), f"start {number} of {len(points)}: {decimals(end.point.objective, 2)}")
+        part = run.part(0.5 * (number - 1) / len(points), 0.5 * number / len(points))
+        ends.append(end := climb(point, max_steps=first, progress=part.progress))
+        run.progress(0.5 * number / len(points), f"start {number} of {len(points)}: {decimals(end.point.objective, 2)}")
     ends = distinct(_each_further(distinct(ends)[:starts], second))
-    progress(0.9, f"log-likelihood {decimals(max(end.point.value for end in ends), 2)}")
+    run.progress(0.9, f"log-likelihood {decimals(max(end.point.value for end in ends), 2)}")
     if likelihood.moves:
         ends = distinct(_each_further([_giving_way(likelihood, end) for end in ends], second))
     best, *others = ends
     # Rewards run away where some action in a visited state has become so unlikely.
     runs_away = min(float((plan.finite_log * (plan.persons.visits > 0)).min()) for plan in best.point.plans) < -30
     if not best.finished and not (give_up and runs_away):
-        best = _further(best, 300, progress=part_of(progress, 0.9, 1.0))
-    progress(1.0, f"log-likelihood {decimals(best.point.value, 2)}")
+        best = _further(best, 300, progress=run.part(0.9, 1.0).progress)
+    run.progress(1.0, f"log-likelihood {decimals(best.point.value, 2)}")
     return best, [best, *others]
 
 
 def compared_with_profile(
-    best: Ascent[Point], ends: Sequence[Ascent[Point]], progress: Progress = silent
+    best: Ascent[Point], ends: Sequence[Ascent[Point]], run: Run | None = None
 ) -> tuple[Ascent[Point], list[Ascent[Point]]]:
     """The best end and all distinct ones once the profile over each discount has been looked at (`likelihood.search`)."""
-    likelihood = best.point.likelihood
+    run, likelihood = run or Run(), best.point.likelihood
     held, top = likelihood, best.point
     if likelihood.moves:
         held = likelihood.held()
@@ -320,14 +319,14 @@ def compared_with_profile(
         return choice_probability_start(held, discounts, temperatures)
 
     reached: list[Ascent[Point]] = []
-    for start in candidates(top, begin, part_of(progress, 0.0, 0.7)):
+    for start in candidates(top, begin, run.part(0.0, 0.7)):
         reached.append(climb(start, max_steps=60, gain=1e-2, worth=top.objective - WITHIN))
     others = [end for end in elsewhere(reached, top) if end.point.objective > top.objective - WITHIN]
     for number, place in enumerate(others, start=1):
         start = _giving_way(likelihood, place).point if likelihood.moves else place.point
         end = climb(start, worth=best.point.objective - WITHIN)
         ends, best = [*ends, end], max(best, end, key=lambda one: one.point.objective)
-        progress(0.7 + 0.3 * number / len(others), f"log-likelihood {decimals(best.point.value, 2)}")
+        run.progress(0.7 + 0.3 * number / len(others), f"log-likelihood {decimals(best.point.value, 2)}")
     return best, [best, *elsewhere(ends, best.point)]
 
 
@@ -378,7 +377,7 @@ def _closed_form(likelihood: Likelihood) -> list[Floats]:
     return [likelihood.pack(start.reward, grouped)]
 
 
-def _tried(likelihood: Likelihood, count: int, seed: int) -> Iterator[Point]:
+def _tried(likelihood: Likelihood, count: int, rng: np.random.Generator) -> Iterator[Point]:
     """Starts at scattered discounts: all experts alike, each at their own best, and a sequence that sets them apart.
 
     Where all discounts are known there is nothing to scatter, and one start. With many experts there are too many combinations.
@@ -392,7 +391,7 @@ def _tried(likelihood: Likelihood, count: int, seed: int) -> Iterator[Point]:
                 yield alike
                 tried.append(own_discounts(alike))
         if n <= 12 and count:
-            tried += list(0.98 * halton(n, count, np.random.default_rng(seed).spawn(1)[0]))
+            tried += list(0.98 * halton(n, count, rng.spawn(1)[0]))
     for discounts in tried:
         point = choice_probability_start(likelihood, discounts)
         if point is not None:

@@ -36,7 +36,7 @@ from multihorizon.horizon import FAMILIES, Exponential, FreeWeights, Lookahead, 
 from multihorizon.likelihood.look_ahead import LookaheadFit, fit_lookahead, lookahead_counts, lookahead_evidence, search
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.numerics.distributions import chi2_sf
-from multihorizon.parallel import Progress, part_of, silent
+from multihorizon.parallel import Progress, Run, part_of, silent
 from multihorizon.problem import Problem, require_counts, require_finite
 from multihorizon.questions.model_checks import deal, of_part
 from multihorizon.questions.schedule import tables_of
@@ -189,7 +189,7 @@ def compare_lookahead(
     seed = as_seed(seed)
     solver = solver or MaximumLikelihood()
     check_comparable(require_finite(problem), solver)
-    found = replace(solver, deviations=0.0).search(problem, seed, part_of(progress, 0.0, 0.4))[1]
+    found = replace(solver, deviations=0.0).search(problem, Run(seed, progress=progress).part(0.0, 0.4))[1]
     return compare_from(found.best.point, families, demonstrations, seed=seed, progress=part_of(progress, 0.4, 1.0))
 
 
