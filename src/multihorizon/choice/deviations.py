@@ -84,7 +84,7 @@ class NearlyShared(Likelihood):
 
     @classmethod
     def of(cls, model: Likelihood, spread: float) -> Self:
-        """The model with deviations, from the one of a single reward (or of another spread)."""
+        """Return the model with deviations, from the one of a single reward (or of another spread)."""
         shared_nearly = object.__new__(cls)
         vars(shared_nearly).update(vars(model))
         if model.settings.reward is not None and not isinstance(model, NearlyShared):
@@ -100,13 +100,13 @@ class NearlyShared(Likelihood):
         return self.is_large
 
     def of_experts(self, experts: Sequence[int]) -> Likelihood:
-        """The likelihood of some experts alone."""
+        """Return the likelihood of some experts alone."""
         part = NearlyShared.of(super().of_experts(experts), self.spread)
         part.sizes, part.precision = self.sizes, self.precision
         return part
 
     def at(self, x: Floats, near: ChoicePoint | None = None) -> NearPoint | None:
-        """The model at x; None where a soft value is infinite or the most likely deviations were not found."""
+        """Return the model at x; None where a soft value is infinite or the most likely deviations were not found."""
         batches, theta = self.in_tasks(x), self.reward(x)
         delta, plans, curvatures = np.zeros((self.n_experts, self.n_reward)), None, None
         if isinstance(near, NearPoint):
@@ -131,7 +131,8 @@ class NearlyShared(Likelihood):
     def _mode(
         self, batches: Sequence[Persons], x: Floats, delta: Floats, plans: tuple[Plans, ...], curvatures: Floats | None
     ) -> tuple[Floats, tuple[Plans, ...], Floats] | None:
-        """The most likely deviations `(K,d)`, the plans with them, and what they maximise `(K,)`; None where they are not found.
+        """Return the most likely deviations `(K,d)`, the plans with them, and what they maximise `(K,)`; None where they are not
+        found.
 
         It begins at `delta` with curvatures `(K,d,d)` of a neighbour, if there is one.
         """
@@ -158,7 +159,7 @@ class NearlyShared(Likelihood):
         return ends.places, latest[1], last
 
     def _slope(self, plans: Sequence[Plans], delta: Floats) -> Floats:
-        """The gradient `(K,d)` of what the deviations maximise."""
+        """Return the gradient `(K,d)` of what the deviations maximise."""
         return by_person(plans, [plan.persons.counts for plan in plans], delta.shape) - self.precision * delta
 
     def _inner(self, plans: Sequence[Plans], delta: Floats) -> Floats:
@@ -187,7 +188,7 @@ class NearPoint(Point):
 
     @property
     def rewards(self) -> Floats:
-        """The reward of each expert `(K,d)`."""
+        """Return the reward of each expert `(K,d)`."""
         rewards: Floats = self.likelihood.reward(self.x) + self.deviations
         return rewards
 
@@ -201,7 +202,7 @@ class NearPoint(Point):
         return curvatures
 
     def expected(self, x: Floats) -> Floats:
-        """The most likely deviations `(K,d)` to first order at another x."""
+        """Return the most likely deviations `(K,d)` to first order at another x."""
         expected = self.deviations.copy()
         for k, places, own in self.arrows:
             theta = places[places < self.likelihood.n_reward]
@@ -211,7 +212,7 @@ class NearPoint(Point):
 
     @cached_property
     def arrows(self) -> list[tuple[int, Ints, Floats]]:
-        """For each expert the places in x on which their decisions depend, and the information A of these."""
+        """Return for each expert the places in x on which their decisions depend, and the information A of these."""
         by_expert: dict[int, list[tuple[Ints, Floats]]] = {}
         for k, places, block in self.own_blocks():
             by_expert.setdefault(k, []).append((places, block))
@@ -226,7 +227,9 @@ class NearPoint(Point):
         return arrows
 
     def blocks(self) -> Iterator[tuple[Ints, Floats]]:
-        """Positions in x, and the information of each expert's decisions in them with δ_k eliminated; then that of the moves."""
+        """Yield positions in x, and the information of each expert's decisions in them with δ_k eliminated; then that of the
+        moves.
+        """
         for k, places, own in self.arrows:
             theta = places[places < self.likelihood.n_reward]
             pull = own[: theta.size]
@@ -248,12 +251,12 @@ class NearPoint(Point):
 
     @cached_property
     def gradient(self) -> Floats:
-        """The gradient `(p,)` of the objective."""
+        """Return the gradient `(p,)` of the objective."""
         counts = [plan.persons.counts for plan in self.plans]
         return self.pull_back(counts) - 0.5 * self._of_determinants() + self.likelihood.beside_gradient(self.x)
 
     def _of_determinants(self) -> Floats:
-        """The gradient `(p,)` of `Σ_k log det H_k`, with the mode moving as x does."""
+        """Return the gradient `(p,)` of `Σ_k log det H_k`, with the mode moving as x does."""
         model, weights = self.likelihood, []
         total = np.zeros(model.size)
         inverses = np.linalg.inv(self.curvatures)
@@ -297,13 +300,15 @@ class NearPoint(Point):
         return total + self._of_mode(by_person(self.plans, weights, self.deviations.shape))
 
     def _beside(self, moved: Floats) -> NearPoint | None:
-        """The plans at the same x where deviations are moved by `(K,d)`; None where a soft value is infinite."""
+        """Return the plans at the same x where deviations are moved by `(K,d)`; None where a soft value is infinite."""
         model, deviations = self.likelihood, self.deviations + moved
         plans = model.plans([plan.persons for plan in self.plans], self.x, model.reward(self.x) + deviations, self.plans)
         return None if plans is None else NearPoint(model, self.x, plans, np.nan, np.nan, deviations)
 
     def _of_mode(self, slope: Floats) -> Floats:
-        """What the movement of the mode adds `(p,)` to the gradient of a function with this slope `(K,d)` in the deviations."""
+        """Return what the movement of the mode adds `(p,)` to the gradient of a function with this slope `(K,d)` in the
+        deviations.
+        """
         model, lam = self.likelihood, self.likelihood.temperatures(self.x)
         counts = [plan.persons.counts for plan in self.plans]
         z, left, mixed = np.zeros(slope.shape), slope, np.zeros(model.size)
@@ -354,7 +359,7 @@ class OwnRewards:
     y: Floats
 
     def derivatives(self) -> tuple[Floats, Floats]:
-        """How M moves with log π `(n,Q,R)` and with ψ `(n,Q,R,d)` at the rows; computed in units of √V."""
+        """Return how M moves with log π `(n,Q,R)` and with ψ `(n,Q,R,d)` at the rows; computed in units of √V."""
         (n, q, d), p = self.mode.shape, self.p
         x = (self.mode / self.deviation).reshape(n * q, 1, d)
         covariance = (self.covariance / self.deviation / self.deviation[:, None]).reshape(n * q, d, d)
@@ -391,7 +396,7 @@ def states_visited(tables: Tables, counts: Sparse) -> Ints:
 
 
 def own_rewards(tables: Tables, counts: Sparse, eta: Floats, surface: Surface, deviation: Floats) -> OwnRewards:
-    """Own rewards of persons with these counts `(n,rows)` at places η `(n,Q,2)`, where √V is `deviation` `(d,)`."""
+    """Return own rewards of persons with these counts `(n,rows)` at places η `(n,Q,2)`, where √V is `deviation` `(d,)`."""
     visited = states_visited(tables, counts)
     (n, q), (s, a), d = eta.shape[:2], visited.shape[1:], deviation.size
     rows: Ints = visited.reshape(n, -1)
@@ -417,7 +422,7 @@ def own_rewards(tables: Tables, counts: Sparse, eta: Floats, surface: Surface, d
 
 
 def _at(x: Floats, log: Floats, slopes: Floats, counts: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-    """What is maximised `(B,)`, p `(B,S,A)`, y `(B,S,A)` and I `(B,d,d)` where δ is x `(B,d)`, in units of √V."""
+    """Return what is maximised `(B,)`, p `(B,S,A)`, y `(B,S,A)` and I `(B,d,d)` where δ is x `(B,d)`, in units of √V."""
     u = log + (slopes @ x[:, :, None]).reshape(log.shape)
     u -= u.max(axis=2, keepdims=True)
     p = np.exp(u)

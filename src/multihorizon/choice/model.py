@@ -79,15 +79,15 @@ class Quadratic:
     matrix: Floats | Sparse
 
     def __call__(self, x: Floats) -> float:
-        """Its value at x."""
+        """Return its value at x."""
         return float((self.slope - 0.5 * self.matrix @ (x - self.centre)) @ (x - self.centre))
 
     def gradient(self, x: Floats) -> Floats:
-        """Its gradient at x."""
+        """Return its gradient at x."""
         return self.slope - self.matrix @ (x - self.centre)
 
     def without(self, positions: slice, put: int) -> Quadratic:
-        """The same term without the parameters at `positions`, and with `put` new ones there, of which it says nothing."""
+        """Return the same term without the parameters at `positions`, and with `put` new ones there, of which it says nothing."""
         size = self.centre.size - (positions.stop - positions.start) + put
         keep = np.r_[: positions.start, positions.stop : self.centre.size]
         room = np.r_[: positions.start, positions.start + put : size]
@@ -97,7 +97,7 @@ class Quadratic:
 
 
 def placed(block: Floats | Sparse, room: Ints, size: int) -> Sparse:
-    """A matrix `(size,size)` that is 0 outside the given rows and columns."""
+    """Return a matrix `(size,size)` that is 0 outside the given rows and columns."""
     entries = sp.coo_array(block)
     return sp.csr_array((entries.data, (room[entries.row], room[entries.col])), shape=(size, size))
 
@@ -194,11 +194,11 @@ class ChoiceModel(ABC):
 
     @abstractmethod
     def at(self, x: Floats, near: ChoicePoint | None = None) -> ChoicePoint | None:
-        """The model at x, its plans started from those of a `near` point; None where a value is infinite."""
+        """Return the model at x, its plans started from those of a `near` point; None where a value is infinite."""
 
     @abstractmethod
     def person_values(self, point: Any) -> Floats:
-        """The log-likelihood `(K,)` of each expert's decisions at a point."""
+        """Return the log-likelihood `(K,)` of each expert's decisions at a point."""
 
     @property
     def units(self) -> Floats:
@@ -212,11 +212,11 @@ class ChoiceModel(ABC):
         return x[: self.n_reward]
 
     def discounts(self, x: Floats) -> Floats:
-        """Each expert's discount `(K,)`."""
+        """Return each expert's discount `(K,)`."""
         return x[self.discount_slice][self.groups]
 
     def temperatures(self, x: Floats) -> Floats:
-        """Each expert's temperature `(K,)`."""
+        """Return each expert's temperature `(K,)`."""
         return np.exp(x[self.temperature_slice])[self.temperature_groups]
 
     def of_temperature_groups(self, values: Floats) -> Floats:
@@ -239,19 +239,19 @@ class ChoiceModel(ABC):
         return np.clip(np.where(self.fixed, self.known, x), self.lower, self.upper)
 
     def holding(self, penalty: Quadratic | None = None, ridge: Floats | float = 0.0) -> Self:
-        """The same model with other penalties."""
+        """Return the same model with other penalties."""
         changed = copy.copy(self)
         changed._hold(penalty, ridge)
         return changed
 
     def clustered(self, clusters: Clusters | None) -> Self:
-        """The same model where the decisions of a cluster need not be independent of each other."""
+        """Return the same model where the decisions of a cluster need not be independent of each other."""
         changed = copy.copy(self)
         changed.clusters = clusters
         return changed
 
     def sharing(self, groups: tuple[int, ...]) -> Self:
-        """The same model with one discount for each of these groups of experts; a penalty must not speak of discounts."""
+        """Return the same model with one discount for each of these groups of experts; a penalty must not speak of discounts."""
         changed = copy.copy(self)
         changed.settings = replace(self.settings, groups=groups)
         changed._lay_out()
@@ -264,13 +264,13 @@ class ChoiceModel(ABC):
         return self.ridge * theta if self.ridge.ndim == 1 else self.ridge @ theta
 
     def beside(self, x: Floats) -> float:
-        """What the objective adds to the log-likelihood of the decisions: penalties, and the logged moves."""
+        """Return what the objective adds to the log-likelihood of the decisions: penalties, and the logged moves."""
         theta, t = self.reward(x), x[self.transition_slice]
         penalties = (0.0 if self.penalty is None else self.penalty(x)) - 0.5 * float(theta @ self.ridge_times(theta))
         return penalties + float(self.move_counts @ (t - np.expm1(t)))
 
     def beside_gradient(self, x: Floats) -> Floats:
-        """Its gradient `(p,)`."""
+        """Return its gradient `(p,)`."""
         total = np.zeros(self.size) if self.penalty is None else self.penalty.gradient(x)
         total[: self.n_reward] -= self.ridge_times(self.reward(x))
         total[self.transition_slice] -= self.move_counts * np.expm1(x[self.transition_slice])
@@ -296,21 +296,21 @@ class ChoicePoint(ABC):
 
     @abstractmethod
     def blocks(self) -> Iterator[tuple[Ints, Floats]]:
-        """Positions in x on which some decisions depend, and the Fisher information `(q,q)` of these."""
+        """Yield positions in x on which some decisions depend, and the Fisher information `(q,q)` of these."""
 
     @property
     def bounds(self) -> tuple[Floats, Floats]:
-        """The lower and upper bounds `(p,)` of x."""
+        """Return the lower and upper bounds `(p,)` of x."""
         return self.likelihood.lower, self.likelihood.upper
 
     @cached_property
     def gradient(self) -> Floats:
-        """The gradient `(p,)` of the objective."""
+        """Return the gradient `(p,)` of the objective."""
         score = self.pull_back([batch.counts for batch in self.likelihood.batches])
         return score + self.likelihood.beside_gradient(self.x)
 
     def projected_gradient(self) -> float:
-        """The largest entry of the gradient per decision, leaving out parameters that are known or rest on a bound.
+        """Return the largest entry of the gradient per decision, leaving out parameters that are known or rest on a bound.
 
         Weights of features are measured in the units that make the largest entry of their feature 1.
         """
@@ -320,19 +320,19 @@ class ChoicePoint(ABC):
 
     @cached_property
     def weights(self) -> tuple[Floats, ...]:
-        """How often each choice of each batch is expected: what it weighs in the information."""
+        """Return how often each choice of each batch is expected: what it weighs in the information."""
         return tuple(batch.visits * plan.policy for batch, plan in zip(self.likelihood.batches, self.plans, strict=True))
 
     @cached_property
     def information(self) -> Floats:
-        """The Fisher information `(p,p)` of the decisions, given the states they were made in; dense."""
+        """Return the Fisher information `(p,p)` of the decisions, given the states they were made in; dense."""
         total = np.zeros((self.x.size, self.x.size))
         for columns, block in self.blocks():
             total[np.ix_(columns, columns)] += block
         return total
 
     def curvature(self, ridge: bool = True) -> Floats:
-        """The Fisher information with the curvature `(p,p)` of the penalties; without that of the ridge, if so wanted."""
+        """Return the Fisher information with the curvature `(p,p)` of the penalties; without that of the ridge, if so wanted."""
         model, first = self.likelihood, np.arange(self.likelihood.n_reward)
         matrix = self.information.copy() if model.penalty is None else self.information + model.penalty.matrix
         if ridge and model.ridge.ndim == 1:
@@ -342,11 +342,11 @@ class ChoicePoint(ABC):
         return matrix
 
     def metric(self) -> Metric:
-        """The curvature in the form in which a climb uses it."""
+        """Return the curvature in the form in which a climb uses it."""
         return Dense(self.curvature(), self.likelihood.units)
 
     def moved(self, x: Floats) -> Self | None:
-        """The model at another x, its plans started from those of this point."""
+        """Return the model at another x, its plans started from those of this point."""
         return cast(Self | None, self.likelihood.at(x, self))
 
     def bend(self, ahead: Self, behind: Self, share: float) -> Floats:
@@ -355,12 +355,14 @@ class ChoicePoint(ABC):
         return self.pull_back([w * (a - 2 * here + b) / share**2 for w, here, a, b in zip(self.weights, *logs, strict=True)])
 
     def without_derivatives(self) -> Self:
-        """The same point without what was derived from it, which takes far more memory and is derived again when asked for."""
+        """Return the same point without what was derived from it, which takes far more memory and is derived again when asked
+        for.
+        """
         return replace(self, plans=tuple(replace(cast(Any, plan)) for plan in self.plans))
 
 
 def temperature_penalty(model: ChoiceModel, spread: float = np.inf) -> Quadratic | None:
-    """The quadratic term that lets log-temperatures vary around their mean with this standard deviation.
+    """Return the quadratic term that lets log-temperatures vary around their mean with this standard deviation.
 
     Where the scale of the reward is open, it also holds the mean at 0, to six digits. None where there is nothing to hold.
     """
@@ -395,7 +397,7 @@ class ListedModel(ChoiceModel):
         super().__init__(problem.n_experts, problem.n_parameters, settings, bounds, penalty, ridge)
 
     def with_counts(self, counts: Sequence[Floats]) -> Self:
-        """The same model of other decisions: counts `(S,A)` for each of the problem's experts and tasks."""
+        """Return the same model of other decisions: counts `(S,A)` for each of the problem's experts and tasks."""
         experts = (replace(expert, counts=c, conditions=None) for expert, c in zip(self.problem.experts, counts, strict=True))
         changed = copy.copy(self)
         changed.problem = self.problem.with_experts(experts)
@@ -405,11 +407,11 @@ class ListedModel(ChoiceModel):
         return changed
 
     def held(self) -> Self:
-        """The same model where nothing about the task is estimated."""
+        """Return the same model where nothing about the task is estimated."""
         return self
 
     def person_values(self, point: Any) -> Floats:
-        """The log-likelihood `(K,)` of each expert's decisions at a point."""
+        """Return the log-likelihood `(K,)` of each expert's decisions at a point."""
         total = np.zeros(self.n_experts)
         for batch, plan in zip(self.batches, point.plans, strict=True):
             np.add.at(total, batch.owners, (batch.counts * plan.finite_log).sum(axis=(0, 1)))
@@ -417,7 +419,7 @@ class ListedModel(ChoiceModel):
 
 
 def renumbered(groups: Ints) -> tuple[int, ...]:
-    """The same groups with the numbers 0, 1, … in order of appearance."""
+    """Return the same groups with the numbers 0, 1, … in order of appearance."""
     number = {g: i for i, g in enumerate(dict.fromkeys(groups.tolist()))}
     return tuple(number[g] for g in groups.tolist())
 
@@ -447,35 +449,35 @@ class Likelihood(ListedModel):
 
     @property
     def by_products(self) -> bool:
-        """Whether a climb takes the curvature as products with vectors, which then cost less than the matrix."""
+        """Return whether a climb takes the curvature as products with vectors, which then cost less than the matrix."""
         if self.narrow or self.size > DENSE_PARAMETERS:
             return self.is_large or self.n_reward > PRODUCT_REWARDS
         return self.n_reward > 1000  # where factors fill up, products need as many solves with full ones
 
     def by_matrix(self) -> Self:
-        """The same likelihood, whose climbs take the curvature as a matrix."""
+        """Return the same likelihood, whose climbs take the curvature as a matrix."""
         changed = copy.copy(self)
         changed.narrow = False
         return changed
 
     def place_of(self, mdp: MDP) -> Ints:
-        """Where the numbers stand by which the transitions of one task give way."""
+        """Return where the numbers stand by which the transitions of one task give way."""
         sizes = [moves.size for moves in self.moves]
         number = [moves.mdp for moves in self.moves].index(mdp)
         places: Ints = self.transition_slice.start + sum(sizes[:number]) + np.arange(sizes[number])
         return places
 
     def moves_of(self, batch: Persons) -> tuple[LoggedMoves, Ints] | None:
-        """The logged moves of a batch's task and their places in x; None where no move gives way."""
+        """Return the logged moves of a batch's task and their places in x; None where no move gives way."""
         moves = next((moves for moves in self.moves if moves.task == batch.task and moves.size), None)
         return None if moves is None else (moves, self.place_of(moves.mdp))
 
     def transitions_at(self, x: Floats) -> dict[int, Floats]:
-        """For each task in which something gives way all its probabilities, in the order of `MDP.probabilities`."""
+        """Return for each task in which something gives way all its probabilities, in the order of `MDP.probabilities`."""
         return {moves.task: moves.probabilities(x[self.place_of(moves.mdp)]) for moves in self.moves}
 
     def at(self, x: Floats, near: ChoicePoint | None = None) -> Point | None:
-        """The model at x, its plans started from those of a `near` point; None where a soft value is infinite."""
+        """Return the model at x, its plans started from those of a `near` point; None where a soft value is infinite."""
         plans = self.plans(self.in_tasks(x), x, self.reward(x), near.plans if isinstance(near, Point) else None)
         if plans is None:
             return None
@@ -483,7 +485,7 @@ class Likelihood(ListedModel):
         return Point(self, x, plans, value, value + self.beside(x))
 
     def in_tasks(self, x: Floats) -> tuple[Persons, ...]:
-        """The batches in tasks whose transitions have given way as x says, and as persons with these discounts see them."""
+        """Return the batches in tasks whose transitions have given way as x says, and as persons with these discounts see them."""
         tasks: dict[int, tuple[MDP, Engine]] = {}
         for batch in self.batches if x[self.transition_slice].any() else ():
             if (moving := self.moves_of(batch)) is not None and batch.task not in tasks:
@@ -496,7 +498,7 @@ class Likelihood(ListedModel):
     def plans(
         self, batches: Sequence[Persons], x: Floats, theta: Floats, near: Sequence[Plans] | None
     ) -> tuple[Plans, ...] | None:
-        """The plans of batches with the discounts and temperatures of x, under a reward `(d,)` of all or `(K,d)` of each."""
+        """Return the plans of batches with the discounts and temperatures of x, under a reward `(d,)` of all or `(K,d)` of each."""
         gamma, lam, plans = self.discounts(x), self.temperatures(x), []
         for i, batch in enumerate(batches):
             plan = batch.plan(theta, gamma, lam, None if near is None else near[i])
@@ -506,7 +508,7 @@ class Likelihood(ListedModel):
         return tuple(plans)
 
     def of_experts(self, experts: Sequence[int]) -> Likelihood:
-        """The likelihood of some experts alone, in the problem's order, with the same knowledge and without penalties."""
+        """Return the likelihood of some experts alone, in the problem's order, with the same knowledge and without penalties."""
         members = sorted(experts)
         entries = [i for i, owner in enumerate(self.problem.owner) if owner in members]
         settings = self.settings
@@ -520,7 +522,7 @@ class Likelihood(ListedModel):
         return Likelihood(self.problem.with_experts(self.problem.experts[i] for i in entries), part)
 
     def held(self) -> Self:
-        """The same likelihood where transitions and durations stay as they were counted."""
+        """Return the same likelihood where transitions and durations stay as they were counted."""
         changed = copy.copy(self)
         changed.moves, changed.move_counts = (), np.zeros(0)
         changed._lay_out()
@@ -538,19 +540,21 @@ class Point(ChoicePoint):
 
     @cached_property
     def problem(self) -> Problem:
-        """The problem with the transitions of this point."""
+        """Return the problem with the transitions of this point."""
         pairs = ((old.mdp, plan.persons.mdp) for old, plan in zip(self.likelihood.batches, self.plans, strict=True))
         tasks = {id(old): mdp if mdp.origin is None else mdp.origin for old, mdp in pairs}
         return self.likelihood.problem.in_tasks(lambda mdp: tasks[id(mdp)])
 
     def policies(self) -> list[Floats]:
-        """The policy `(S,A)` of each of the problem's experts and tasks."""
+        """Return the policy `(S,A)` of each of the problem's experts and tasks."""
         pairs = [(int(place), plan.policy[:, :, i].T) for plan in self.plans for i, place in enumerate(plan.persons.positions)]
         return [policy for _, policy in sorted(pairs, key=lambda pair: pair[0])]
 
     @cached_property
     def worth_of_moves(self) -> tuple[Floats, ...]:
-        """For each batch, how each person's immediate reward moves with t, by each effect `(F,n)` of the task's logged moves."""
+        """Return for each batch, how each person's immediate reward moves with t, by each effect `(F,n)` of the task's logged
+        moves.
+        """
         pairs = [(plan, self.likelihood.moves_of(plan.persons)) for plan in self.plans]
         return tuple(np.zeros((0, p.lam.size)) if moving is None else moving[0].worth(p, self.rewards) for p, moving in pairs)
 
@@ -577,13 +581,13 @@ class Point(ChoicePoint):
         return total
 
     def blocks(self) -> Iterator[tuple[Ints, Floats]]:
-        """Positions in x on which choices depend and their Fisher information `(q,q)`, by expert and task; then the moves'."""
+        """Yield positions in x on which choices depend and their Fisher information `(q,q)`, by expert and task; then the moves'."""
         yield from ((places, block) for _, places, block in self.own_blocks())
         for moves in self.likelihood.moves:
             yield self.likelihood.place_of(moves.mdp), np.diag(moves.counts)
 
     def own_blocks(self) -> Iterator[tuple[int, Ints, Floats]]:
-        """Each expert, in each task: the number, positions in x, and the information of the decisions in them."""
+        """Yield each expert, in each task: the number, positions in x, and the information of the decisions in them."""
         for i, plan in enumerate(self.plans):
             rows, columns, scores = self.scores(i)
             weights = self.weights[i].reshape(-1, plan.lam.size)[rows]
@@ -591,7 +595,7 @@ class Point(ChoicePoint):
             yield from zip(plan.persons.owners.tolist(), columns, weighted.transpose(0, 2, 1) @ weighted, strict=True)
 
     def scores(self, i: int) -> tuple[Ints, list[Ints], Floats]:
-        """Of one batch, the rows of visited states, each person's places in x, and `d log π(a|s)` `(rows,n,q)` in them."""
+        """Return of one batch, the rows of visited states, each person's places in x, and `d log π(a|s)` `(rows,n,q)` in them."""
         model, plan, batch = self.likelihood, self.plans[i], self.plans[i].persons
         scores, first = plan.score_rows(), model.temperature_slice.start
         columns = [
@@ -606,11 +610,11 @@ class Point(ChoicePoint):
         return batch.visited_rows, columns, scores
 
     def metric(self) -> Metric:
-        """The curvature of the objective: a matrix or, with many parameters, products."""
+        """Return the curvature of the objective: a matrix or, with many parameters, products."""
         return self.products() if self.likelihood.by_products else super().metric()
 
     def products(self) -> Products:
-        """The curvature as products, with a diagonal that scales the rewards and a preconditioner of them."""
+        """Return the curvature as products, with a diagonal that scales the rewards and a preconditioner of them."""
         model = self.likelihood
 
         def times(v: Floats) -> Floats:
@@ -636,7 +640,7 @@ class Point(ChoicePoint):
         return Products(times, diagonal, None if inverse is None else (model.n_reward, inverse))
 
     def information_product(self, v: Floats) -> Floats:
-        """The Fisher information times a vector `(p,)`."""
+        """Return the Fisher information times a vector `(p,)`."""
         model = self.likelihood
         product = self.pull_back([weights * self._choices_along(i, v) for i, weights in enumerate(self.weights)])
         product[model.transition_slice] += model.move_counts * v[model.transition_slice]
@@ -661,7 +665,8 @@ class Point(ChoicePoint):
         return np.where(np.isfinite(plan.log), change, 0.0)
 
     def _inverse_of_states(self) -> Callable[[Floats], Floats] | None:
-        """A rough inverse of the information in the rewards `(d,)`, for one task with one reward per state; None elsewhere.
+        """Return a rough inverse of the information in the rewards `(d,)`, for one task with one reward per state; None
+        elsewhere.
 
         Where states are linked without any order, its factors fill up, and a diagonal needs fewer steps.
         The scores of expert k are `J = D U / λ`, with D the transitions less their mean under the policy and `U = (I − γP)^{-1}`,

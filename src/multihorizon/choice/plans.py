@@ -63,12 +63,12 @@ class Decided(Protocol):
 
     @property
     def counts(self) -> Floats:
-        """How often each choice was made `(A,…)`."""
+        """Return how often each choice was made `(A,…)`."""
         ...
 
     @property
     def visits(self) -> Floats:
-        """Its sum over the actions."""
+        """Return its sum over the actions."""
         ...
 
 
@@ -79,7 +79,7 @@ class Choices:
 
     @cached_property
     def policy(self) -> Floats:
-        """The probabilities π, of the shape of `log`."""
+        """Return the probabilities π, of the shape of `log`."""
         return np.exp(self.log)
 
     @cached_property
@@ -89,7 +89,7 @@ class Choices:
 
     @cached_property
     def entropy(self) -> Floats:
-        """The entropy of each choice."""
+        """Return the entropy of each choice."""
         total: Floats = -(self.policy * self.finite_log).sum(axis=0)
         return total
 
@@ -116,7 +116,7 @@ class Engine(Protocol):
     """How a task is planned in."""
 
     def values(self, reward: Floats, gamma: Floats, lam: Floats, near: Plans | None) -> Floats | None:
-        """The soft values `(S,n)`, begun at those of a neighbouring plan; None where one is infinite.
+        """Return the soft values `(S,n)`, begun at those of a neighbouring plan; None where one is infinite.
 
         The expected immediate reward is `(A·S,)` of all persons, or `(A·S,n)` of each.
         """
@@ -127,12 +127,12 @@ class Engine(Protocol):
         ...
 
     def of(self, mdp: MDP) -> Engine:
-        """The same engine for other probabilities of the same moves."""
+        """Return the same engine for other probabilities of the same moves."""
         ...
 
 
 def engine_for(mdp: MDP) -> Engine:
-    """The engine that suits the task's structure."""
+    """Return the engine that suits the task's structure."""
     levels = episodic_levels(mdp)
     if levels is not None and len(levels) <= MOST_LEVELS:
         return Episodic(mdp, levels)
@@ -160,7 +160,7 @@ class Episodic:
         return values if (np.abs(values).max(axis=0, initial=0.0) < INFINITE * lam).all() else None
 
     def of(self, mdp: MDP) -> Episodic:
-        """The same levels."""
+        """Return the same levels."""
         return Episodic(mdp, self.levels)
 
     def resolvents(self, policy: Floats, gamma: Floats) -> Resolvents:
@@ -255,7 +255,9 @@ class Large:
         self.mdp = mdp
 
     def values(self, reward: Floats, gamma: Floats, lam: Floats, near: Plans | None) -> Floats | None:
-        """Each person's soft plan, begun at `near` except at discount 1, where a neighbour can lead to a false fixed point."""
+        """Return each person's soft plan, begun at `near` except at discount 1, where a neighbour can lead to a false fixed
+        point.
+        """
         expected = reward.reshape(self.mdp.n_actions, self.mdp.n_states, -1).transpose(2, 1, 0)
         values = np.empty((self.mdp.n_states, gamma.size))
         factors = getattr(vars(near).get("resolvents"), "factors", ()) if near is not None else ()  # where they have been made
@@ -362,7 +364,7 @@ class Persons:
 
     @cached_property
     def visited_rows(self) -> Ints:
-        """The rows a·S+s of available actions in states where anyone decided."""
+        """Return the rows a·S+s of available actions in states where anyone decided."""
         seen = (self.visits > 0).any(axis=1, keepdims=True) & self.mdp.available
         return np.flatnonzero(seen.T.ravel())
 
@@ -372,7 +374,7 @@ class Persons:
         return self.mdp.stacked.T
 
     def in_task(self, mdp: MDP, engine: Engine) -> Persons:
-        """The same persons where the same moves have other probabilities."""
+        """Return the same persons where the same moves have other probabilities."""
         features, known = self.features, self.known_reward
         if self.arrival is not None:
             features = Features(mdp.stacked @ self.arrival, mdp, self.features.free, self.features.used)
@@ -381,18 +383,20 @@ class Persons:
         return replace(self, mdp=mdp, engine=engine, features=features, known_reward=known)
 
     def at(self, discount: float) -> Persons:
-        """The same persons in the task as all of them see it at one discount."""
+        """Return the same persons in the task as all of them see it at one discount."""
         seen = self.mdp.at(discount)
         return self if seen is self.mdp else self.in_task(seen, self.engine.of(seen))
 
     def recounted(self, counts: Sequence[Floats]) -> Persons:
-        """The same persons with other decisions `(S,A)`, given for each of the problem's experts."""
+        """Return the same persons with other decisions `(S,A)`, given for each of the problem's experts."""
         stacked = np.stack([counts[i].T for i in self.positions], axis=2)
         stacked = np.where(self.mdp.terminal[None, :, None], 0.0, stacked)
         return replace(self, counts=stacked, visits=stacked.sum(axis=0))
 
     def reward(self, theta: Floats) -> Floats:
-        """The expected immediate reward `(A·S,)` of all under θ `(d,)`, or `(A·S,n)` of each where everybody has one `(K,d)`."""
+        """Return the expected immediate reward `(A·S,)` of all under θ `(d,)`, or `(A·S,n)` of each where everybody has one
+        `(K,d)`.
+        """
         if theta.ndim == 1:
             total: Floats = self.known_reward + self.features.matrix @ theta
         else:
@@ -400,7 +404,9 @@ class Persons:
         return total
 
     def range_of(self, theta: Floats) -> float:
-        """The range of what decisions pay at once under θ `(d,)`; with 0, which is what follows an end, where there is one."""
+        """Return the range of what decisions pay at once under θ `(d,)`; with 0, which is what follows an end, where there is
+        one.
+        """
         seen = self.at(0.5)  # where moves take time, what is paid meanwhile is discounted
         paid = seen.reward(theta)[seen.mdp.live.T.ravel()]
         low, high = float(paid.min(initial=np.inf)), float(paid.max(initial=-np.inf))
@@ -409,7 +415,7 @@ class Persons:
         return high - low if np.isfinite(high - low) else 0.0
 
     def on_arrival(self, theta: Floats) -> Floats:
-        """What is paid on arrival under θ `(d,)` of all, or `(K,d)` of each, `(S,1)` or `(S,n)`."""
+        """Return what is paid on arrival under θ `(d,)` of all, or `(K,d)` of each, `(S,1)` or `(S,n)`."""
         paid: Floats = np.zeros((self.mdp.n_states, 1))
         if self.known_arrival is not None:
             paid = paid + self.known_arrival[:, None]
@@ -418,7 +424,7 @@ class Persons:
         return paid
 
     def plan(self, theta: Floats, gamma: Floats, lam: Floats, near: Plans | None) -> Plans | None:
-        """Their soft plans under discounts and temperatures `(K,)` of all; None where a soft value is infinite."""
+        """Return their soft plans under discounts and temperatures `(K,)` of all; None where a soft value is infinite."""
         assert self.mdp.durations is None, "where moves take time, persons plan in the task as they see it"
         reward, gamma, lam = self.reward(theta), gamma[self.owners], lam[self.owners]
         values = self.engine.values(reward, gamma, lam, near)
@@ -433,7 +439,7 @@ class Persons:
 
 
 def persons_by_task(problem: Problem, free: bool, moves: Mapping[int, int]) -> tuple[Persons, ...]:
-    """The problem's experts by task, in batches that fit into memory; `moves` says how many moves of a task give way."""
+    """Return the problem's experts by task, in batches that fit into memory; `moves` says how many moves of a task give way."""
     number = {id(mdp): task for task, mdp in enumerate(problem.mdps)}
     batches = []
     for members in problem.by_task():
@@ -581,11 +587,11 @@ class LoggedMoves:
 
     @property
     def size(self) -> int:
-        """How many numbers there are."""
+        """Return how many numbers there are."""
         return self.estimate.size
 
     def probabilities(self, t: Floats) -> Floats:
-        """All probabilities of the task, in the order of `MDP.probabilities`, where they give way by t `(E,)`."""
+        """Return all probabilities of the task, in the order of `MDP.probabilities`, where they give way by t `(E,)`."""
         data: Floats = self.mdp.probabilities.copy()
         weights: Floats = self.estimate * np.exp(t)
         weights /= np.bincount(self.group, weights)[self.group]
@@ -595,7 +601,7 @@ class LoggedMoves:
         return data
 
     def numbers(self, mdp: MDP) -> Floats:
-        """The t `(E,)` with which they have the probabilities of an MDP."""
+        """Return the t `(E,)` with which they have the probabilities of an MDP."""
         numbers: Floats = np.zeros(self.size)
         places = self.entries[: self.moving]
         numbers[: self.moving] = np.log(mdp.stacked.data[places] / self.estimate[: self.moving])
@@ -605,11 +611,11 @@ class LoggedMoves:
         return numbers
 
     def worth(self, plan: Plans, theta: Floats) -> Floats:
-        """How each person's immediate reward moves with t, by each effect `(F,n)`."""
+        """Return how each person's immediate reward moves with t, by each effect `(F,n)`."""
         return self.change(plan.persons.mdp, plan.persons.on_arrival(theta) + plan.gamma * plan.values)
 
     def change(self, mdp: MDP, reached: Floats) -> Floats:
-        """How `T u`, or `G u` where moves take time, moves with t, by each effect `(F,…)`, for values u `(S,…)`."""
+        """Return how `T u`, or `G u` where moves take time, moves with t, by each effect `(F,…)`, for values u `(S,…)`."""
         moves, flat = mdp.stacked, reached.reshape(mdp.n_states, -1)
         seen, chances = moves.data[self.entries], moves.data[self.entries]
         ahead, taken = flat[moves.indices[self.entries]], slice(0, self.moving)
@@ -641,7 +647,7 @@ class LoggedMoves:
 
 
 def logged_moves(problem: Problem) -> tuple[LoggedMoves, ...]:
-    """What may give way of each task in which something was estimated; the problem's tasks are as they were counted."""
+    """Return what may give way of each task in which something was estimated; the problem's tasks are as they were counted."""
     logged = []
     for task, mdp in enumerate(problem.mdps):
         if not mdp.is_estimated:
@@ -673,13 +679,14 @@ def logged_moves(problem: Problem) -> tuple[LoggedMoves, ...]:
 
 
 def _numbered(keys: Any) -> tuple[Any, Ints, Ints]:
-    """The distinct keys, the first place of each, and the number of the key at every place."""
+    """Return the distinct keys, the first place of each, and the number of the key at every place."""
     distinct, first, number = np.unique(keys, return_index=True, return_inverse=True)
     return distinct, first, number
 
 
 def _parts_of_durations(mdp: MDP) -> Ints:
-    """For each of the task's durations `(m,)` the part of its kind with which it gives way, −1 where there is nothing to give.
+    """Return for each of the task's durations `(m,)` the part of its kind with which it gives way, −1 where there is nothing to
+    give.
 
     Parts are the times of estimated moves that took at least two; more than `MOST_PARTS` go together.
     """
@@ -699,7 +706,7 @@ def _parts_of_durations(mdp: MDP) -> Ints:
 
 
 def redrawn(mdp: MDP, rng: np.random.Generator) -> MDP:
-    """The task with estimated rows, and the times of estimated kinds of moves, drawn anew around their estimates."""
+    """Return the task with estimated rows, and the times of estimated kinds of moves, drawn anew around their estimates."""
     if not mdp.is_estimated:
         return mdp
     data, durations, moves = mdp.probabilities.copy(), mdp.durations, mdp.stacked.nnz
@@ -717,7 +724,7 @@ def redrawn(mdp: MDP, rng: np.random.Generator) -> MDP:
 
 
 def _drawn_anew(chances: Floats, size: float, rng: np.random.Generator) -> Floats:
-    """The shares of so many draws; the same chances where they are known exactly."""
+    """Return the shares of so many draws; the same chances where they are known exactly."""
     if not np.isfinite(size) or chances.size < 2:
         return chances
     draws = max(1, round(size))

@@ -62,7 +62,7 @@ class Clusters:
 
     @classmethod
     def of(cls, problem: Problem, unit: Unit, tables: Sequence[Demonstrations] | None = None) -> Clusters | str:
-        """The clusters of a problem; or why they are not known.
+        """Return the clusters of a problem; or why they are not known.
 
         Args:
             problem: whose experts have decisions.
@@ -93,7 +93,7 @@ class Clusters:
 
 
 def sources(problem: Problem, tables: Sequence[Demonstrations] | None = None) -> list[tuple[Demonstrations, int]] | str:
-    """The table of each of the problem's experts, and their number in it; or why it is not known.
+    """Return the table of each of the problem's experts, and their number in it; or why it is not known.
 
     The tables are those given, one for each task in order, or by default those the problem was made of.
     """
@@ -133,12 +133,12 @@ class Settings:
 
 
 def group_numbers(groups: tuple[int, ...] | None, size: int) -> Ints:
-    """The group of each expert; without groups, each has their own."""
+    """Return the group of each expert; without groups, each has their own."""
     return np.arange(size) if groups is None else np.array(groups, dtype=np.int64)
 
 
 def known_of_groups(values: Floats, groups: Ints) -> Floats:
-    """The known value of each group; NaN where none is known, or where its members have different ones."""
+    """Return the known value of each group; NaN where none is known, or where its members have different ones."""
     shared = np.full(int(groups.max()) + 1, np.nan)
     for group in range(shared.size):
         distinct = np.unique(values[(groups == group) & ~np.isnan(values)])
@@ -148,12 +148,12 @@ def known_of_groups(values: Floats, groups: Ints) -> Floats:
 
 
 def usual_temperature(known_range: float) -> float:
-    """An eighth of the range of a known reward, at which choices follow it without being certain; 1 where that is 0."""
+    """Return an eighth of the range of a known reward, at which choices follow it without being certain; 1 where that is 0."""
     return known_range / 8 or 1.0
 
 
 def log_temperature_bounds(usual: float, known_range: float) -> tuple[float, float]:
-    """Between which log-temperatures the most likely one is looked for, in units of the usual temperature."""
+    """Return between which log-temperatures the most likely one is looked for, in units of the usual temperature."""
     # Beyond a factor of 148 a temperature is only a certain or a uniform policy. Where a known reward sets the scale, what it
     # pays far ahead may be worth much less than its range, or add up to more.
     low, high = (-6.0, 8.0) if known_range else (-5.0, 5.0)
@@ -188,7 +188,7 @@ def check_discounts(value: Any) -> None:
 def read_settings(
     problem: Problem, temperature: Temperature, discounts: Any, groups: Mapping[str, Any] | None, reward: Floats | None
 ) -> Settings:
-    """What is known and what is tied, in the problem's order. Temperatures that are to be pooled begin as equal ones."""
+    """Return what is known and what is tied, in the problem's order. Temperatures that are to be pooled begin as equal ones."""
     k = problem.n_experts
     scale_known = reward is not None or any(one.known_reward is not None for one in problem.exemplars)
     temperatures: Floats | None = None
@@ -215,7 +215,7 @@ def read_settings(
 
 
 def _endless(problem: Problem) -> Bools:
-    """Who `(K,)` acts in a task that may never end."""
+    """Return who `(K,)` acts in a task that may never end."""
     endless = np.zeros(problem.n_experts, dtype=np.bool_)
     owner = np.array(problem.owner, dtype=np.int64)
     for members in problem.by_task():
@@ -224,7 +224,7 @@ def _endless(problem: Problem) -> Bools:
 
 
 def _read_groups(problem: AnyProblem, groups: Mapping[str, Any] | None, known: Floats | None) -> tuple[int, ...] | None:
-    """The number of each expert's group; members of one cannot have different known discounts."""
+    """Return the number of each expert's group; members of one cannot have different known discounts."""
     if groups is None:
         return None
     if not isinstance(groups, Mapping):
@@ -250,7 +250,7 @@ def _read_groups(problem: AnyProblem, groups: Mapping[str, Any] | None, known: F
 
 
 def with_known_reward(problem: Problem, known: Any) -> tuple[Problem, Floats | None]:
-    """The problem with a known part of the reward, and the known reward parameters where the reward is known in full.
+    """Return the problem with a known part of the reward, and the known reward parameters where the reward is known in full.
 
     Where the problem has no features and the reward is known for states and actions, no reward parameters are left.
 
@@ -280,7 +280,7 @@ def with_known_reward(problem: Problem, known: Any) -> tuple[Problem, Floats | N
 
 
 def _paid(mdp: MDP, known: Any) -> tuple[Floats, Floats | None]:
-    """What is paid for each decision, in rows a·S + s, and on arrival where it is paid there."""
+    """Return what is paid for each decision, in rows a·S + s, and on arrival where it is paid there."""
     states, rows = mdp.n_states, mdp.n_actions * mdp.n_states
     array = _by_state(mdp.state_names, known) if isinstance(known, Mapping) else as_floats(known, "known_reward")
     if array.shape == (states, mdp.n_actions):

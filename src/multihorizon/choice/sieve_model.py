@@ -112,7 +112,7 @@ class Splines(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform(self, X: Any) -> Sparse:
-        """The functions at these states, `(n,p)`."""
+        """Return the functions at these states, `(n,p)`."""
         points = np.asarray(X, dtype=np.float64)
         local = [axis.local(points[:, columns]) for axis, columns in zip(self.axes_, self.columns_, strict=True)]
         blocks = []
@@ -128,7 +128,7 @@ class Splines(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return sp.csr_array(sp.hstack(blocks, format="csr"))
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> list[str]:
-        """Where each function has its peak, as `x=0.25, y=0.5`."""
+        """Return where each function has its peak, as `x=0.25, y=0.5`."""
         names = input_features if input_features is not None else [f"x{i + 1}" for i in range(self.n_features_in_)]
         labels = [
             [names[c] for c in columns] if len(columns) > 1 else [f"{names[columns[0]]}={peak}" for peak in axis.peaks]
@@ -141,7 +141,8 @@ class Splines(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         ]
 
     def second_differences(self) -> Floats:
-        """The matrix R `(p,p)` of the sum of squared second differences of neighbouring coefficients along each coordinate.
+        """Return the matrix R `(p,p)` of the sum of squared second differences of neighbouring coefficients along each
+        coordinate.
 
         It is zero where no coordinate has splines.
         """
@@ -172,7 +173,9 @@ class _Axis:
         return len(self.peaks)
 
     def local(self, columns: Floats) -> tuple[Ints, Floats]:
-        """Which functions are not zero at these values `(n,4)` or `(n,1)`, and what they are there; constant beyond the ends."""
+        """Return which functions are not zero at these values `(n,4)` or `(n,1)`, and what they are there; constant beyond the
+        ends.
+        """
         values = columns[:, 0] if columns.shape[1] == 1 else columns.argmax(axis=1)
         if not self.smooth:
             return np.searchsorted(self.knots, values)[:, None].astype(np.int64), np.ones((len(values), 1))
@@ -239,7 +242,7 @@ def fit_basis(transformer: Any, states: Floats, coordinates: Sequence[str]) -> F
 
 
 def roughness(basis: FittedBasis, steps: Steps, points: Floats) -> Floats:
-    """The matrix `R + 0.01 I` `(f,f)` at up to 1000 of these points `(m,d)`.
+    """Return the matrix `R + 0.01 I` `(f,f)` at up to 1000 of these points `(m,d)`.
 
     Coordinates with few distinct values have no second differences; where there are no others, R is the identity.
     """
@@ -258,7 +261,7 @@ def roughness(basis: FittedBasis, steps: Steps, points: Floats) -> Floats:
 
 
 def held_out_rows(steps: Steps) -> Bools:
-    """The rows `(N,)` of every third episode of each expert; of an expert with fewer episodes, the last third of the rows."""
+    """Return the rows `(N,)` of every third episode of each expert; of an expert with fewer episodes, the last third of the rows."""
     mask = np.zeros(len(steps), dtype=np.bool_)
     for k in range(len(steps.experts)):
         rows = np.flatnonzero(steps.expert == k)
@@ -293,7 +296,7 @@ class Sums:
 
 
 def step_sums(features: Sparse, action: Ints, targets: Sparse, n_actions: int) -> Sums:
-    """The sums over steps with features ψ `(n,q)`, actions `(n,)` and targets y `(n,f)`."""
+    """Return the sums over steps with features ψ `(n,q)`, actions `(n,)` and targets y `(n,f)`."""
     grams, loads = [], []
     for a in range(n_actions):
         taken = np.flatnonzero(action == a)
@@ -317,7 +320,7 @@ class SmoothedSystem:
             self.middle = la.lu_factor(eye - inner / len(self.factors), check_finite=False)
 
     def solve(self, loads: Floats) -> Floats:
-        """The coefficients `(A,q,f)` for loads `(A,q,f)`. This is a symmetric linear map of the loads."""
+        """Return the coefficients `(A,q,f)` for loads `(A,q,f)`. This is a symmetric linear map of the loads."""
         alone: Floats = np.stack([la.cho_solve(f, y, check_finite=False) for f, y in zip(self.factors, loads, strict=True)])
         if self.middle is None:
             return alone
@@ -338,7 +341,7 @@ def factorised(gram: Floats, penalty: Floats | float = 0.0) -> Any:
 
 
 def determined(factor: Any, features: Sparse) -> Bools:
-    """Whether the leverage of each row `(n,)` is at most 1, in the Gram matrix with this factor."""
+    """Return whether the leverage of each row `(n,)` is at most 1, in the Gram matrix with this factor."""
     settled = np.empty(features.shape[0], dtype=np.bool_)
     for start in range(0, settled.size, 8192):  # blocks keep arrays small
         half = la.solve_triangular(factor[0], features[start : start + 8192].toarray().T, lower=True, check_finite=False)
@@ -357,11 +360,11 @@ class LeastSquares:
     near: list[Any]
 
     def rows(self, states: Floats) -> list[Sparse]:
-        """The matrices X_a whose products with the coefficients predict φ(s'): here ψ(s) for every action."""
+        """Return the matrices X_a whose products with the coefficients predict φ(s'): here ψ(s) for every action."""
         return [self.smoothing.inputs(states)] * len(self.paid)
 
     def available(self, features: Sparse) -> Bools:
-        """Whether each action's outcome is known in each of these states, `(A,n)`."""
+        """Return whether each action's outcome is known in each of these states, `(A,n)`."""
         return np.stack([determined(factor, features) for factor in self.near])
 
 
@@ -375,7 +378,7 @@ class Regressed:
     smoothing: None = None
 
     def rows(self, states: Floats) -> list[Sparse]:
-        """The predictions for each action, as sparse matrices."""
+        """Return the predictions for each action, as sparse matrices."""
         codes = (np.tile(code, (len(states), 1)) for code in np.eye(len(self.paid)))
         by_action = [self.regressor.predict(np.hstack([states, code])) for code in codes]
         return [sp.csr_array(np.asarray(predicted, dtype=np.float64)) for predicted in by_action]
@@ -420,7 +423,9 @@ def unsmoothed(basis: FittedBasis) -> Smoothing:
 
 
 def choose_smoothing(steps: Steps, basis: FittedBasis, targets: Sparse, held: Bools) -> Smoothing:
-    """What best predicts the held-out steps: ψ with one weight for `common` and `own`, then a larger `own`, then `pooling`."""
+    """Return what best predicts the held-out steps: ψ with one weight for `common` and `own`, then a larger `own`, then
+    `pooling`.
+    """
     smooth = isinstance(basis.transformer, Splines) and basis.transformer.second_differences().any()
     if not smooth or held.all() or not held.any():
         return unsmoothed(basis)
@@ -434,7 +439,7 @@ def choose_smoothing(steps: Steps, basis: FittedBasis, targets: Sparse, held: Bo
 
 
 def _best_weights(steps: Steps, inputs: FittedBasis, targets: Sparse, held: Bools) -> tuple[float, Smoothing]:
-    """The least held-out error with these functions, and the weights that reach it."""
+    """Return the least held-out error with these functions, and the weights that reach it."""
     features, rough = inputs(steps.states), inputs.transformer.second_differences()
     test, train = (
         step_sums(features[rows], steps.action[rows], targets[rows], len(steps.actions))
@@ -453,7 +458,7 @@ def _best_weights(steps: Steps, inputs: FittedBasis, targets: Sparse, held: Bool
 
 
 def next_state_r2(steps: Steps, held_out: Bools, smoothing: Smoothing | None = None, regressor: Any = None) -> dict[str, float]:
-    """How much of the change of each coordinate the first stage's functions predict on held-out steps: 1 − error/variance."""
+    """Return how much of the change of each coordinate the first stage's functions predict on held-out steps: 1 − error/variance."""
     train, test = (steps.select(steps.known_next & rows) for rows in (~held_out, held_out))
     change, actual = train.next_states - train.states, test.next_states - test.states
     if smoothing is None:
@@ -499,7 +504,7 @@ class LoggedDecisions:
 
     @cached_property
     def chance(self) -> float:
-        """The log-likelihood of the decisions if all available actions were equally likely."""
+        """Return the log-likelihood of the decisions if all available actions were equally likely."""
         return -float(np.log(self.available.sum(axis=0)).sum())
 
     def choices(self, coefficients: Floats, lam: float) -> Floats:
@@ -508,7 +513,7 @@ class LoggedDecisions:
         return soft_values(q, self.available, lam)[1]
 
     def predicted(self, coefficients: Floats, lam: float) -> Floats:
-        """The log-probability `(n,)` of decisions that the first stage has not seen, from the coefficients `(A,p)` of Q.
+        """Return the log-probability `(n,)` of decisions that the first stage has not seen, from the coefficients `(A,p)` of Q.
 
         Where it is not known what an action leads to, nothing is predicted of it, and its probability is that of pure chance. The
         other actions share the rest. Otherwise a basis would seem to predict the better, the more actions it rules out.
@@ -545,7 +550,7 @@ class LoggedDecisions:
 
     @cached_property
     def _products(self) -> Sparse | None:
-        """The products of each row's entries, `(p²,n)`; None where actions have rows of their own, or rows are too full."""
+        """Return the products of each row's entries, `(p²,n)`; None where actions have rows of their own, or rows are too full."""
         first = self.rows[0]
         widths = np.unique(np.diff(first.indptr))
         n, p = first.shape
@@ -610,7 +615,7 @@ class SieveData:
         return replace(bare, decisions=bare.decisions_of(steps))
 
     def decisions_of(self, steps: Steps) -> tuple[LoggedDecisions, ...]:
-        """Each expert's decisions among steps, which may be others than those that the first stage was fitted to."""
+        """Return each expert's decisions among steps, which may be others than those that the first stage was fitted to."""
         parts = []
         for k in range(len(steps.experts)):
             own = steps.select(steps.expert == k)
@@ -622,17 +627,18 @@ class SieveData:
 
     @property
     def functions(self) -> int:
-        """How many basis functions there are."""
+        """Return how many basis functions there are."""
         return int(self.expected_paid.shape[2])
 
     @property
     def ends(self) -> bool:
-        """Whether some steps end an episode for good."""
+        """Return whether some steps end an episode for good."""
         return self.expected_on is not self.expected_paid
 
     @cached_property
     def level(self) -> Floats | None:
-        """The direction `(f,)` of θ in which a constant is added to the reward, where that changes no choice; None elsewhere.
+        """Return the direction `(f,)` of θ in which a constant is added to the reward, where that changes no choice; None
+        elsewhere.
 
         It changes none where no step ends an episode for good, and what is expected of the functions adds up to a constant too.
         """
@@ -680,12 +686,12 @@ class SampledPlan(Choices):
         return -self.policy * (self.finite_log + self.entropy)
 
     def at_points(self, on_values: Floats, data: SieveData) -> Floats:
-        """What weights `(f,…)` on v amount to on V at the value points, `(m,…)`."""
+        """Return what weights `(f,…)` on v amount to on V at the value points, `(m,…)`."""
         adjoint: Floats = data.projection.T @ la.lu_solve(self.resolvent, on_values, trans=1, check_finite=False)
         return adjoint
 
     def slopes(self, data: SieveData) -> Floats:
-        """The derivatives `(A,p,f+2)` of the coefficients of Q by θ, γ and log λ."""
+        """Return the derivatives `(A,p,f+2)` of the coefficients of Q by θ, γ and log λ."""
         paid = _average(self.point_policy, data.expected_paid)
         on = _average(self.point_policy, data.expected_on) if data.ends else paid
         loads = np.column_stack([paid, on @ self.values, self.lam * self.point_entropy])
@@ -699,7 +705,7 @@ class SampledPlan(Choices):
 def plan_sampled(
     data: SieveData, decisions: LoggedDecisions, theta: Floats, gamma: float, lam: float, start: Floats | None
 ) -> SampledPlan | None:
-    """The plan for a reward θ, a discount and a temperature; None where no finite values solve the equation."""
+    """Return the plan for a reward θ, a discount and a temperature; None where no finite values solve the equation."""
     v = np.zeros(data.functions) if start is None else start
     earned = data.expected_paid @ theta
     for _ in range(60):
@@ -744,13 +750,13 @@ class SieveModel(ChoiceModel):
         super().__init__(problem.n_experts, problem.n_parameters, settings, bounds, penalty, ridge)
 
     def of_strength(self, strength: float) -> Self:
-        """The same likelihood with another weight of the penalty on roughness."""
+        """Return the same likelihood with another weight of the penalty on roughness."""
         changed = self.holding(self.penalty, strength * self.data.roughness)
         changed.strength = strength
         return changed
 
     def at(self, x: Floats, near: ChoicePoint | None = None) -> SievePoint | None:
-        """The model at x, its plans started from those of a `near` point; None where values are not finite."""
+        """Return the model at x, its plans started from those of a `near` point; None where values are not finite."""
         plans = []
         theta, gamma, lam = x[: self.n_reward], self.discounts(x), self.temperatures(x)
         for k, decisions in enumerate(self.data.decisions):
@@ -764,11 +770,11 @@ class SieveModel(ChoiceModel):
         return SievePoint(self, x, tuple(plans), value, value + self.beside(x))
 
     def person_values(self, point: Any) -> Floats:
-        """The log-likelihood `(K,)` of each expert's decisions at a point."""
+        """Return the log-likelihood `(K,)` of each expert's decisions at a point."""
         return np.array([(b.counts * p.finite_log).sum() for b, p in zip(self.data.decisions, point.plans, strict=True)])
 
     def places(self, expert: int) -> Ints:
-        """The positions in x on which an expert's choices depend: θ, their discount, and their log-temperature."""
+        """Return the positions in x on which an expert's choices depend: θ, their discount, and their log-temperature."""
         temperature = self.temperature_slice.start + self.temperature_groups[expert]
         return np.array([*range(self.n_reward), self.n_reward + self.groups[expert], temperature])
 
@@ -798,7 +804,7 @@ class SievePoint(ChoicePoint):
         return total
 
     def blocks(self) -> Iterator[tuple[Ints, Floats]]:
-        """For each expert the positions in x on which the choices depend, and their Fisher information `(q,q)`."""
+        """Yield for each expert the positions in x on which the choices depend, and their Fisher information `(q,q)`."""
         for k, plan in enumerate(self.plans):
             slopes = plan.slopes(self.likelihood.data) / plan.lam
             block = np.einsum("apq,apr->qr", slopes, self.loads(k, slopes), optimize=True)

@@ -80,7 +80,7 @@ def _differentiation() -> Floats:
 
 
 def interpolation(t: Floats) -> Floats:
-    """The weights `(K,m)` of Chebyshev's places at places t in [−1,1]."""
+    """Return the weights `(K,m)` of Chebyshev's places at places t in [−1,1]."""
     gaps = t[:, None] - _PLACES
     gaps[gaps == 0] = 1e-300
     weights = _WEIGHTS / gaps
@@ -124,7 +124,7 @@ class Piece:
     by_y: Floats
 
     def by_person(self) -> Iterator[tuple[int, slice, Floats]]:
-        """Each person, where their places stand among those of the piece, and the weights `(k,m²)` of the table's places."""
+        """Yield each person, where their places stand among those of the piece, and the weights `(k,m²)` of the table's places."""
         ends = np.searchsorted(self.inverse, np.arange(self.who.size + 1))
         for person, low, high in zip(self.who.tolist(), ends[:-1].tolist(), ends[1:].tolist(), strict=True):
             along = self.by_x[self.number[low:high]]
@@ -157,7 +157,7 @@ class Surface:
     bends: Floats
 
     def cuts(self, off: Floats, tolerance: float) -> dict[int, int]:
-        """The patches in which some places are off by too much, and along which side; `off` `(n,Q)` are errors that count."""
+        """Return the patches in which some places are off by too much, and along which side; `off` `(n,Q)` are errors that count."""
         wrong = np.flatnonzero(off.ravel() > 0.2 * tolerance)
         order = wrong[np.argsort(off.ravel()[wrong])]  # the largest comes last, and decides the side
         sides = np.where(self.errors.ravel()[order] > 0, 0, 1)
@@ -172,7 +172,9 @@ class Patches:
         self.cover = np.full((2 * REACH / CELL).astype(int), -1, dtype=np.int32)
 
     def of(self, eta: Floats, add: bool = True) -> Ints:
-        """The numbers of the patches `(…,)` in which η `(…,2)` lie; where there is none, one is added, or the number is −1."""
+        """Return the numbers of the patches `(…,)` in which η `(…,2)` lie; where there is none, one is added, or the number is
+        −1.
+        """
         i, j = self.cells(eta)
         numbers = self.cover[i, j]
         if add and (numbers < 0).any():
@@ -190,7 +192,7 @@ class Patches:
         return inside
 
     def places(self, patch: int, inside: Floats) -> Floats:
-        """The η of places in [−1,1]² of a patch."""
+        """Return the η of places in [−1,1]² of a patch."""
         x, y, width, height = self.corners[patch]
         places: Floats = np.array([x, y]) + (inside + 1) / 2 * [width, height]
         return places
@@ -213,7 +215,7 @@ class Patches:
         self.corners.append((float(x), float(y), width * CELL, height * CELL))
 
     def cells(self, eta: Floats) -> tuple[Ints, Ints]:
-        """The cells in which η lie."""
+        """Return the cells in which η lie."""
         held = np.clip(eta, -REACH, REACH - 1e-9)
         cells = ((held + REACH) / CELL).astype(np.int64)
         return cells[..., 0], cells[..., 1]
@@ -251,16 +253,16 @@ class Tables:
         self._values: dict[int, list[Floats]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        """What travels to another process: values only where derivatives are asked for, which begin at them."""
+        """Return what travels to another process: values only where derivatives are asked for, which begin at them."""
         return self.__dict__ if self.free.size else self.__dict__ | {"_values": {}}
 
     def counts(self, tasks: Sequence[CountedTask]) -> Sparse:
-        """The decisions of persons `(n,rows)`."""
+        """Return the decisions of persons `(n,rows)`."""
         parts = [task.counts[:, planner.visited_rows] for task, planner in zip(tasks, self.planners, strict=True)]
         return sp.csr_array(sp.hstack(parts, format="csr") if len(parts) > 1 else parts[0])
 
     def at(self, theta: Floats) -> Tables:
-        """The tables of another θ on the same patches; plans begin at those of this one."""
+        """Return the tables of another θ on the same patches; plans begin at those of this one."""
         if np.array_equal(theta, self.theta):
             return self
         moved = copy.copy(self)
@@ -269,7 +271,7 @@ class Tables:
 
     @cached_property
     def same_state(self) -> Sparse:
-        """Whether two rows are of one state `(rows,rows)`."""
+        """Return whether two rows are of one state `(rows,rows)`."""
         states, first = [], 0
         for planner in self.planners:
             states.append(first + planner.visited_rows % planner.mdp.n_states)
@@ -375,8 +377,8 @@ class Tables:
         return Surface(log.reshape(n, q), errors.reshape(n, q), numbers, tuple(pieces), *derivatives)
 
     def averaged(self, counts: Sparse, eta: Floats, shares: Floats, inner: int = 1) -> Floats:
-        """How likely the decisions of persons with these counts `(n,rows)` are, where each may be at places η `(n,Q,2)` with
-        shares `(n,Q)`: `Σ_sa N(s,a) log Σ_q P_q π_q(a|s)` `(n,)`; NaN where a soft value is infinite.
+        """Return how likely the decisions of persons with these counts `(n,rows)` are, where each may be at places η `(n,Q,2)`
+        with shares `(n,Q)`: `Σ_sa N(s,a) log Σ_q P_q π_q(a|s)` `(n,)`; NaN where a soft value is infinite.
 
         Each decision is predicted by itself, and none of them says where the person is. `inner` is as in `surface`.
         """
@@ -463,7 +465,7 @@ class Tables:
         return log.reshape(n, q, r), slopes.reshape(n, q, r, f)
 
     def along_lines(self, rows: Ints, eta: Floats, surface: Surface, by_log: Floats, by_slopes: Floats) -> Floats:
-        """How `Σ by_log log π + Σ by_slopes ∂ log π/∂θ` moves with θ `(f,)`, for weights of what `lines` says."""
+        """Return how `Σ by_log log π + Σ by_slopes ∂ log π/∂θ` moves with θ `(f,)`, for weights of what `lines` says."""
         f, total = self.free.size, np.zeros(self.free.size)
         temperatures = np.exp(eta.reshape(-1, 2)[:, 1].clip(-REACH[1], REACH[1]))
         both = np.concatenate([by_log[:, :, :, None], by_slopes], axis=3).reshape(temperatures.size, -1, f + 1)
@@ -570,7 +572,7 @@ class Tables:
 
 
 def _tensor(inside: Floats) -> Floats:
-    """The weights `(K,m²)` of a table's places at places in [−1,1]²."""
+    """Return the weights `(K,m²)` of a table's places at places in [−1,1]²."""
     weights: Floats = interpolation(inside[:, 0])[:, :, None] * interpolation(inside[:, 1])[:, None, :]
     return weights.reshape(len(inside), -1)
 
@@ -584,7 +586,7 @@ def _evaluated(tables: Floats, piece: Piece) -> Floats:
 
 
 def _planner(task: CountedTask, free: bool) -> Persons:
-    """A task as what plans in it, with the states in which anyone decided."""
+    """Return a task as what plans in it, with the states in which anyone decided."""
     mdp, everybody = task.mdp, task.pooled
     assert everybody.counts is not None
     return Persons(

@@ -62,7 +62,7 @@ class WeightedPlans(Choices):
 
     @cached_property
     def entropies(self) -> Floats:
-        """The entropy of π_t in each state `(H,S,n)`."""
+        """Return the entropy of π_t in each state `(H,S,n)`."""
         total: Floats = -(self.choices * np.where(np.isfinite(self.later_log), self.later_log, 0.0)).sum(axis=1)
         return total
 
@@ -147,25 +147,25 @@ class WeightedLikelihood(ListedModel):
 
     @property
     def n_groups(self) -> int:
-        """How many groups of experts share their look-ahead; by default each expert is one."""
+        """Return how many groups of experts share their look-ahead; by default each expert is one."""
         return int(self.groups.max()) + 1
 
     def coordinates(self, x: Floats) -> Floats:
-        """Each expert's coordinates `(K,m)`."""
+        """Return each expert's coordinates `(K,m)`."""
         return x[self.discount_slice].reshape(self.n_groups, self.n_coordinates)[self.groups]
 
     def discounts(self, x: Floats) -> Floats:
-        """Each expert's discount where the family has one, NaN elsewhere."""
+        """Return each expert's discount where the family has one, NaN elsewhere."""
         own = self.coordinates(x)
         return own[:, 0].copy() if isinstance(self.family, Exponential) else np.full(len(own), np.nan)
 
     def columns_of(self, expert: int) -> Ints:
-        """The positions in x of an expert's coordinates `(m,)`."""
+        """Return the positions in x of an expert's coordinates `(m,)`."""
         first = self.n_reward + int(self.groups[expert]) * self.n_coordinates
         return np.arange(first, first + self.n_coordinates)
 
     def at(self, x: Floats, near: ChoicePoint | None = None) -> WeightedPoint | None:
-        """The model at x; None where a value is infinite. The recursion needs no start."""
+        """Return the model at x; None where a value is infinite. The recursion needs no start."""
         theta, lam = x[: self.n_reward], self.temperatures(x)
         rho, slopes = self.family.step_discounts(self.coordinates(x), self.steps)
         plans = []
@@ -200,7 +200,7 @@ class WeightedPoint(ChoicePoint):
         return total
 
     def blocks(self) -> Iterator[tuple[Ints, Floats]]:
-        """For each expert and task the positions in x on which the choices depend, and their Fisher information `(q,q)`."""
+        """Yield for each expert and task the positions in x on which the choices depend, and their Fisher information `(q,q)`."""
         model, first = self.likelihood, self.likelihood.temperature_slice.start
         for plan, expected in zip(self.plans, self.weights, strict=True):
             persons = plan.persons
@@ -227,7 +227,7 @@ def require_lookahead(problem: Problem, known_reward: Any = None) -> None:
 
 
 def person_steps(problem: Problem) -> Ints:
-    """The most steps `(K,)` that each expert could look ahead from a state in which they decided.
+    """Return the most steps `(K,)` that each expert could look ahead from a state in which they decided.
 
     Raises:
         ValueError: for a task in which a state can come again, or a very long one.
@@ -243,7 +243,7 @@ def person_steps(problem: Problem) -> Ints:
 
 
 def steps_ahead(mdp: MDP) -> Ints:
-    """The most steps `(S,)` that are left in each state; raises where that is no number, or a large one."""
+    """Return the most steps `(S,)` that are left in each state; raises where that is no number, or a large one."""
     refuse_durations([mdp], "a look-ahead that is not exponential")
     ahead = steps_left(mdp)
     if ahead is None:

@@ -47,7 +47,7 @@ FLAT = 1e-12
 
 
 def expert_policy(expert: Expert) -> Floats:
-    """The policy whose feature counts are to be matched; raises for demonstrations (see `Problem.observed_policies`)."""
+    """Return the policy whose feature counts are to be matched; raises for demonstrations (see `Problem.observed_policies`)."""
     return expert.require_policy()
 
 
@@ -85,7 +85,7 @@ class Response:
         return derivative.T @ (self.weights[:, None] * derivative)
 
     def hessian_product(self, direction: Floats) -> Floats:
-        """The Hessian times one direction `(d,)`."""
+        """Return the Hessian times one direction `(d,)`."""
         y = self.weights * self.advantage_change(direction[:, None])[:, 0]
         pulled = self.resolvent.solve(self.discount * (self.expert.mdp.stacked.T @ y), transpose=True)
         spread = y + (pulled[:, None] * self.policy).T.ravel()
@@ -108,23 +108,23 @@ class DualPoint:
         return total
 
     def hessian(self) -> Floats:
-        """The second derivative of J, `(d,d)`."""
+        """Return the second derivative of J, `(d,d)`."""
         total: Floats = np.sum([response.hessian() for response in self.responses], axis=0)
         return total
 
     def hessian_product(self, direction: Floats) -> Floats:
-        """The Hessian times one direction `(d,)`."""
+        """Return the Hessian times one direction `(d,)`."""
         total: Floats = np.sum([response.hessian_product(direction) for response in self.responses], axis=0)
         return total
 
     @property
     def gap(self) -> float:
-        """The paper's duality gap `l = θᵀ Σ_i (f_i − f*_i)`."""
+        """Return the paper's duality gap `l = θᵀ Σ_i (f_i − f*_i)`."""
         return float(self.theta @ self.gradient)
 
     @property
     def largest_mismatch(self) -> float:
-        """The largest entry of any expert's `f_i − f*_i`."""
+        """Return the largest entry of any expert's `f_i − f*_i`."""
         return max(float(np.abs(response.mismatch).max()) for response in self.responses)
 
     @property
@@ -177,7 +177,8 @@ class Dual:
 
 
 def _least_squares(dual: Dual) -> Floats:
-    """The reward that comes nearest to `F θ + γ T V_i − V_i = λ log π*_i`, a row weighted by how often the expert decides so.
+    """Return the reward that comes nearest to `F θ + γ T V_i − V_i = λ log π*_i`, a row weighted by how often the expert decides
+    so.
 
     For experts who are soft-optimal for one reward at these discounts it is the answer.
     """
@@ -202,14 +203,16 @@ def _least_squares(dual: Dual) -> Floats:
 
 
 def count_errors(dual: Dual, problem: Problem) -> list[float] | None:
-    """The standard error of each expert's feature counts `f*`, as a length; None where no expert is given as demonstrations."""
+    """Return the standard error of each expert's feature counts `f*`, as a length; None where no expert is given as
+    demonstrations.
+    """
     if all(expert.counts is None for expert in problem.experts):
         return None
     return [float(np.linalg.norm(factor)) for factor in error_factors(dual, problem)]
 
 
 def error_factors(dual: Dual, problem: Problem) -> Iterator[Floats]:
-    """For each expert X `(A·S,d)` such that XᵀX is the covariance of the feature counts.
+    """Yield for each expert X `(A·S,d)` such that XᵀX is the covariance of the feature counts.
 
     `problem` holds the decisions, and the dual the same experts as `observed_policies`. An error `δπ(·|s)` of the frequencies
     moves the counts by `μ(s) Σ_a δπ(a|s) g(s,a)`, where `g = F + γ T R F_π` are the counts from `(s,a)` on. Frequencies of N(s)
@@ -262,7 +265,7 @@ def minimise_dual(dual: Dual, start: Floats | None = None, tolerance: float = 1e
 
 
 def _starts(dual: Dual, start: Floats | None, dense_features: int) -> Iterator[Floats]:
-    """The given start, the reward of least squares, none, and a cost of each decision above its entropy.
+    """Yield the given start, the reward of least squares, none, and a cost of each decision above its entropy.
 
     At discount 1 only the last has values.
     """
@@ -323,7 +326,7 @@ class _Path:
         return np.inf if point is None else point.value
 
     def reached(self, theta: Floats) -> DualPoint:
-        """The point; where its value is infinite, the lowest one, because SciPy asks for derivatives before it rejects."""
+        """Return the point; where its value is infinite, the lowest one, because SciPy asks for derivatives before it rejects."""
         return self._at(theta) or self.lowest
 
     def _at(self, theta: Floats) -> DualPoint | None:
@@ -353,7 +356,7 @@ def discount_gradient(dual: Dual, point: DualPoint) -> Floats:
 
 
 def expert_order(problem: Problem) -> list[int]:
-    """The experts in an order that depends on what they do, not on how they are listed: largest entropy first.
+    """Return the experts in an order that depends on what they do, not on how they are listed: largest entropy first.
 
     The entropy is the causal one at discount 1/2. A search that draws its discounts in this order gives the same answer
     however the experts are listed or named.
@@ -458,7 +461,7 @@ class MCE:
 
 
 def about_errors(minimum: DualSolution, errors: list[float] | None) -> str:
-    """The error of feature counts that come from demonstrations beside the mismatch, in words."""
+    """Return the error of feature counts that come from demonstrations beside the mismatch, in words."""
     if errors is None:
         return ""
     pairs = zip(minimum.point.responses, errors, strict=True)
@@ -471,7 +474,7 @@ def about_errors(minimum: DualSolution, errors: list[float] | None) -> str:
 def entropy_evidence(
     minimum: DualSolution, count_errors: list[float] | None = None, within_reach: float | None = None
 ) -> EntropyEvidence:
-    """The summed gap, each expert's mismatch and the entropy at a dual solution."""
+    """Return the summed gap, each expert's mismatch and the entropy at a dual solution."""
     return EntropyEvidence(
         summed_gap=minimum.point.gap,
         mismatch=[float(np.linalg.norm(response.mismatch)) for response in minimum.point.responses],

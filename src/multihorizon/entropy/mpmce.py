@@ -105,7 +105,7 @@ class Matching:
 
     @property
     def free_directions(self) -> int:
-        """In how many directions the discounts move without a change of the mismatch, to first order."""
+        """Return in how many directions the discounts move without a change of the mismatch, to first order."""
         strengths = np.linalg.svd(self.derivative.reshape(-1, self.discounts.size), compute_uv=False)
         return int(self.discounts.size - (strengths > 1e-9 * strengths.max(initial=0.0)).sum())
 
@@ -126,7 +126,8 @@ def match(dual: Dual, point: DualPoint) -> Matching:
 
 
 def standard_errors(here: Matching, factors: Iterable[Floats]) -> Floats:
-    """The standard errors `(K,)` of the discounts of least mismatch, from factors of the covariances of the feature counts.
+    """Return the standard errors `(K,)` of the discounts of least mismatch, from factors of the covariances of the feature
+    counts.
 
     Errors e_j of the counts move θ by `H⁺ Σ_j e_j`, with `H = Σ_i B_i`, and the mismatches by `B_i H⁺ Σ_j e_j − e_i`. With D the
     derivative of all mismatches in Γ, the discounts of least mismatch therefore move by `Σ_j (D⁺_j − Σ_i D⁺_i B_i H⁺) e_j`.
@@ -222,7 +223,9 @@ class Climb:
         return matching
 
     def nearest(self, start: Floats, enough: float = 0.0) -> Floats:
-        """The discounts near `start` at which the squared mismatch is least, or some whose relative mismatch is small enough."""
+        """Return the discounts near `start` at which the squared mismatch is least, or some whose relative mismatch is small
+        enough.
+        """
 
         def mismatch(x: Floats) -> Floats:
             here = self.at(x)
@@ -255,7 +258,7 @@ class Climb:
         return True
 
     def rise(self, here: Matching, threshold: float) -> Matching:
-        """The discounts of largest entropy near some that pass, within a threshold, by linear programs in a trust region."""
+        """Return the discounts of largest entropy near some that pass, within a threshold, by linear programs in a trust region."""
         hill = _Entropy(self, AIM * threshold)
 
         def next_radius(radius: float, length: float, ratio: float) -> float:
@@ -292,7 +295,7 @@ class _Entropy:
         return there or here, rise
 
     def _tried(self, here: Matching, discounts: Floats) -> tuple[Matching | None, float]:
-        """The matching within the bounds if it could be solved, and the rise to there."""
+        """Return the matching within the bounds if it could be solved, and the rise to there."""
         try:
             there = self.climb.at(np.clip(discounts, 0.0, ENDLESS_DISCOUNT))
         except UnmatchedError:
@@ -301,7 +304,7 @@ class _Entropy:
 
 
 def score(point: DualPoint, threshold: float) -> float:
-    """The entropy of discounts that pass; minus the mismatch in units of the threshold where they do not."""
+    """Return the entropy of discounts that pass; minus the mismatch in units of the threshold where they do not."""
     return point.entropy if point.largest_mismatch <= threshold else -point.largest_mismatch / threshold
 
 
@@ -310,7 +313,9 @@ def _merit(matching: Matching, threshold: float) -> float:
 
 
 def _linear_step(here: Matching, base: Floats, threshold: float, radius: float) -> tuple[Floats, float]:
-    """The step that raises the linearised merit most within the radius, and by how much; `base` is the mismatch of no step."""
+    """Return the step that raises the linearised merit most within the radius, and by how much; `base` is the mismatch of no
+    step.
+    """
     width = here.discounts.size
     mismatch, change = base.ravel() / threshold, here.derivative.reshape(-1, width) / threshold
     beyond = -np.ones((mismatch.size, 1))
@@ -329,7 +334,7 @@ def _linear_step(here: Matching, base: Floats, threshold: float, radius: float) 
 
 
 def entropy_within_reach(here: Matching, threshold: float) -> float:
-    """How much more entropy discounts nearby promise to first order; 0 at the answer."""
+    """Return how much more entropy discounts nearby promise to first order; 0 at the answer."""
     return _linear_step(here, here.mismatch, max(AIM * threshold, here.point.largest_mismatch), NEARBY)[1]
 
 
@@ -455,7 +460,7 @@ class MPMCE:
         )
 
     def _allowed(self, logged: Problem, dual: Dual) -> float:
-        """The relative mismatch that counts as none: the tolerance, or twice the error of the counts of demonstrations."""
+        """Return the relative mismatch that counts as none: the tolerance, or twice the error of the counts of demonstrations."""
         errors = None if self.gap == "summed" else count_errors(dual, logged)
         return self.tolerance if errors is None else max(self.tolerance, 2 * relative_length(errors, dual))
 
@@ -466,13 +471,15 @@ def relative_mismatch(point: DualPoint, dual: Dual) -> float:
 
 
 def relative_length(lengths: Sequence[float], dual: Dual) -> float:
-    """The root mean square of lengths `(n,)` relative to those of the experts' feature counts."""
+    """Return the root mean square of lengths `(n,)` relative to those of the experts' feature counts."""
     shares = [length / max(float(np.linalg.norm(target)), TINY) for length, target in zip(lengths, dual.targets, strict=True)]
     return float(np.sqrt(np.mean(np.square(shares))))
 
 
 def agreement(problem: Problem, temperature: float, tolerance: float) -> Floats | None:
-    """The discounts `(K,)` at which the rewards that explain each expert alone agree best; None where they are not to be had."""
+    """Return the discounts `(K,)` at which the rewards that explain each expert alone agree best; None where they are not to be
+    had.
+    """
     if problem.n_parameters > 1800:
         return None
     near, far = 0.3, 0.9
@@ -509,7 +516,7 @@ def agreement(problem: Problem, temperature: float, tolerance: float) -> Floats 
 
 
 def _problems(minimum: DualSolution, residual: float, allowed: float, reach: float | None) -> Iterator[str]:
-    """Why an answer is none, in words."""
+    """Yield why an answer is none, in words."""
     if not minimum.converged:
         yield f"the dual stopped at a gradient of {power_of_ten(minimum.gradient_norm)}, so the reward is not reliable"
     if residual > allowed:
@@ -529,16 +536,16 @@ class _Inner:
     places: Ints
 
     def solve(self, discounts: Floats, start: Floats | None = None, share: float = 1.0) -> tuple[DualSolution, Dual]:
-        """The dual and its minimum, to a share of the tolerance."""
+        """Return the dual and its minimum, to a share of the tolerance."""
         dual = self.dual(discounts)
         return minimise_dual(dual, start, share * self.options.inner_tolerance), dual
 
     def dual(self, discounts: Floats) -> Dual:
-        """The dual at Γ."""
+        """Return the dual at Γ."""
         return Dual(self.problem, discounts, np.full(self.problem.n_experts, float(self.options.temperature)))
 
     def match(self, discounts: Floats, start: Floats | None) -> Matching | None:
-        """The matching at Γ, or None where the dual has no minimum that was reached."""
+        """Return the matching at Γ, or None where the dual has no minimum that was reached."""
         try:
             # The climb asks for more, because it compares mismatches that are nearly equal.
             minimum, dual = self.solve(discounts, start, 1e-3)
@@ -547,7 +554,7 @@ class _Inner:
             return None
 
     def height(self, here: Matching) -> float:
-        """What a climb wants more of."""
+        """Return what a climb wants more of."""
         if self.options.gap == "threshold":
             # Corners of the climb's own problem compete, and what it tried beyond them does not.
             return score(here.point, (AIM + 1e-5) * self.options.threshold)
@@ -560,7 +567,7 @@ class _Inner:
             return np.nan
 
     def value(self, matching: DualSolution, dual: Dual) -> float:
-        """What the rule gives Γ; NaN where the dual was not minimised."""
+        """Return what the rule gives Γ; NaN where the dual was not minimised."""
         if not matching.converged:
             return np.nan
         if self.options.gap == "threshold":

@@ -90,7 +90,7 @@ class OwnEquations:
 
     @property
     def n_products(self) -> int:
-        """The number of entries of z."""
+        """Return the number of entries of z."""
         return len(self.z_columns.T)
 
 
@@ -362,7 +362,7 @@ class WithinDistance:
 
     @property
     def open(self) -> Bools:
-        """The mask `(K,)` of discounts that may be anything from 0 to 1: explanations at both ends were found."""
+        """Return the mask `(K,)` of discounts that may be anything from 0 to 1: explanations at both ends were found."""
         return np.asarray((self.attained[:, 0] <= GAP) & (self.attained[:, 1] >= 1 - GAP))
 
     def lines(self, names: Sequence[str]) -> list[str]:

@@ -167,7 +167,7 @@ def predicted_bounds(
 
 
 def _joined(parts: Sequence[Bounds], count: int) -> Bounds:
-    """What members of a set of discounts attain together."""
+    """Return what members of a set of discounts attain together."""
     low, high = np.min([b.attained_low for b in parts], axis=0), np.max([b.attained_high for b in parts], axis=0)
     remarks = [
         f"The discounts are a set themselves: {count} members of it were tried, so the true ranges are at least this wide, "
@@ -187,7 +187,7 @@ def _joined(parts: Sequence[Bounds], count: int) -> Bounds:
 
 
 def _status(low: Floats, high: Floats, near: float = ROUNDED) -> str:
-    """The word for the bounds `(S',A)` of one expert, where a probability that comes `near` to 0 or 1 may be 0 or 1."""
+    """Return the word for the bounds `(S',A)` of one expert, where a probability that comes `near` to 0 or 1 may be 0 or 1."""
     open_ = high - low > ROUNDED
     if not open_.any():
         return "identified"
@@ -199,7 +199,7 @@ def _status(low: Floats, high: Floats, near: float = ROUNDED) -> str:
 
 
 def read_restrictions(names: Sequence[str], given: Any) -> tuple[Floats, Floats]:
-    """A `(m,d)` and b `(m,)` of the restrictions `A r ≤ b` on the reward parameters called `names`.
+    """Return a `(m,d)` and b `(m,)` of the restrictions `A r ≤ b` on the reward parameters called `names`.
 
     Args:
         names: the labels of the reward parameters: states or features.
@@ -335,7 +335,9 @@ class _Rewards:
     def of(
         problem: Problem, discounts: Floats, temperatures: Floats, restrictions: tuple[Floats, Floats] | None
     ) -> _Rewards | None:
-        """All rewards that explain the experts at these discounts and temperatures and meet the restrictions; None if none do."""
+        """Return all rewards that explain the experts at these discounts and temperatures and meet the restrictions; None if none
+        do.
+        """
         origin, basis = explaining_rewards(problem, discounts, temperatures)
         rows, limits = _restricted(origin, basis, restrictions)
         centre = np.zeros(basis.shape[1])
@@ -347,7 +349,7 @@ class _Rewards:
         return _Rewards(origin, basis, sp.csr_array(rows), limits, centre)
 
     def largest(self, costs: Floats, within: tuple[Floats, Floats, Floats] | None = None) -> LPResult:
-        """The largest `costs·z`; with `within = (C, low, high)`, among z with `low ≤ C z ≤ high`."""
+        """Return the largest `costs·z`; with `within = (C, low, high)`, among z with `low ≤ C z ≤ high`."""
         m, n = self.rows.shape
         rows, below, above = self.rows, np.full(m, -INFINITY), self.limits
         if within is not None:
@@ -358,7 +360,7 @@ class _Rewards:
 
 
 def explaining_rewards(problem: Problem, discounts: Floats, temperatures: Floats) -> tuple[Floats, Floats]:
-    """The rewards that explain exact policies at given discounts and temperatures `(K,)`: θ_0 `(d,)` and N `(d,n)`.
+    """Return the rewards that explain exact policies at given discounts and temperatures `(K,)`: θ_0 `(d,)` and N `(d,n)`.
 
     θ_0 has the least norm, and the columns of N are orthonormal.
     """
@@ -402,7 +404,7 @@ def explaining_rewards(problem: Problem, discounts: Floats, temperatures: Floats
 
 
 def _restricted(origin: Floats, basis: Floats, restrictions: tuple[Floats, Floats] | None) -> tuple[Floats, Floats]:
-    """The restrictions on z."""
+    """Return the restrictions on z."""
     if restrictions is None or not len(restrictions[0]):
         return np.zeros((0, basis.shape[1])), np.zeros(0)
     matrix, limits = restrictions
@@ -414,7 +416,7 @@ def _restricted(origin: Floats, basis: Floats, restrictions: tuple[Floats, Float
 
 
 def _inner_point(rows: Floats, limits: Floats) -> Floats | None:
-    """A z with `rows z ≤ limits`, as far from the limits as up to 1; None if there is none."""
+    """Return a z with `rows z ≤ limits`, as far from the limits as up to 1; None if there is none."""
     n, norms = rows.shape[1], np.linalg.norm(rows, axis=1)
     if (limits[norms == 0] < 0).any():
         return None
@@ -454,7 +456,7 @@ def _central(rows: Floats, limits: Floats, z: Floats) -> Floats:
 
 
 def _contradiction(problem: Problem, discounts: Floats, temperatures: Floats, restrictions: tuple[Floats, Floats]) -> str:
-    """The sentence that names what contradicts: the restrictions among themselves, or some of them and the policies."""
+    """Return the sentence that names what contradicts: the restrictions among themselves, or some of them and the policies."""
     (matrix, limits), alone = restrictions, True
     involved = _least_contradiction(matrix, limits)
     if not involved:
@@ -505,7 +507,7 @@ class _TaskAfter:
 
     @staticmethod
     def read(mdp: MDP, features: Any, pay: Floats | None, forbid: Bools | None, n_parameters: int) -> _TaskAfter:
-        """The task, with its shapes checked."""
+        """Return the task, with its shapes checked."""
         mdp = mdp if forbid is None else mdp.without(forbid)
         matrix = mdp.stacked if features is None else features
         as_shape(matrix, (mdp.n_actions * mdp.n_states, n_parameters), "features after the change")
@@ -571,13 +573,13 @@ class _OneExpert:
         return moved, np.where(self.live[:, :, None], rows + self.gamma * ahead - moved[:, None, :], 0.0)
 
     def member(self, y: Floats, start: Floats | None = None) -> _Planned:
-        """The choices at y; other directions of the set do not matter."""
+        """Return the choices at y; other directions of the set do not matter."""
         plan = soft_plan(self.task.mdp, self._constant + self._rows @ y, self.gamma, self.lam, start=start)
         logs = np.where(self.live, plan.log_policy, -np.inf)
         return _Planned(logs, np.where(self.live, np.exp(logs), plan.policy), plan.values)
 
     def extreme(self, direction: Floats) -> tuple[float, Floats | None]:
-        """The largest `direction·y` over the set, and the y that attains it; with one direction two programs are enough."""
+        """Return the largest `direction·y` over the set, and the y that attains it; with one direction two programs are enough."""
         if np.abs(direction).max() <= 1e-10 * np.abs(self.slopes).max():  # rounding: nothing moves, however far y goes
             return 0.0, None
         if self.n > 1:
@@ -586,7 +588,7 @@ class _OneExpert:
         return abs(float(direction[0])) * value, y
 
     def farthest(self, direction: Floats) -> tuple[float, Floats | None]:
-        """The same by a program."""
+        """Return the same by a program."""
         if not self.rewards.limits.size:
             return INFINITY, None
         result = self.rewards.largest(self.axes.T @ direction)
@@ -617,7 +619,9 @@ class _OneExpert:
         return self._from_log_odds(self.centre, apart, gain)
 
     def _largest_gain(self, lower: Floats, upper: Floats) -> Floats:
-        """The largest E `(S',)` where rows of δ·y lie in `lower` to `upper` `(S',A)`; inf where one without end is reached."""
+        """Return the largest E `(S',)` where rows of δ·y lie in `lower` to `upper` `(S',A)`; inf where one without end is
+        reached.
+        """
         mdp = self.task.mdp
         endless: Bools = np.any(~np.isfinite(upper) & self.live, axis=1)
         if self.gamma > 0:
@@ -740,7 +744,7 @@ class _OneExpert:
     # Attained bounds.
 
     def attained(self, starts: Sequence[Floats], proved: tuple[Floats, Floats]) -> _Attained:
-        """The smallest and largest probabilities found among members: corners of the set, and steps from the best of them."""
+        """Return the smallest and largest probabilities found among members: corners of the set, and steps from the best of them."""
         attained = _Attained(self.centre, self.n)
         known = {tuple(np.round(y, 9).tolist()): y for y in starts}
         for y in list(known.values())[:400]:
@@ -771,7 +775,7 @@ class _OneExpert:
         return attained
 
     def _step(self, direction: Floats, y: Floats, radius: float) -> Floats | None:
-        """The member that is farthest along a direction, at most `radius` away in each coordinate of y."""
+        """Return the member that is farthest along a direction, at most `radius` away in each coordinate of y."""
         if not self.rewards.limits.size:
             return y + radius * np.sign(np.where(np.abs(direction) > 1e-9 * np.abs(direction).max(initial=0.0), direction, 0.0))
         here = y + self._offset
@@ -801,12 +805,12 @@ class _Attained:
 
     @property
     def low(self) -> Floats:
-        """The smallest."""
+        """Return the smallest."""
         return self.ends[0]
 
     @property
     def high(self) -> Floats:
-        """The largest."""
+        """Return the largest."""
         return self.ends[1]
 
     def see(self, y: Floats, planned: _Planned) -> None:
@@ -822,14 +826,14 @@ class _Attained:
                 self._policies.append(planned.policy)
 
     def members(self) -> Floats:
-        """The choices `(m,S',A)` of the members that hold an end, and of the first."""
+        """Return the choices `(m,S',A)` of the members that hold an end, and of the first."""
         return np.array([self._policies[i] for i in np.unique(np.append(self._holder, 0))])
 
 
 def _at_given_discounts(
     rewards: _Rewards, task: _TaskAfter, discounts: Floats, temperatures: Floats, progress: Progress
 ) -> Bounds:
-    """The bounds of every expert at one point of discounts."""
+    """Return the bounds of every expert at one point of discounts."""
     outer, inner, points, members, directions = [], [], [], [], []
     for number, (gamma, lam) in enumerate(zip(discounts, temperatures, strict=True)):
         progress(number / len(discounts), f"bounds: expert {number + 1} of {len(discounts)}")
@@ -876,7 +880,7 @@ def _at_given_discounts(
 
 
 def _one_expert(one: _OneExpert) -> tuple[tuple[Floats, Floats], _Attained]:
-    """What is proved and what is attained of one expert's choices."""
+    """Return what is proved and what is attained of one expert's choices."""
     centre = one.centre.policy
     if not one.n:
         return (centre, centre), _Attained(one.centre, 0)
@@ -964,7 +968,7 @@ class _SetMember:
 
     @staticmethod
     def of(point: Explanation, restrictions: tuple[Floats, Floats] | None) -> _SetMember | None:
-        """The member; None for a point that does not solve the equations."""
+        """Return the member; None for a point that does not solve the equations."""
         if point.gap > max(point.rounding, 1e-9 * point.size) or not (point.temperature > 0).all():
             return None
         reached = True

@@ -82,7 +82,7 @@ class PolicyEquations:
 
     @property
     def weights(self) -> Floats:
-        """The weight of each equation `(S,A)`; 0 where there is none.
+        """Return the weight of each equation `(S,A)`; 0 where there is none.
 
         It is 1 for policies. For demonstrations it is the smoothed count: the error of a logarithm of a frequency has a variance
         of one over its count. It is made anew each time, because with very many states it is too large to keep for every expert.
@@ -366,22 +366,22 @@ class Explanation:
 
     @property
     def rounding(self) -> float:
-        """The norm up to which a residual is rounding."""
+        """Return the norm up to which a residual is rounding."""
         return self.columns.rounding * self.size
 
     @property
     def no_effect(self) -> float:
-        """The norm up to which a direction of the Jacobian counts as one without any effect."""
+        """Return the norm up to which a direction of the Jacobian counts as one without any effect."""
         return max(1e-8 * self.size, self.rounding)
 
     @cached_property
     def reward(self) -> Floats:
-        """The reward parameters `(d,)`, with mean 0 where a constant is free."""
+        """Return the reward parameters `(d,)`, with mean 0 where a constant is free."""
         return self._centred(self.equations.reward(self.discounts, self.x))
 
     @cached_property
     def temperature(self) -> Floats:
-        """The temperatures `(K,)`."""
+        """Return the temperatures `(K,)`."""
         return self.equations.temperatures(self.x)
 
     def fixed(self) -> Bools:

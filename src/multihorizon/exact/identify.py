@@ -391,7 +391,7 @@ class Conclusion:
 
     @property
     def misfit(self) -> float:
-        """The residual relative to the residual that the assumed errors explain."""
+        """Return the residual relative to the residual that the assumed errors explain."""
         return max(self.point.equations.outside, self.directions.gap / self.directions.expected)
 
     def surplus(self) -> tuple[int, float]:
@@ -581,7 +581,7 @@ class Identification(Result):
 
     @property
     def discounts_identified(self) -> Bools:
-        """The mask `(K,)` of discounts that are the same in all explanations, up to the effect of the errors."""
+        """Return the mask `(K,)` of discounts that are the same in all explanations, up to the effect of the errors."""
         return np.diff(self.intervals, axis=1)[:, 0] <= LIMIT
 
     def listed_as(self, names: tuple[str, ...], free_temperatures: bool) -> Identification:
@@ -674,7 +674,7 @@ class Identification(Result):
 
     @property
     def form_alone(self) -> bool:
-        """Whether a discount is identified by the form of the reward's features alone."""
+        """Return whether a discount is identified by the form of the reward's features alone."""
         return self.status == "unique" and self.problem is not None and self.problem.by_form_alone
 
     def headline(self) -> str:

@@ -46,7 +46,7 @@ class WiderReward:
     free: bool
 
     def columns(self, mdp: MDP, arrival: Sparse) -> Floats:
-        """The columns `(A·S,q)` in a task where features `(S,d)` are paid on arrival."""
+        """Return the columns `(A·S,q)` in a task where features `(S,d)` are paid on arrival."""
         rows, parts = np.tile(np.arange(mdp.n_states), mdp.n_actions), []
         paid = np.zeros((rows.size, 0))
         if self.by_action:
@@ -58,7 +58,7 @@ class WiderReward:
 
 
 def wider_rewards(mdps: Sequence[MDP], arrival: Sequence[Sparse]) -> list[WiderReward]:
-    """The wider rewards to try in tasks with these features; none where there is one action alone."""
+    """Return the wider rewards to try in tasks with these features; none where there is one action alone."""
     actions = tuple(dict.fromkeys(name for mdp in mdps for name in mdp.action_names))
     if len(actions) < 2:
         return []
@@ -71,7 +71,7 @@ def wider_rewards(mdps: Sequence[MDP], arrival: Sequence[Sparse]) -> list[WiderR
 
 
 def beyond(features: Sequence[Floats], columns: Sequence[Floats]) -> list[Floats]:
-    """For each task an orthonormal basis of the columns `(A·S,r)`, the same in all, of what features `(A·S,d)` do not say."""
+    """Return for each task an orthonormal basis of the columns `(A·S,r)`, the same in all, of what features `(A·S,d)` do not say."""
     whole, ends = np.concatenate(features), np.cumsum([len(each) for each in features])[:-1]
     left = np.concatenate(columns)
     left = left - whole @ np.linalg.lstsq(whole, left)[0]
@@ -116,12 +116,12 @@ class StateRewardTest(Result):
 
     @classmethod
     def of(cls, tests: Sequence[tuple[WiderReward, ScoreTest]]) -> StateRewardTest:
-        """The test of the wider reward that the decisions speak for most."""
+        """Return the test of the wider reward that the decisions speak for most."""
         return cls.strongest([cls(wider.name, test.statistic, test.degrees, test.p_value) for wider, test in tests])
 
     @classmethod
     def strongest(cls, tests: Sequence[StateRewardTest]) -> StateRewardTest:
-        """The test of the smallest p-value, times the number of tests that were made."""
+        """Return the test of the smallest p-value, times the number of tests that were made."""
         made = [test for test in tests if test.degrees]
         if not made:
             return cls.untested("in this task rewards of states can stand in for rewards of actions")
@@ -130,19 +130,19 @@ class StateRewardTest(Result):
 
     @classmethod
     def read(cls, content: Mapping[str, Any]) -> StateRewardTest:
-        """The test from what `to_dict` gave, which a file may have held."""
+        """Return the test from what `to_dict` gave, which a file may have held."""
         names = ("statistic", "p_value", "gain")
         known = {f.name: content[f.name] for f in fields(cls) if f.name in content}
         return cls(**known | {name: np.nan if known[name] is None else float(known[name]) for name in names})
 
     @property
     def clear(self) -> bool:
-        """Whether a reward that depends on the action as well predicts clearly better."""
+        """Return whether a reward that depends on the action as well predicts clearly better."""
         return self.p_value <= 0.001
 
     @property
     def why(self) -> str:
-        """Why nothing is said of groups; empty where something is."""
+        """Return why nothing is said of groups; empty where something is."""
         if not self.clear:
             return ""
         words = (
@@ -154,7 +154,7 @@ class StateRewardTest(Result):
 
     @property
     def verdict(self) -> Finding:
-        """The answer, and its reasons."""
+        """Return the answer, and its reasons."""
         if self.reason:
             taken = "The reward is taken to depend on the state reached, not on the action."
             return Finding(QUESTION, "Not tested", f"{taken} Not tested: {self.reason}.", "caution")
@@ -174,7 +174,7 @@ class StateRewardTest(Result):
         return Finding(QUESTION, "Not rejected", reasons, "good")
 
     def sentences(self) -> str:
-        """The finding in words."""
+        """Return the finding in words."""
         return self.verdict.reasons
 
     def to_frame(self) -> pd.DataFrame:
@@ -191,7 +191,7 @@ class StateRewardTest(Result):
 
 
 def tested_at(point: Point, wider: WiderReward) -> ScoreTest:
-    """The score test of a wider reward at a fit; where rewards deviate from the shared one, the costs are those of all."""
+    """Return the score test of a wider reward at a fit; where rewards deviate from the shared one, the costs are those of all."""
     model, p, d = point.likelihood, point.likelihood.size, point.likelihood.n_reward
     every = [wider.columns(plan.persons.mdp, arrival) for plan in point.plans if (arrival := plan.persons.arrival) is not None]
     q = every[0].shape[1]
@@ -228,8 +228,9 @@ def tested_at(point: Point, wider: WiderReward) -> ScoreTest:
 
 
 def _simulated(point: Point, slopes: Sequence[tuple[Ints, Floats]], size: int) -> Floats:
-    """The gradients `(m,size)` of decisions drawn from the fit, where log π of each person in each task moves so: places in x and
-    the derivatives `(rows,k)`. Persons are drawn in the order of their likelihoods."""
+    """Return the gradients `(m,size)` of decisions drawn from the fit, where log π of each person in each task moves so: places
+    in x and the derivatives `(rows,k)`. Persons are drawn in the order of their likelihoods.
+    """
     rng, gradients = np.random.default_rng(0), np.zeros((DRAWS, size))
     people = [(plan, i) for plan in point.plans for i in range(plan.lam.size)]
     fits = [float((plan.persons.counts * plan.finite_log)[:, :, i].sum()) for plan, i in people]

@@ -78,7 +78,7 @@ class Independence:
 
 
 def independence(point: Point, asked: Choice, seed: int = 0) -> Independence:
-    """What to take as independent at a fit; "auto" takes episodes where choices of one episode go together."""
+    """Return what to take as independent at a fit; "auto" takes episodes where choices of one episode go together."""
     model, within = point.likelihood, None
     if asked == "decision":
         return Independence()
@@ -148,7 +148,7 @@ class _Own:
 
 
 def _by_expert(point: Point) -> Iterator[_Own]:
-    """Each of the problem's experts, in each task."""
+    """Yield each of the problem's experts, in each task."""
     clusters = point.likelihood.clusters
     assert clusters is not None
     for i, plan in enumerate(point.plans):
@@ -163,7 +163,7 @@ def _by_expert(point: Point) -> Iterator[_Own]:
 
 
 def _carried(point: Point) -> dict[int, tuple[Ints, Floats]]:
-    """For each expert who deviates from the common reward the places in x and R_k `(q,q)` there; nothing with one reward."""
+    """Return for each expert who deviates from the common reward the places in x and R_k `(q,q)` there; nothing with one reward."""
     if not isinstance(point, NearPoint):
         return {}
     carried = {}
@@ -207,7 +207,7 @@ def middle(point: Point) -> Floats:
 
 
 def dispersion(point: Point) -> float:
-    """How many times as large the variance of the scores is as that of independent decisions, on average; at least 1.
+    """Return how many times as large the variance of the scores is as that of independent decisions, on average; at least 1.
 
     A log-likelihood divided by it can be compared between models as one of independent decisions (quasi-likelihood).
     """
@@ -237,7 +237,7 @@ def clusters_that_count(point: Point, along: Floats) -> float:
 
 
 def independence_figures(taken: Independence, point: Point, robust: Floats | None, of_model: Floats | None) -> TakenAsIndependent:
-    """What was taken to be independent, how much wider that makes standard errors of discounts, and of how many clusters."""
+    """Return what was taken to be independent, how much wider that makes standard errors of discounts, and of how many clusters."""
     model, within = point.likelihood, taken.within
     p_value = None if within is None or within.reason else within.p_value
     said: TakenAsIndependent = {"unit": taken.unit, "p_value": p_value, "reason": taken.reason}
@@ -259,7 +259,7 @@ def independence_figures(taken: Independence, point: Point, robust: Floats | Non
 
 
 def independence_words(said: TakenAsIndependent | None) -> list[str]:
-    """What was taken to be independent, in a sentence or two; nothing where it is every decision, as usual."""
+    """Return what was taken to be independent, in a sentence or two; nothing where it is every decision, as usual."""
     if said is None or (said["unit"] == "decision" and not said["reason"]):
         return []
     why, p = "", said["p_value"]
@@ -408,7 +408,7 @@ class _Short:
     long: Bools
 
     def sums(self, rng: np.random.Generator) -> Floats:
-        """The sums over each episode `(E,m)` with signs drawn anew."""
+        """Return the sums over each episode `(E,m)` with signs drawn anew."""
         signs = rng.choice([-1.0, 1.0], self.long.size)
         signs[self.long] = rng.standard_normal(int(self.long.sum()))
         sums: Floats = np.add.reduceat(self.scores * signs[:, None], self.starts)
@@ -425,7 +425,7 @@ def _in_short(scores: Floats, starts: Ints) -> _Short:
 
 
 def _root(matrix: Floats) -> Floats:
-    """The symmetric root, which unlike other roots does not jump where the matrix changes by rounding."""
+    """Return the symmetric root, which unlike other roots does not jump where the matrix changes by rounding."""
     values, vectors = np.linalg.eigh(matrix)
     root: Floats = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
     return root
@@ -434,7 +434,7 @@ def _root(matrix: Floats) -> Floats:
 def _centred_scores(
     point: Point, listed: Sequence[tuple[Demonstrations, int]], seed: int, max_decisions: int, conditions: Sequence[str]
 ) -> list[tuple[Floats, Ints]]:
-    """The scores `(N,m)` of each expert's choices, weighted and centred in each state, and the rows that begin an episode.
+    """Return the scores `(N,m)` of each expert's choices, weighted and centred in each state, and the rows that begin an episode.
 
     They are taken in the 20 directions of the reward of which the choices say most, and in that of the expert's discount.
     """

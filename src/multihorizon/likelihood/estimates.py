@@ -218,12 +218,12 @@ class SieveEvidence(DiscountEvidence, solvers=("SieveLikelihood",)):
 
 
 def unpredicted(next_state_r2: Mapping[str, float]) -> list[str]:
-    """The coordinates of whose change state and action predict less than 2 %; one that never changes is predicted."""
+    """Return the coordinates of whose change state and action predict less than 2 %; one that never changes is predicted."""
     return [name for name, share in next_state_r2.items() if share <= 0.02]
 
 
 def dynamics_unknown(next_state_r2: Mapping[str, float]) -> bool:
-    """Whether half of the coordinates or more are not predicted."""
+    """Return whether half of the coordinates or more are not predicted."""
     return 2 * len(unpredicted(next_state_r2)) >= len(next_state_r2)
 
 
@@ -240,21 +240,21 @@ class ModelEstimate(Estimate):
     @property
     @abstractmethod
     def model(self) -> Any:
-        """The model."""
+        """Return the model."""
 
     @property
     @abstractmethod
     def vector(self) -> Floats:
-        """The place of the answer `(p,)`."""
+        """Return the place of the answer `(p,)`."""
 
     @cached_property
     @abstractmethod
     def precise(self) -> Precision:
-        """What is identified, and how well."""
+        """Return what is identified, and how well."""
 
     @property
     def answer(self) -> ExpertValues:
-        """The answer in the order of the experts."""
+        """Return the answer in the order of the experts."""
         model, x = self.model, self.vector
         return ExpertValues(
             model.problem.names, model.reward(x).copy(), model.discounts(x), model.temperatures(x), self._rewards()
@@ -262,7 +262,7 @@ class ModelEstimate(Estimate):
 
     @cached_property
     def parameters(self) -> NamedValues:
-        """Rewards, discounts and logarithms of temperatures of each group, and transitions."""
+        """Return rewards, discounts and logarithms of temperatures of each group, and transitions."""
         model = self.model
         names = [f"reward of {name}" for name in self._rewards()]
         for kind, groups, part in (
@@ -287,7 +287,7 @@ class ModelEstimate(Estimate):
 
     @property
     def standard_errors(self) -> Floats:
-        """The standard errors `(p,)`; NaN for what is not identified."""
+        """Return the standard errors `(p,)`; NaN for what is not identified."""
         return self.precise.standard_errors
 
     @property
@@ -332,22 +332,22 @@ class JointEstimate(ProfileIntervals, ModelEstimate):
 
     @property
     def has_likelihood(self) -> bool:
-        """Whether a likelihood of the decisions of each expert stands behind the answer."""
+        """Return whether a likelihood of the decisions of each expert stands behind the answer."""
         return True
 
     @property
     def model(self) -> Likelihood:
-        """The model."""
+        """Return the model."""
         return self.likelihood
 
     @property
     def vector(self) -> Floats:
-        """The place of the answer."""
+        """Return the place of the answer."""
         return self.x
 
     @cached_property
     def precise(self) -> Precision:
-        """What is identified, and how well."""
+        """Return what is identified, and how well."""
         return precision(self.point)
 
     def belongs_to(self, problem: object) -> bool:
@@ -356,14 +356,14 @@ class JointEstimate(ProfileIntervals, ModelEstimate):
 
     @property
     def lost(self) -> Bools:
-        """Of whom the temperature is not identified; everybody where other discounts are as likely."""
+        """Return of whom the temperature is not identified; everybody where other discounts are as likely."""
         if self.evidence is None:
             return np.zeros(len(self.problem.names), dtype=np.bool_)
         return np.array(self.evidence.lost_temperatures, dtype=np.bool_) | bool(self.evidence.equally_likely)
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What draws do not allow for."""
+        """Return what draws do not allow for."""
         if self.evidence is None:
             return ()
         lines = ["Other discounts are as likely, so that nothing bounds what follows."] if self.evidence.equally_likely else []
@@ -448,17 +448,17 @@ class PlacedEstimate(ModelEstimate):
 
     @property
     def model(self) -> Any:
-        """The model."""
+        """Return the model."""
         return self.place.likelihood
 
     @property
     def vector(self) -> Floats:
-        """The place of the answer."""
+        """Return the place of the answer."""
         return self.place.x
 
     @cached_property
     def precise(self) -> Precision:
-        """What is identified, and how well."""
+        """Return what is identified, and how well."""
         return precision(self.place)
 
 
@@ -487,7 +487,7 @@ class FunctionEstimate(PlacedEstimate):
 
     @property
     def standard_errors(self) -> Floats:
-        """The standard errors `(p,)`; NaN for what is not identified."""
+        """Return the standard errors `(p,)`; NaN for what is not identified."""
         return self.widened.standard_errors
 
     def compute(self, level: float) -> Floats:
@@ -507,7 +507,7 @@ class LookaheadEstimate(PlacedEstimate):
 
     @property
     def answer(self) -> ExpertValues:
-        """The answer, without discounts."""
+        """Return the answer, without discounts."""
         point, model = self.place, self.model
         none = np.full(len(model.problem.names), np.nan)
         return ExpertValues(model.problem.names, model.reward(point.x), none, model.temperatures(point.x), self._rewards())

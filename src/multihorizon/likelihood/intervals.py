@@ -91,7 +91,7 @@ class Precision:
 
 
 def precision(point: ChoicePoint) -> Precision:
-    """Standard errors and identified directions at an answer; with very many rewards, of the discounts alone."""
+    """Return standard errors and identified directions at an answer; with very many rewards, of the discounts alone."""
     model, ones = point.likelihood, np.ones(point.x.size)
     if isinstance(point, Point) and model.is_large:
         covariances, known, values = profile_covariances(point)
@@ -133,7 +133,7 @@ class Contrasts:
 
 
 def reward_contrasts(point: Point) -> Contrasts:
-    """Rewards as differences, which decisions determine even where they leave a constant added to all rewards open.
+    """Return rewards as differences, which decisions determine even where they leave a constant added to all rewards open.
 
     All are NaN where there are too many rewards for a dense information matrix.
     """
@@ -202,7 +202,7 @@ def profile_covariances(point: Point) -> tuple[Floats, Bools, Floats]:
 
 
 def transition_widening(point: Point, precise: Precision) -> Floats:
-    """The factor `(p,)` by which the error of estimated transitions widens standard errors; NaN with very many parameters."""
+    """Return the factor `(p,)` by which the error of estimated transitions widens standard errors; NaN with very many parameters."""
     model = point.likelihood
     widening = np.ones(model.size)
     if not model.moves:
@@ -237,12 +237,12 @@ class ProfileIntervals(Intervals):
     opened: dict[float, bool] = field(default_factory=dict, init=False)
 
     def compute(self, level: float) -> Floats:
-        """All of them."""
+        """Return all of them."""
         *_, intervals = self.by_blocks(level)
         return intervals
 
     def by_blocks(self, level: float, jobs: int = 1) -> Iterator[Floats]:
-        """The intervals `(K,2)` as they come, a few discounts at a time, with NaN for the rest; all of them are kept."""
+        """Yield the intervals `(K,2)` as they come, a few discounts at a time, with NaN for the rest; all of them are kept."""
         point, groups = self.point, self.likelihood.groups
         numbers, together = np.arange(self.likelihood.n_discounts), 4
         blocks = [np.isin(groups, numbers[i : i + together]) & self.known for i in range(0, numbers.size, together)]
@@ -261,14 +261,16 @@ class ProfileIntervals(Intervals):
         self.computed[level] = intervals
 
     def one_discount_is_open(self, level: float = 0.95) -> bool:
-        """Whether all discounts are possible at this level, because nothing contradicts one for all, which is not identified."""
+        """Return whether all discounts are possible at this level, because nothing contradicts one for all, which is not
+        identified.
+        """
         if level not in self.opened:
             self.opened[level] = self.checks_one_discount and one_discount_is_open(self.point, 1 - level)
         return self.opened[level]
 
     @property
     def point(self) -> Point:
-        """The model at the answer."""
+        """Return the model at the answer."""
         point = self.likelihood.at(self.x)
         if point is None:
             raise ValueError("the answer's soft values must be finite, received an answer that does not fit its problem")
@@ -283,7 +285,7 @@ def profile_intervals(
     freedom: Floats | None = None,
     rivals: Sequence[Point] = (),
 ) -> Floats:
-    """Profile-likelihood intervals `(K,2)` of the discounts; NaN for those that are not `known`.
+    """Return profile-likelihood intervals `(K,2)` of the discounts; NaN for those that are not `known`.
 
     They reach from the smallest to the largest discount that is inside, also where `rivals`, other maxima, lie between them.
     """
@@ -346,7 +348,7 @@ class _Part:
         return cls(point, start, places, precise.of_model[:, places] @ together, Dense(own + rest))
 
     def ends(self, target: float, error: float) -> tuple[float, float] | None:
-        """The ends of the interval; None where one does not stand the check with the likelihood of all experts."""
+        """Return the ends of the interval; None where one does not stand the check with the likelihood of all experts."""
         ends = [self._end(sign, target, error) for sign in (-1, 1)]
         low, high = ends
         return None if low is None or high is None else (low, high)
@@ -368,7 +370,7 @@ class _Part:
 def _profile_ends(
     point: Point, index: int, target: float, error: float, metric: Metric | None, rivals: Sequence[Point]
 ) -> tuple[float, float]:
-    """The ends of a discount's profile interval, from the smallest to the largest discount that is inside.
+    """Return the ends of a discount's profile interval, from the smallest to the largest discount that is inside.
 
     Where a profile is likelier than the answer, everything is let go and climbed from there, and that is the maximum.
     """
@@ -392,7 +394,7 @@ def _profile_ends(
 
 
 def _root(top: ChoicePoint, there: ChoicePoint, left: float = 0.0) -> float:
-    """The signed root of the deviance from the maximum of a point that may rise by so much more."""
+    """Return the signed root of the deviance from the maximum of a point that may rise by so much more."""
     return float(np.sqrt(2 * max(top.objective - there.objective - left, 0.0)))
 
 
@@ -408,7 +410,7 @@ class _End:
 def _profile_end(
     start: Point, index: int, sign: int, target: float, error: float, metric: Metric | None, top: Point | None = None
 ) -> _End:
-    """The lower (sign −1) or upper (1) end of a discount's profile interval, from a maximum that may not be the `top`."""
+    """Return the lower (sign −1) or upper (1) end of a discount's profile interval, from a maximum that may not be the `top`."""
     top = start if top is None else top
     model, highest = start.likelihood, top
     one = np.eye(1, start.x.size, index).ravel()
@@ -422,7 +424,7 @@ def _profile_end(
         return max((there for there in places if there is not None), key=lambda there: there.objective, default=None)
 
     def climbed(value: float, nearest: Point, halvings: int = 3) -> tuple[Point, float] | None:
-        """The best point with this discount and what a climb that did not end may have left; None where it has no value.
+        """Return the best point with this discount and what a climb that did not end may have left; None where it has no value.
 
         Such a climb is begun anew with a new curvature, and then from a place half as far away.
         """
@@ -480,7 +482,7 @@ HOPELESS = 100.0
 
 
 def one_discount_is_open(point: Point, rejected: float) -> bool:
-    """Whether one discount for all is not rejected at this level, and is then not identified."""
+    """Return whether one discount for all is not rejected at this level, and is then not identified."""
     model = point.likelihood
     members = tuple(range(model.n_experts))
     contrasts = contrasts_of(model, members)
@@ -496,7 +498,7 @@ def one_discount_is_open(point: Point, rejected: float) -> bool:
 
 
 def contrasts_of(model: ChoiceModel, members: tuple[int, ...]) -> int:
-    """How many free discounts one shared discount replaces; 0 where nothing can be tested: known ones that differ, say."""
+    """Return how many free discounts one shared discount replaces; 0 where nothing can be tested: known ones that differ, say."""
     groups = np.unique(model.groups[list(members)])
     known = model.known[model.discount_slice][groups]
     distinct = np.unique(known[~np.isnan(known)]).size
@@ -519,7 +521,7 @@ def degrees_of(point: Point, shared: Point, members: tuple[int, ...], contrasts:
 
 
 def with_one_discount(point: Point, members: tuple[int, ...]) -> Ascent[Point]:
-    """The maximum with one discount for the members, from the answer's reward and from fits to the frequencies."""
+    """Return the maximum with one discount for the members, from the answer's reward and from fits to the frequencies."""
     model = point.likelihood
     restricted = model.sharing(merged_groups(model, members))
     values = np.array([model.discounts(point.x)[restricted.groups == g].mean() for g in range(restricted.n_discounts)])
@@ -540,6 +542,6 @@ def with_one_discount(point: Point, members: tuple[int, ...]) -> Ascent[Point]:
 
 
 def merged_groups(model: ChoiceModel, members: tuple[int, ...]) -> tuple[int, ...]:
-    """The groups of discounts with those of the members joined into one, numbered from 0."""
+    """Return the groups of discounts with those of the members joined into one, numbered from 0."""
     joined = np.isin(model.groups, model.groups[list(members)])
     return tuple(pd.factorize(np.where(joined, -1, model.groups))[0].tolist())

@@ -46,17 +46,17 @@ class LookaheadFit:
 
     @property
     def point(self) -> WeightedPoint:
-        """The model at the answer."""
+        """Return the model at the answer."""
         return self.ascent.point
 
     @property
     def model(self) -> WeightedLikelihood:
-        """The likelihood that was climbed."""
+        """Return the likelihood that was climbed."""
         return self.point.likelihood
 
 
 def fit_lookahead(base: Point, family: Lookahead, others: Sequence[WeightedPoint] = ()) -> LookaheadFit:
-    """The most likely answer of a family.
+    """Return the most likely answer of a family.
 
     Args:
         base: the answer with discounts.
@@ -92,7 +92,7 @@ def search(start: WeightedPoint, max_rounds: int = 10) -> LookaheadFit:
 
 
 def _placed(model: WeightedLikelihood, base: ChoicePoint, coordinates: Floats) -> WeightedPoint:
-    """The model at the reward and temperatures of another, and at these coordinates `(G,m)`."""
+    """Return the model at the reward and temperatures of another, and at these coordinates `(G,m)`."""
     likelihood = base.likelihood
     x = np.concatenate([likelihood.reward(base.x), coordinates.ravel(), base.x[likelihood.temperature_slice]])
     point = model.at(np.clip(x, model.lower, model.upper))
@@ -102,12 +102,12 @@ def _placed(model: WeightedLikelihood, base: ChoicePoint, coordinates: Floats) -
 
 
 def _everyone_at(model: WeightedLikelihood, base: ChoicePoint, coordinates: Floats) -> WeightedPoint:
-    """The same where all groups have the same coordinates `(m,)`."""
+    """Return the same where all groups have the same coordinates `(m,)`."""
     return _placed(model, base, np.tile(coordinates, (model.n_groups, 1)))
 
 
 def _offered(point: WeightedPoint) -> tuple[WeightedPoint, Floats | None]:
-    """The point where each group has the likeliest of its own and the tried values; for depths also their profile `(K,H)`."""
+    """Return the point where each group has the likeliest of its own and the tried values; for depths also their profile `(K,H)`."""
     model = point.likelihood
     depths = isinstance(model.family, Depth)
     tried = [_everyone_at(model, point, row) for row in model.family.tried(model.steps)]
@@ -132,7 +132,7 @@ def _offered(point: WeightedPoint) -> tuple[WeightedPoint, Floats | None]:
 
 
 def _own_temperatures(point: WeightedPoint) -> WeightedPoint:
-    """The point with the most likely temperatures at its reward and depths, where they are free.
+    """Return the point with the most likely temperatures at its reward and depths, where they are free.
 
     The reward sets the scale here, so the temperatures' common level is not held.
     """
@@ -150,7 +150,9 @@ def _own_temperatures(point: WeightedPoint) -> WeightedPoint:
 
 
 def _parameters(fit: LookaheadFit) -> tuple[Floats, Floats, Bools]:
-    """Values, standard errors and what is identified, each `(K,m)`, of a family's parameters. A depth has no standard error."""
+    """Return values, standard errors and what is identified, each `(K,m)`, of a family's parameters. A depth has no standard
+    error.
+    """
     model, profile = fit.model, fit.depth_profile
     if profile is not None:
         # Depths are no deeper than a person could look; one that is as likely as another depth is not identified.
@@ -175,13 +177,13 @@ def _parameters(fit: LookaheadFit) -> tuple[Floats, Floats, Bools]:
 
 
 def lookahead_counts(model: WeightedLikelihood) -> list[int]:
-    """How many parameters of look-ahead each group has: no more than a person can look steps ahead, less the first."""
+    """Return how many parameters of look-ahead each group has: no more than a person can look steps ahead, less the first."""
     reach = [int(model.person_steps[model.groups == group].max()) - 1 for group in range(model.n_groups)]
     return [min(model.n_coordinates, steps) for steps in reach]
 
 
 def lookahead_evidence(fit: LookaheadFit, base: Point) -> dict[str, Any]:
-    """What `Solution.evidence["lookahead"]` holds."""
+    """Return what `Solution.evidence["lookahead"]` holds."""
     model, likelihood = fit.model, base.likelihood
     names = ("depth",) if fit.depth_profile is not None else model.family.parameters(model.steps)
     tables = [{name: table[:, j].tolist() for j, name in enumerate(names)} for table in _parameters(fit)]
@@ -199,7 +201,7 @@ def lookahead_evidence(fit: LookaheadFit, base: Point) -> dict[str, Any]:
 
 
 def lookahead_solution(problem: Problem, fit: LookaheadFit, base: Point, ridge_reason: str) -> Solution:
-    """The solution of a fit with weights that are not exponential."""
+    """Return the solution of a fit with weights that are not exponential."""
     point, model = fit.point, fit.model
     evidence = lookahead_evidence(fit, base)
     identified = all(all(column) for column in evidence["identified"].values())

@@ -194,7 +194,9 @@ class MaximumLikelihood:
         return lookahead_solution(paid, fit_lookahead(base, self.lookahead), base, likeliest.ridge_reason)
 
     def _alone(self, problem: Problem) -> tuple[Problem, PersonsApart] | None:
-        """The problem with its known reward and its persons one by one, if they are many and share no parameter; else None."""
+        """Return the problem with its known reward and its persons one by one, if they are many and share no parameter; else
+        None.
+        """
         few = problem.n_experts < MANY
         together = self.temperature in ("pooled", "shared") or self.groups is not None or bool(self.ridge)
         together = together or bool(self.deviations) or self.cluster in ("episode", "expert")
@@ -243,7 +245,7 @@ class MaximumLikelihood:
         return JointEstimate(model, x, identified, solution.require_problem(), evidence=evidence)
 
     def search(self, problem: Problem, run: Run) -> tuple[Problem, Fit]:
-        """The problem with what is known of the reward, and the most likely answer with discounts."""
+        """Return the problem with what is known of the reward, and the most likely answer with discounts."""
         paid, reward = with_known_reward(problem, self.known_reward)
         settings = replace(read_settings(paid, self.temperature, self.discounts, self.groups, reward), moves=True)
         first, second = run.parts(1, 1) if self.deviations else (run, run)
@@ -305,7 +307,7 @@ def fit(
     extra = _closed_form(model)
 
     def attempt(model: Likelihood, reason: str, run: Run, give_up: bool = False) -> Fit:
-        """The most likely answer with the penalties of this model, temperatures pooled if asked for."""
+        """Return the most likely answer with the penalties of this model, temperatures pooled if asked for."""
         best, ends = maximize(model, starts, run.part(0.0, 0.6), extra, give_up)
         if give_up and not _holds(best):
             return Fit(best, ends, None, reason)
@@ -355,7 +357,7 @@ def _require_room(problem: Problem) -> None:
 
 
 def with_deviations(shared_fit: Fit, wanted: float | Literal["estimated"], run: Run) -> Fit:
-    """The fit with personal deviations of a wanted spread, or of the most likely one where the decisions reject 0."""
+    """Return the fit with personal deviations of a wanted spread, or of the most likely one where the decisions reject 0."""
     shared, others = shared_fit.best.point, [end.point for end in shared_fit.ends[1:]]
     if not shared_fit.best.finished:
         return shared_fit
@@ -383,7 +385,7 @@ def with_deviations(shared_fit: Fit, wanted: float | Literal["estimated"], run: 
 
 
 def never_earned(problem: Problem) -> Bools:
-    """Mask `(d,)` of the reward parameters that no logged decision could have earned."""
+    """Return mask `(d,)` of the reward parameters that no logged decision could have earned."""
     earned = np.zeros(problem.n_parameters)
     for expert in problem.experts:
         if expert.counts is not None:
@@ -393,7 +395,8 @@ def never_earned(problem: Problem) -> Bools:
 
 
 def _holds(end: Ascent[Point]) -> bool:
-    """Whether the decisions alone hold the rewards: the climb ended, and no reward and no choice in a visited state is vague.
+    """Return whether the decisions alone hold the rewards: the climb ended, and no reward and no choice in a visited state is
+    vague.
 
     A reward is vague where its standard error is above 100 temperatures, a choice where that of `log π(a|s)` is above 10: odds
     that may be anything up to e^20 and more. Rewards of which the decisions say nothing do not count.
@@ -420,7 +423,7 @@ def _holds(end: Ascent[Point]) -> bool:
 
 
 def _weakly_held(held: Ascent[Point], most_cost: float = 1.0, attempts: int = 3) -> Ascent[Point]:
-    """The fit with a prior so wide that it costs hardly any log-likelihood, where the one it has costs more.
+    """Return the fit with a prior so wide that it costs hardly any log-likelihood, where the one it has costs more.
 
     Beside a discount near 1, rewards that hardly matter for short may be very large. So the prior is made ten times wider, a few
     times, where it costs more log-likelihood than `most_cost`.
@@ -441,7 +444,7 @@ def _weakly_held(held: Ascent[Point], most_cost: float = 1.0, attempts: int = 3)
 
 
 def _long_work(likelihood: Likelihood) -> str:
-    """A sentence on how long the climbs will take where that is minutes, and what to do; else nothing.
+    """Return a sentence on how long the climbs will take where that is minutes, and what to do; else nothing.
 
     Climbs by products in a hard task take about a hundred thousand products with the curvature; climbs of many experts, with the
     tests that follow, about ten thousand steps. One of these is timed.
@@ -573,7 +576,7 @@ def rival_maxima(likeliest: Fit) -> list[Ascent[Point]]:
 
 
 def _deviations(nearly: Nearly, point: Point) -> Deviations:
-    """What was found of deviations, in words that a reader can use."""
+    """Return what was found of deviations, in words that a reader can use."""
     shared, model = nearly.shared, nearly.shared.likelihood
     reward, taken = model.reward(shared.x), isinstance(point, NearPoint)
     values = errors = np.zeros((model.n_experts, model.n_reward))
@@ -646,7 +649,7 @@ def _message(
 
 
 def _about_deviations(likeliest: Fit) -> list[str]:
-    """What is to be said of personal deviations."""
+    """Return what is to be said of personal deviations."""
     nearly, point = likeliest.nearly, likeliest.best.point
     if nearly is None:
         return []

@@ -88,7 +88,7 @@ class Nearly:
 
     @cached_property
     def interval(self) -> tuple[float, float]:
-        """The ends of the 95 % interval of τ; NaN where an end was not found, infinity where all large spreads are likely."""
+        """Return the ends of the 95 % interval of τ; NaN where an end was not found, infinity where all large spreads are likely."""
         if self.given or self.search is None:
             return (self.estimated, self.estimated) if self.given else (np.nan, np.nan)
         spreads, best = self.search
@@ -143,7 +143,7 @@ class _Spreads:
 
 
 def within_reach(shared: Point) -> Likelihood:
-    """The model of one reward, with discounts below 1 if not all experts would ever end at 1.
+    """Return the model of one reward, with discounts below 1 if not all experts would ever end at 1.
 
     With rewards of their own, some would then have infinite values just below 1, and a climb cannot pass such an edge.
     """
@@ -160,14 +160,14 @@ def within_reach(shared: Point) -> Likelihood:
 
 
 def fit_with(model: NearlyShared, start: Point, gain: float = 1e-4) -> Ascent[NearPoint] | None:
-    """The best point of the model from there, as far as so much log-likelihood; None where the climb was broken off."""
+    """Return the best point of the model from there, as far as so much log-likelihood; None where the climb was broken off."""
     begin = model.at(np.clip(start.x, model.lower, model.upper), start)
     end = None if begin is None else climb(begin, max_steps=100, gain=gain)
     return end if end is not None and end.finished else None
 
 
 def given_deviations(shared: Point, spread: float, others: Sequence[Point] = ()) -> Nearly:
-    """The fit with deviations of a given spread."""
+    """Return the fit with deviations of a given spread."""
     model = NearlyShared.of(within_reach(shared), spread)
     start = model.at(np.clip(shared.x, model.lower, model.upper), shared)
     if start is None:
@@ -180,7 +180,7 @@ def given_deviations(shared: Point, spread: float, others: Sequence[Point] = ())
 def estimate_deviations(
     shared: Point, others: Sequence[Point] = (), guess: float | None = None, run: Run | None = None
 ) -> Nearly:
-    """The most likely spread of personal deviations.
+    """Return the most likely spread of personal deviations.
 
     Args:
         shared: the fit with one reward for all.
@@ -209,7 +209,7 @@ def estimate_deviations(
 
 
 def _elsewhere(end: Ascent[NearPoint], others: Sequence[Point]) -> Ascent[NearPoint] | None:
-    """A better end of a climb from one of these points; None where there is none."""
+    """Return a better end of a climb from one of these points; None where there is none."""
     model, best = end.point.likelihood, None
     height = end.point.objective + 1e-2
     for other in others:
@@ -227,7 +227,7 @@ def _elsewhere(end: Ascent[NearPoint], others: Sequence[Point]) -> Ascent[NearPo
 
 
 def highest(gain: Callable[[float], float], low: float, high: float, first: Sequence[float]) -> float:
-    """The spread with the largest gain, by parabolas in its logarithm, to a twentieth."""
+    """Return the spread with the largest gain, by parabolas in its logarithm, to a twentieth."""
     done = {spread: gain(spread) for spread in first}
     for _ in range(12):
         spreads = np.array(sorted(done))
@@ -255,7 +255,7 @@ def highest(gain: Callable[[float], float], low: float, high: float, first: Sequ
 
 
 def crossing(gain: Callable[[float], float], start: float, end: float, level: float) -> float:
-    """The spread between the best one and a bound at which the gain falls to a level; the bound counts as 0 or infinity."""
+    """Return the spread between the best one and a bound at which the gain falls to a level; the bound counts as 0 or infinity."""
     factor = 2.0 if end > start else 0.5
     inside, outside = start, start * factor
     while gain(outside) > level:
@@ -265,7 +265,7 @@ def crossing(gain: Callable[[float], float], start: float, end: float, level: fl
     top = gain(start)
 
     def above(spread: float) -> float:
-        """How far the gain is above the level, by the root of what is lost, which is nearly linear in log τ."""
+        """Return how far the gain is above the level, by the root of what is lost, which is nearly linear in log τ."""
         return float(np.sqrt(top - level) - np.sqrt(max(top - gain(spread), 0.0)))
 
     before, after, side = above(inside), above(outside), 0
@@ -284,7 +284,7 @@ def crossing(gain: Callable[[float], float], start: float, end: float, level: fl
 
 
 def degrees_of_freedom(nearly: Nearly, point: NearPoint) -> Floats | None:
-    """Of each expert's interval `(K,)`, because the spread is estimated; None where it was given.
+    """Return of each expert's interval `(K,)`, because the spread is estimated; None where it was given.
 
     The variance of log τ is read from its interval.
     """
@@ -306,7 +306,7 @@ def degrees_of_freedom(nearly: Nearly, point: NearPoint) -> Floats | None:
 
 
 def choices_moved(point: Point, spread: float) -> float:
-    """How many choices in a hundred deviations of this spread move, to first order."""
+    """Return how many choices in a hundred deviations of this spread move, to first order."""
     if not np.isfinite(spread):
         return np.nan
     model, total = NearlyShared.of(point.likelihood, 1.0), 0.0
@@ -337,7 +337,7 @@ class TemperatureSpread(Generic[P]):
 
 
 def estimate_spread(equal: Ascent[P], free: ChoiceModel, rejected: float = 0.05) -> TemperatureSpread[P]:
-    """The most likely spread, from the fit with equal temperatures.
+    """Return the most likely spread, from the fit with equal temperatures.
 
     Args:
         equal: the fit in which all temperatures are one.
@@ -387,7 +387,7 @@ def estimate_spread(equal: Ascent[P], free: ChoiceModel, rejected: float = 0.05)
 
 
 def _equal_temperatures(equal: Ascent[P], free: ChoiceModel) -> float:
-    """The p-value of equal temperatures where clusters are independent, from the scores of each expert's temperature."""
+    """Return the p-value of equal temperatures where clusters are independent, from the scores of each expert's temperature."""
     start = _with_spread(free, np.inf, equal.point)
     if not isinstance(start, Point):
         return 1.0
@@ -398,7 +398,7 @@ def _equal_temperatures(equal: Ascent[P], free: ChoiceModel) -> float:
 
 
 def _expected_gains(point: ChoicePoint, spread: float, spreads: Floats) -> Floats:
-    """The log-likelihood given each of some spreads, from that at one of them and its quadratic approximation there.
+    """Return the log-likelihood given each of some spreads, from that at one of them and its quadratic approximation there.
 
     With c the differences of log-temperatures, g the gradient of L in them and A their information, everything else profiled out,
     it is `L + ½ hᵀ(A + 1/τ²)^{-1}h − ½ log det(τ²A + 1)` with L continued to c = 0, and `h = g + A c`.
@@ -416,7 +416,7 @@ def _expected_gains(point: ChoicePoint, spread: float, spreads: Floats) -> Float
 
 
 def _simulated(equal: Point, free: Likelihood, spread: float, gained: float, rejected: float, draws: int = 39) -> float:
-    """The p-value by tables drawn from the fit with equal temperatures: 0 where none of them gains as much by this spread.
+    """Return the p-value by tables drawn from the fit with equal temperatures: 0 where none of them gains as much by this spread.
 
     What a table gains is first read from its scores where it was drawn, with the information there, which all tables share: they
     have the same states. Only where that is more than half of what counts are both models climbed. It is broken off once it is
@@ -447,7 +447,7 @@ def _simulated(equal: Point, free: Likelihood, spread: float, gained: float, rej
 
 
 def _with_spread(free: ChoiceModel, spread: float, start: P) -> P | None:
-    """A point in the model with this spread; None where its soft values are infinite."""
+    """Return a point in the model with this spread; None where its soft values are infinite."""
     model, old = free.holding(temperature_penalty(free, spread), free.ridge), start.likelihood
     each = free.of_temperature_groups(old.temperatures(start.x))
     x = model.pack(old.reward(start.x), start.x[old.discount_slice], each, start.x[old.transition_slice])
@@ -455,13 +455,13 @@ def _with_spread(free: ChoiceModel, spread: float, start: P) -> P | None:
 
 
 def _rough_climb(start: P, metric: Metric | None = None) -> Ascent[P] | None:
-    """A climb that may leave a thousandth of log-likelihood; None where it was broken off."""
+    """Return a climb that may leave a thousandth of log-likelihood; None where it was broken off."""
     end = climb(start, max_steps=100, gain=1e-3, metric=metric)
     return end if end.finished else None
 
 
 def log_likelihood_given(point: ChoicePoint, spread: float) -> float:
-    """The log-likelihood of the decisions given the spread of temperatures, which are integrated out; without constants."""
+    """Return the log-likelihood of the decisions given the spread of temperatures, which are integrated out; without constants."""
     if not spread:
         return point.objective
     covariance = _differences(point)[1]
@@ -469,12 +469,12 @@ def log_likelihood_given(point: ChoicePoint, spread: float) -> float:
 
 
 def _by_products(point: ChoicePoint) -> bool:
-    """Whether the curvature at this point is had as products."""
+    """Return whether the curvature at this point is had as products."""
     return isinstance(point, Point) and point.likelihood.by_products
 
 
 def _differences(point: ChoicePoint) -> tuple[Floats, Floats]:
-    """How x `(p,n−1)` follows the n−1 differences of log-temperatures, and their covariance, everything else profiled out.
+    """Return how x `(p,n−1)` follows the n−1 differences of log-temperatures, and their covariance, everything else profiled out.
 
     With products the rewards are left out of the first. In both the columns are those of the inverse of the curvature.
     """
@@ -496,6 +496,6 @@ def _differences(point: ChoicePoint) -> tuple[Floats, Floats]:
 
 
 def orthonormal_differences(n: int) -> Floats:
-    """Differences `(n,n−1)` of n numbers that are orthonormal."""
+    """Return differences `(n,n−1)` of n numbers that are orthonormal."""
     differences: Floats = np.linalg.qr(np.column_stack([np.ones(n), np.eye(n)[:, : n - 1]]))[0][:, 1:]
     return differences

@@ -92,7 +92,7 @@ def climb(
 
 
 def left_to_gain(point: ChoicePoint, fixed: Bools) -> float:
-    """What a climb from here promises where these parameters stay as they are."""
+    """Return what a climb from here promises where these parameters stay as they are."""
     free = ~(point.likelihood.fixed | fixed | newton.resting(point))
     return newton.left_to_gain(point, point.metric(), free)
 
@@ -105,7 +105,7 @@ def at_maximum(point: ChoicePoint, residual: float) -> bool:
 
 
 def polished(end: Ascent[P], max_steps: int = 20, gain: float = 1e-13) -> Ascent[P]:
-    """The same end with the last digits of its parameters, which a flat likelihood leaves open."""
+    """Return the same end with the last digits of its parameters, which a flat likelihood leaves open."""
     if not end.finished:
         return end
     finer = climb(end.point, max_steps=max_steps, gain=gain, metric=end.metric)
@@ -113,7 +113,7 @@ def polished(end: Ascent[P], max_steps: int = 20, gain: float = 1e-13) -> Ascent
 
 
 def _quasi_newton(start: P, held: Bools, max_steps: int, progress: Progress) -> Ascent[P]:
-    """The best point that L-BFGS-B reaches; five of its iterations stand for one step of Fisher scoring."""
+    """Return the best point that L-BFGS-B reaches; five of its iterations stand for one step of Fisher scoring."""
     from scipy.optimize import minimize  # noqa: PLC0415  it takes longer to import than a small fit takes
 
     model, free, most = start.likelihood, ~held, 5 * max_steps
@@ -147,12 +147,12 @@ WITHIN = 8.0
 
 
 def ranked(ends: Sequence[Ascent[P]]) -> list[Ascent[P]]:
-    """The ends, the most likely first."""
+    """Return the ends, the most likely first."""
     return sorted(ends, key=lambda end: -end.point.objective)
 
 
 def distinct(ends: Sequence[Ascent[P]]) -> list[Ascent[P]]:
-    """The ends with different discounts, the most likely first; of those with about the same discounts the most likely."""
+    """Return the ends with different discounts, the most likely first; of those with about the same discounts the most likely."""
     kept: list[Ascent[P]] = []
     for end in ranked(ends):
         if all(_differ(end.point, other.point) for other in kept):
@@ -161,12 +161,12 @@ def distinct(ends: Sequence[Ascent[P]]) -> list[Ascent[P]]:
 
 
 def elsewhere(ends: Sequence[Ascent[P]], point: P) -> list[Ascent[P]]:
-    """The distinct ends with other discounts than this point's, the most likely first."""
+    """Return the distinct ends with other discounts than this point's, the most likely first."""
     return [end for end in distinct(ends) if _differ(end.point, point)]
 
 
 def about_rivals(rivals: Sequence[tuple[float, Floats]]) -> list[str]:
-    """A sentence on the likeliest other maximum that 95 % intervals reach.
+    """Return a sentence on the likeliest other maximum that 95 % intervals reach.
 
     Of each of them it takes by how much its log-likelihood is lower, and its discounts.
     """
@@ -187,7 +187,7 @@ def _differ(one: ChoicePoint, other: ChoicePoint) -> bool:
 
 
 def spread_over_levels(points: Sequence[P], count: int) -> list[P]:
-    """The most likely points, and before them the most likely one with small, middling and large discounts."""
+    """Return the most likely points, and before them the most likely one with small, middling and large discounts."""
     order = sorted(points, key=lambda point: -point.objective)
     first: dict[int, P] = {}
     for point in order:
@@ -200,7 +200,7 @@ def spread_over_levels(points: Sequence[P], count: int) -> list[P]:
 
 
 def candidates(top: P, begin: Callable[[Floats], P | None], run: Run | None = None) -> list[P]:
-    """Points on the profiles over the discounts that are about as likely as `top`, or likelier.
+    """Return points on the profiles over the discounts that are about as likely as `top`, or likelier.
 
     Args:
         top: where the search ended.
@@ -229,7 +229,9 @@ def candidates(top: P, begin: Callable[[Floats], P | None], run: Run | None = No
 
 
 def _levels_away_from(share: float) -> list[float]:
-    """The levels but the nearest, which the answer itself stands for; near 1 a small difference of discounts is a large one."""
+    """Return the levels but the nearest, which the answer itself stands for; near 1 a small difference of discounts is a large
+    one.
+    """
     levels = [0.05, 0.5, 0.8, 0.95, 0.99]
     horizons = np.log(np.maximum(1 - np.array([*levels, share]), 1e-3))
     nearest = int(np.abs(horizons[:-1] - horizons[-1]).argmin())
@@ -237,7 +239,8 @@ def _levels_away_from(share: float) -> list[float]:
 
 
 def _about_as_likely(top: ChoicePoint, places: list[tuple[int, float]]) -> list[tuple[int, float]]:
-    """The places at which the own decisions of a discount's experts are about as likely as at the answer, given its reward.
+    """Return the places at which the own decisions of a discount's experts are about as likely as at the answer, given its
+    reward.
 
     With many experts, one of them hardly moves the reward.
     """
@@ -255,7 +258,7 @@ def _about_as_likely(top: ChoicePoint, places: list[tuple[int, float]]) -> list[
 
 
 def _own_values(point: ChoicePoint) -> Floats:
-    """The log-likelihood of each discount's experts."""
+    """Return the log-likelihood of each discount's experts."""
     model = point.likelihood
     return np.bincount(model.groups, model.person_values(point), model.n_discounts) / 1.0
 
@@ -267,7 +270,7 @@ def maximize(
     extra: Sequence[Floats] = (),
     give_up: bool = False,
 ) -> tuple[Ascent[Point], list[Ascent[Point]]]:
-    """The best end of climbs from `starts` scattered points and from `extra` ones, and distinct ends of all of them.
+    """Return the best end of climbs from `starts` scattered points and from `extra` ones, and distinct ends of all of them.
 
     Some climbs begin at small, some at middling and some at large discounts. Those that came to the same place are one after the
     first round, half of the rest are given up, and all but the best after the second. Estimated transitions give way once the
@@ -304,7 +307,7 @@ def maximize(
 def compared_with_profile(
     best: Ascent[Point], ends: Sequence[Ascent[Point]], run: Run | None = None
 ) -> tuple[Ascent[Point], list[Ascent[Point]]]:
-    """The best end and all distinct ones once the profile over each discount has been looked at (`likelihood.search`)."""
+    """Return the best end and all distinct ones once the profile over each discount has been looked at (`likelihood.search`)."""
     run, likelihood = run or Run(), best.point.likelihood
     held, top = likelihood, best.point
     if likelihood.moves:
@@ -331,14 +334,14 @@ def compared_with_profile(
 
 
 def _giving_way(likelihood: Likelihood, end: Ascent[Point]) -> Ascent[Point]:
-    """The same place where transitions may give way."""
+    """Return the same place where transitions may give way."""
     start = likelihood.at(np.concatenate([end.point.x, np.zeros(likelihood.n_transitions)]))
     assert start is not None
     return replace(end, point=start, finished=False)
 
 
 def _each_further(ends: Sequence[Ascent[P]], max_steps: int) -> list[Ascent[P]]:
-    """The climbs carried on, the most likely first; those that cannot come near the best are broken off."""
+    """Return the climbs carried on, the most likely first; those that cannot come near the best are broken off."""
     reached: list[Ascent[P]] = []
     for end in ranked(ends):
         worth = max((other.point.objective for other in reached), default=-np.inf) - WITHIN
@@ -347,21 +350,21 @@ def _each_further(ends: Sequence[Ascent[P]], max_steps: int) -> list[Ascent[P]]:
 
 
 def _further(end: Ascent[P], max_steps: int, progress: Progress = silent, worth: float = -np.inf) -> Ascent[P]:
-    """The climb carried on for so many more steps."""
+    """Return the climb carried on for so many more steps."""
     more = climb(end.point, max_steps=max_steps, progress=progress, worth=worth)
     return replace(more, steps=end.steps + more.steps)
 
 
 def _is_hard(likelihood: Likelihood) -> bool:
-    """Whether a task links its states without any order, or has a single action in many of very many states."""
+    """Return whether a task links its states without any order, or has a single action in many of very many states."""
     tasks = {batch.task: batch.mdp for batch in likelihood.batches}.values()
     single = max(float((mdp.available.sum(axis=1) == 1).mean()) for mdp in tasks)
     return not all(mdp.narrow for mdp in tasks) or (likelihood.is_large and single > 0.1)
 
 
 def _closed_form(likelihood: Likelihood) -> list[Floats]:
-    """The start of the closed form where there are few experts and its equations are linear: with features they are not, and
-    neither are they where moves take time. In hard tasks it costs more than all climbs.
+    """Return the start of the closed form where there are few experts and its equations are linear: with features they are not,
+    and neither are they where moves take time. In hard tasks it costs more than all climbs.
     """
     problem = likelihood.problem
     timed = any(batch.mdp.durations is not None for batch in likelihood.batches)
@@ -399,7 +402,7 @@ def _tried(likelihood: Likelihood, count: int, rng: np.random.Generator) -> Iter
 
 
 def choice_probability_start(likelihood: Likelihood, discounts: Floats, temperatures: Floats | None = None) -> Point | None:
-    """The model at given discounts (one for each group) with the reward that fits the smoothed frequencies best.
+    """Return the model at given discounts (one for each group) with the reward that fits the smoothed frequencies best.
 
     None where the soft values are infinite. With many rewards the normal equations are solved by products.
     """
@@ -436,7 +439,7 @@ def choice_probability_start(likelihood: Likelihood, discounts: Floats, temperat
 
 
 def _frequencies(likelihood: Likelihood, batch: Persons, x: Floats) -> tuple[Plans, Floats]:
-    """The smoothed frequencies of a batch as a plan, and `log π̂` less what is known of the model's `(A,S,n)`."""
+    """Return the smoothed frequencies of a batch as a plan, and `log π̂` less what is known of the model's `(A,S,n)`."""
     gamma = np.minimum(likelihood.discounts(x)[batch.owners], 0.99)  # nearer to 1 the values of noisy frequencies explode
     lam, batch = likelihood.temperatures(x)[batch.owners], batch.at(max(float(gamma[0]), batch.mdp.least_discount))
     policy = np.stack([smoothed_policy(batch.mdp, batch.counts[:, :, i].T).T for i in range(gamma.size)], axis=2)
@@ -452,14 +455,14 @@ def _frequencies(likelihood: Likelihood, batch: Persons, x: Floats) -> tuple[Pla
 
 
 def smoothed_policy(mdp: MDP, counts: Floats, alpha: float = 1.0) -> Floats:
-    """Frequencies `(S,A)` of the available actions, mixed with α decisions of an indifferent expert in each state."""
+    """Return frequencies `(S,A)` of the available actions, mixed with α decisions of an indifferent expert in each state."""
     uniform = mdp.available / mdp.available.sum(axis=1, keepdims=True)
     policy: Floats = (counts + alpha * uniform) / (counts.sum(axis=1, keepdims=True) + alpha)
     return policy
 
 
 def own_discounts(point: Point) -> Floats:
-    """For each group the most likely of some discounts, at the point's reward and temperatures."""
+    """Return for each group the most likely of some discounts, at the point's reward and temperatures."""
     model, tried = point.likelihood, np.array([0.0, 0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.97, 1.0])
     scores = np.full((tried.size, model.n_discounts), -np.inf)
     for i, discount in enumerate(tried):

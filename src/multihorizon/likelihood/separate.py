@@ -69,13 +69,13 @@ def table_on(tables: Tables, gamma: Floats, log_temperatures: Floats) -> Floats:
 
 
 def persons_together(tables: Tables) -> int:
-    """How many persons are taken together, each with a few starts: as many as have soft values of some million numbers."""
+    """Return how many persons are taken together, each with a few starts: as many as have soft values of some million numbers."""
     states = sum(planner.mdp.n_states for planner in tables.planners)
     return int(np.clip(8_000_000 // states, 16, 4096))
 
 
 def at_places(tables: Tables, counts: Sparse, places: Floats) -> Local:
-    """What is known of persons with these counts `(n,rows)`, each at a place `(n,2)`."""
+    """Return what is known of persons with these counts `(n,rows)`, each at a place `(n,2)`."""
     n = len(places)
     known_there = Local(np.zeros(n), np.zeros((n, 2)), np.zeros((n, 2, 2)))
     for who in np.array_split(np.arange(n), max(1, -(-n // persons_together(tables)))):
@@ -170,7 +170,7 @@ class PersonsApart:
         self.upper: Floats = np.where(self.fixed, known, [self.largest, hottest])
 
     def fit(self, progress: Progress = silent) -> PersonsFit:
-        """The maximum of each person."""
+        """Return the maximum of each person."""
         n, grid = len(self.lower), _Grid(self)
         nobody = np.zeros(n, dtype=np.bool_)
         maxima = PersonsFit(
@@ -213,7 +213,7 @@ class PersonsApart:
         return self.lower[who], self.upper[who]
 
     def _within_reach(self, here: FromPlans, who: Ints, ends: Ends) -> Ends:
-        """The same ends; of climbs towards a discount of 1, where `who` would go on forever, others below."""
+        """Return the same ends; of climbs towards a discount of 1, where `who` would go on forever, others below."""
         far = np.flatnonzero((ends.places[:, 0] > ENDLESS_DISCOUNT) & ~self.fixed[who, 0])
         at_one = ends.places[far].copy()
         at_one[:, 0] = 1.0
@@ -267,7 +267,7 @@ class PersonsFit:
         return OtherPlaces(*(np.concatenate(part) for part in parts))
 
     def slopes(self, model: PersonsApart) -> Floats:
-        """The largest entry of each person's gradient `(n,)`, leaving out what is known or rests on a bound.
+        """Return the largest entry of each person's gradient `(n,)`, leaving out what is known or rests on a bound.
 
         A parameter that is known to less than 1 is measured in its standard errors: near a discount of 0 or 1 it may be known to
         a millionth.
@@ -294,7 +294,9 @@ class _Grid:
         self.table = table_on(model.tables, self.gamma, self.logs)
 
     def starts(self, who: Ints) -> tuple[Ints, Floats, OtherPlaces]:
-        """Whose starts they are, as numbers among `who`, and where `(K,2)`; and everybody's likeliest place at each discount."""
+        """Return whose starts they are, as numbers among `who`, and where `(K,2)`; and everybody's likeliest place at each
+        discount.
+        """
         model, g, h = self.model, self.gamma.size, self.logs.size
         value = (model.counts[who] @ self.table).reshape(-1, g, h)
         # what is known leaves the nearest nodes
@@ -333,7 +335,7 @@ class Reason:
 
 
 def persons_solution(problem: Problem, model: PersonsApart, maxima: PersonsFit) -> Solution:
-    """What is known of persons who were fitted one by one."""
+    """Return what is known of persons who were fitted one by one."""
     precise, slopes = precision_apart(maxima.here.curvature, model.fixed), maxima.slopes(model)
     discounts, twice = maxima.places[:, 0], np.isfinite(maxima.another)
     converged = maxima.finished & (slopes <= CONVERGED_GRADIENT * model.counts.sum(axis=1))
@@ -408,7 +410,7 @@ def persons_solution(problem: Problem, model: PersonsApart, maxima: PersonsFit) 
 
 
 def left_open(names: Sequence[str], reasons: Sequence[str]) -> list[str]:
-    """Sentences on discounts that the decisions do not identify, by the reasons why."""
+    """Return sentences on discounts that the decisions do not identify, by the reasons why."""
     why = {
         Reason.ANOTHER: "The discounts of {} are not identified: other discounts are as likely.",
         Reason.FLAT: "The discounts of {} are not identified: the likelihood is flat in their direction.",
@@ -444,7 +446,7 @@ class PrecisionApart:
 
 
 def precision_apart(information: Floats, fixed: Bools) -> PrecisionApart:
-    """The same from the Fisher information `(n,2,2)` of each person, where some parameters `(n,2)` are known."""
+    """Return the same from the Fisher information `(n,2,2)` of each person, where some parameters `(n,2)` are known."""
     diagonal = np.diagonal(information, axis1=1, axis2=2)
     scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     scaled = information / (scale[:, :, None] * scale[:, None, :])
@@ -472,7 +474,7 @@ class OtherPlaces:
     values: Floats
 
     def above(self, who: Ints, least: Floats) -> tuple[Ints, Floats]:
-        """Of some persons, the places whose values are above each one's least `(n,)`, with their numbers among `who`."""
+        """Return of some persons, the places whose values are above each one's least `(n,)`, with their numbers among `who`."""
         place = np.full(max(int(self.owner.max(initial=-1)), int(who.max(initial=-1))) + 1, -1)
         place[who] = np.arange(who.size)
         number = place[self.owner]
@@ -504,12 +506,12 @@ class ProfilesApart(Intervals):
     others: OtherPlaces
 
     def compute(self, level: float) -> Floats:
-        """All of them."""
+        """Return all of them."""
         *_, intervals = self.by_blocks(level)
         return intervals
 
     def by_blocks(self, level: float, jobs: int = 1) -> Iterator[Floats]:
-        """The intervals `(n,2)` as they come, many persons at a time, with NaN for the rest; all of them are kept.
+        """Yield the intervals `(n,2)` as they come, many persons at a time, with NaN for the rest; all of them are kept.
 
         Persons are few milliseconds of work, and `jobs` would not make them fewer.
         """
@@ -524,7 +526,7 @@ class ProfilesApart(Intervals):
         self.computed[level] = intervals
 
     def _ends(self, who: Ints, sign: int, target: float) -> Floats:
-        """The lower (sign −1) or upper (1) ends of some persons; NaN where they are not found."""
+        """Return the lower (sign −1) or upper (1) ends of some persons; NaN where they are not found."""
         errors = np.where(self.errors[who] < 0.3, self.errors[who], 0.3)
         first = np.maximum(target * errors, 1e-4)
         plans, lower, upper = FromPlans(self.tables, self.counts[who]), self.lower[who], self.upper[who]
@@ -538,7 +540,7 @@ class ProfilesApart(Intervals):
         return np.where(ended, ends, np.nan)
 
     def _farthest(self, who: Ints, sign: int, target: float, plans: FromPlans) -> tuple[Floats, Local]:
-        """Where to begin: at the farthest place on this side that is known to be inside, and what is known there."""
+        """Return where to begin: at the farthest place on this side that is known to be inside, and what is known there."""
         begin, top = self.places[who].copy(), self.here.of(who)
         inside = self.others.above(who, top.value - 0.5 * target**2)
         for person, place in zip(*inside, strict=True):
@@ -560,24 +562,24 @@ class ApartEstimate(ProfilesApart, Estimate):
 
     @property
     def has_likelihood(self) -> bool:
-        """Whether a likelihood of the decisions of each expert stands behind the answer."""
+        """Return whether a likelihood of the decisions of each expert stands behind the answer."""
         return True
 
     @property
     def answer(self) -> ExpertValues:
-        """The answer of each person."""
+        """Return the answer of each person."""
         return ExpertValues(self.experts, self.reward, self.places[:, 0], np.exp(self.places[:, 1]))
 
     @property
     def parameters(self) -> NamedValues:
-        """All discounts, then the logarithms of all temperatures: the reward is known."""
+        """Return all discounts, then the logarithms of all temperatures: the reward is known."""
         nothing = ExpertValues(self.experts, np.zeros(0), self.places[:, 0], np.exp(self.places[:, 1]))
         bounds = np.concatenate([np.stack([self.lower[:, k], self.upper[:, k]], axis=1) for k in (0, 1)])
         return NamedValues(parameters_of(nothing).names, self.places.T.ravel(), bounds)
 
     @cached_property
     def roots(self) -> Floats:
-        """The symmetric roots `(n,2,2)` of the covariances of each person; 0 in the direction of what is known or open."""
+        """Return the symmetric roots `(n,2,2)` of the covariances of each person; 0 in the direction of what is known or open."""
         fixed, curvature = self.lower == self.upper, self.here.curvature.copy()
         one_known = fixed.any(axis=1)
         curvature[one_known, 0, 1] = curvature[one_known, 1, 0] = 0.0
@@ -599,7 +601,7 @@ class ApartEstimate(ProfilesApart, Estimate):
 
     @property
     def lost(self) -> Bools:
-        """Of whom the discount or the temperature is not identified."""
+        """Return of whom the discount or the temperature is not identified."""
         fixed, curvature = self.lower == self.upper, self.here.curvature
         return ~precision_apart(curvature, fixed).identified.all(axis=1) | ~self.known
 

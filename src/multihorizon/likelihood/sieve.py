@@ -105,7 +105,7 @@ class Logit:
 
 
 def fit_logits(data: SieveData) -> list[Logit]:
-    """The logit of each expert; u is for arrivals that go on and, where there are any, arrivals that end the episode."""
+    """Return the logit of each expert; u is for arrivals that go on and, where there are any, arrivals that end the episode."""
     on, paid, f = data.stage.going_on, data.stage.paid, data.functions
     loads = np.concatenate([on, paid - on], axis=2) if data.ends else on
     logits = []
@@ -148,7 +148,9 @@ def _fit_logit(decisions: LoggedDecisions, loads: Floats, ridge: float) -> tuple
 
 
 def starts(model: SieveModel, logits: list[Logit]) -> list[SievePoint]:
-    """Points to climb from: first the solution of the linear system, then others by likelihood, at a few levels and scattered."""
+    """Return points to climb from: first the solution of the linear system, then others by likelihood, at a few levels and
+    scattered.
+    """
     levels = [np.full(model.n_discounts, level) for level in (0.1, 0.5, 0.9)]
     scattered = 0.97 * halton(model.n_discounts, 8, np.random.default_rng(0).spawn(1)[0])
     solved = [_second_stage(model, logits, gammas) for gammas in (None, *levels, *scattered)]
@@ -182,7 +184,9 @@ def _second_stage(model: SieveModel, logits: list[Logit], gammas: Floats | None)
 
 
 def relevant_coordinates(steps: Steps) -> tuple[list[int], dict[str, float]]:
-    """The coordinates on which choices depend, and the p-value of each source; all, where there are few or none stands out."""
+    """Return the coordinates on which choices depend, and the p-value of each source; all, where there are few or none stands
+    out.
+    """
     sources, every = list(dict.fromkeys(steps.sources)), list(range(len(steps.sources)))
     if len(sources) <= 2:
         return every, {}
@@ -255,7 +259,7 @@ class _Trial:
 
 
 def choose(steps: Steps, basis: Any, penalty: float | None, regressor: Any, settings: Settings, progress: Progress) -> Choice:
-    """The basis and the penalty by held-out likelihood; what is given is not chosen."""
+    """Return the basis and the penalty by held-out likelihood; what is given is not chosen."""
     candidates = [basis] if basis is not None else [Splines(size, steps.sources) for size in _sizes(steps)]
     if len(candidates) == 1 and penalty is not None:
         return Choice(candidates[0], penalty, [])
@@ -298,12 +302,12 @@ def choose(steps: Steps, basis: Any, penalty: float | None, regressor: Any, sett
 
 
 def _sizes(steps: Steps) -> tuple[int, ...]:
-    """The sizes to try with these coordinates, by the number of quantities; beyond three, products are of pairs."""
+    """Return the sizes to try with these coordinates, by the number of quantities; beyond three, products are of pairs."""
     return {1: (6, 10, 16), 2: (6, 9, 12), 3: (4, 5, 6)}.get(len(set(steps.sources)), (4, 5))
 
 
 def basis_name(transformer: Any) -> str:
-    """A transformer in words."""
+    """Return a transformer in words."""
     return f"Splines({transformer.size})" if isinstance(transformer, Splines) else str(transformer)
 
 
@@ -359,7 +363,7 @@ def fit_sieve(steps: Steps, choice: Choice, regressor: Any, settings: Settings, 
 
 
 def _equal_temperatures(equal: SievePoint, free: SieveModel) -> float:
-    """The p-value of equal temperatures by a score test whose variance carries the first stage."""
+    """Return the p-value of equal temperatures by a score test whose variance carries the first stage."""
     point = free.at(free.pack(equal.likelihood.reward(equal.x), equal.x[equal.likelihood.discount_slice]))
     if point is None:
         return 1.0
@@ -380,7 +384,9 @@ def _equal_temperatures(equal: SievePoint, free: SieveModel) -> float:
 
 
 def sieve_precision(point: SievePoint) -> tuple[Precision, Floats]:
-    """What is identified, with standard errors, and the full covariance `(p,p)`; NaN errors where the first stage has none."""
+    """Return what is identified, with standard errors, and the full covariance `(p,p)`; NaN errors where the first stage has
+    none.
+    """
     precise, added = precision(point), first_stage_scores(point)
     own = precise.covariance
     assert own is not None
@@ -392,7 +398,7 @@ def sieve_precision(point: SievePoint) -> tuple[Precision, Floats]:
 
 
 def first_stage_scores(point: SievePoint) -> Floats | None:
-    """How each episode's errors of prediction move the score of x, `(p,episodes)`; None where another regressor was used."""
+    """Return how each episode's errors of prediction move the score of x, `(p,episodes)`; None where another regressor was used."""
     model, data = point.likelihood, point.likelihood.data
     stage = data.stage
     if not isinstance(stage, LeastSquares):
@@ -445,14 +451,14 @@ def resampled(point: SievePoint, choice: Choice, regressor: Any, count: int, see
 
 
 def overlap(data: SieveData, steps: Steps) -> Floats:
-    """The share of each expert's decisions `(K,)` that were made where other experts decided as well."""
+    """Return the share of each expert's decisions `(K,)` that were made where other experts decided as well."""
     features = [data.basis(steps.states[steps.expert == k]) for k in range(len(steps.experts))]
     grams = np.array([(rows.T @ rows).toarray() for rows in features])
     return np.array([determined(factorised(np.delete(grams, k, axis=0).sum(axis=0)), f).mean() for k, f in enumerate(features)])
 
 
 def richer_gain(steps: Steps, transformer: Any) -> tuple[float, float]:
-    """What a richer basis gains on held-out choices: as a share of what is predicted at all, and in standard errors."""
+    """Return what a richer basis gains on held-out choices: as a share of what is predicted at all, and in standard errors."""
     held = held_out_rows(steps)
     size = {1: 16, 2: 10, 3: 6}.get(len(set(steps.sources)), 5)
     rich = Splines(max(size, transformer.size + 3) if isinstance(transformer, Splines) else size, steps.sources)
@@ -486,25 +492,25 @@ class RewardFunctions(Result):
     covariance: Floats
 
     def reward(self, states: Any) -> Floats:
-        """The reward of arriving in these states, `(n,)`."""
+        """Return the reward of arriving in these states, `(n,)`."""
         return self._contrast(states) @ self.point.likelihood.reward(self.point.x)
 
     def reward_errors(self, states: Any) -> Floats:
-        """Standard errors of `reward`, `(n,)`, which carry the first stage."""
+        """Return standard errors of `reward`, `(n,)`, which carry the first stage."""
         rows = self._contrast(states)
         errors: Floats = np.sqrt(np.maximum(((rows @ self.covariance) * rows).sum(axis=1), 0.0))
         return errors
 
     def values(self, expert: str, states: Any) -> Floats:
-        """The expert's soft values in these states, `(n,)`."""
+        """Return the expert's soft values in these states, `(n,)`."""
         return self._plan(expert, states)[0]
 
     def policy(self, expert: str, states: Any) -> Floats:
-        """The expert's probability of each action, `(n,A)`; 0 where it is not known what the action leads to."""
+        """Return the expert's probability of each action, `(n,A)`; 0 where it is not known what the action leads to."""
         return np.exp(self._plan(expert, states)[1].T)
 
     def sentences(self) -> str:
-        """Where arriving pays most and least, among states spread over the log."""
+        """Return where arriving pays most and least, among states spread over the log."""
         frame = self.to_frame().sort_values("reward", ascending=False)
         most, least = (
             f"{significant(row['reward'])} at {', '.join(f'{name} = {significant(row[name], 4)}' for name in self.coordinates)}"
@@ -513,7 +519,7 @@ class RewardFunctions(Result):
         return f"Of {len(frame)} states spread over the log, arriving pays most, {most}, and least, {least}."
 
     def to_frame(self) -> pd.DataFrame:
-        """The reward and its standard error at up to 500 states spread over the log, one row per state."""
+        """Return the reward and its standard error at up to 500 states spread over the log, one row per state."""
         points = value_points(self.point.likelihood.problem.steps)
         chosen = points[np.linspace(0, len(points) - 1, min(len(points), 500)).round().astype(np.int64)]
         frame = pd.DataFrame(chosen, columns=list(self.coordinates))
@@ -707,7 +713,7 @@ class SieveLikelihood:
         raise ValueError(NOT_AS_SOLVED)
 
     def _settings(self, problem: SampledProblem) -> Settings:
-        """What is known, in the problem's order; temperatures that are to be pooled begin as equal ones."""
+        """Return what is known, in the problem's order; temperatures that are to be pooled begin as equal ones."""
         k, temperature, discounts = problem.n_experts, self.temperature, self.discounts
         temperatures = np.full(k, np.nan if temperature == "per_expert" and k > 1 else 1.0)
         if isinstance(temperature, Mapping):
@@ -729,7 +735,7 @@ class SieveLikelihood:
     def _solution(
         self, problem: SampledProblem, fitted: Found, choice: Choice, relevance: dict[str, float], drawn: Floats | None
     ) -> Solution:
-        """The solution of a fit. `drawn` are discounts of resampled episodes, None where standard errors are analytic."""
+        """Return the solution of a fit. `drawn` are discounts of resampled episodes, None where standard errors are analytic."""
         point = fitted.end.point
         model, data, steps = point.likelihood, point.likelihood.data, point.likelihood.problem.steps
         (precise, matrix), shares = sieve_precision(point), overlap(data, steps)

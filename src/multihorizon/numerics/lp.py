@@ -94,7 +94,7 @@ class LPResult:
 
     @property
     def optimal(self) -> bool:
-        """Whether the values are an optimum."""
+        """Return whether the values are an optimum."""
         return self.status == LPStatus.OPTIMAL
 
 

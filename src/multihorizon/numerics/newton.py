@@ -165,30 +165,30 @@ class Climbable(Protocol):
 
     @property
     def x(self) -> Floats:
-        """The parameters `(p,)`."""
+        """Return the parameters `(p,)`."""
         ...
 
     @property
     def bounds(self) -> tuple[Floats, Floats]:
-        """The lower and upper bounds `(p,)` of the parameters."""
+        """Return the lower and upper bounds `(p,)` of the parameters."""
         ...
 
     @property
     def objective(self) -> float:
-        """What is maximised."""
+        """Return what is maximised."""
         ...
 
     @property
     def gradient(self) -> Floats:
-        """Its gradient `(p,)`."""
+        """Return its gradient `(p,)`."""
         ...
 
     def metric(self) -> Metric:
-        """Its curvature."""
+        """Return its curvature."""
         ...
 
     def moved(self, x: Floats) -> Self | None:
-        """The point at another x; None where the objective does not exist."""
+        """Return the point at another x; None where the objective does not exist."""
         ...
 
     def bend(self, ahead: Self, behind: Self, share: float) -> Floats:
@@ -285,7 +285,7 @@ def left_to_gain(point: Climbable, metric: Metric, free: Bools) -> float:
 
 
 def _advance(point: Place, metric: Metric, free: Bools, damping: float, bent: bool) -> tuple[Place | None, float]:
-    """The next point, with as much damping as it takes, or None; and the damping to go on with."""
+    """Return the next point, with as much damping as it takes, or None; and the damping to go on with."""
     low, high = point.bounds
     while damping < 1e12:
         step = _step(point, metric, free, damping)
@@ -304,7 +304,7 @@ def _advance(point: Place, metric: Metric, free: Bools, damping: float, bent: bo
 
 
 def _step(point: Climbable, metric: Metric, free: Bools, damping: float) -> Floats:
-    """The damped step on the free parameters; those that would leave the bounds go to the bound, and the rest follow."""
+    """Return the damped step on the free parameters; those that would leave the bounds go to the bound, and the rest follow."""
     (low, high), x = point.bounds, point.x
     step, moving = metric.solve(point.gradient, free, damping), free.copy()
     while (out := moving & ((x + step < low) | (x + step > high))).any():
@@ -315,7 +315,7 @@ def _step(point: Climbable, metric: Metric, free: Bools, damping: float) -> Floa
 
 
 def _bend(point: Place, metric: Metric, free: Bools, damping: float, step: Floats) -> Floats:
-    """Half the acceleration that keeps a step on a bent ridge; 0 where it is too long to be trusted or cannot be had."""
+    """Return half the acceleration that keeps a step on a bent ridge; 0 where it is too long to be trusted or cannot be had."""
     share, longest = 0.1, 1.5  # of the step, by which derivatives are differenced, and beyond which a bend is not trusted
     none, (low, high) = np.zeros(step.size), point.bounds
     ahead, behind = (point.moved(np.clip(point.x + sign * share * step, low, high)) for sign in (1, -1))
@@ -526,7 +526,7 @@ def profile_ends(
     upper: Floats,
     max_steps: int = 60,
 ) -> tuple[Floats, Bools]:
-    """Where each profile of the first parameter ends on one side `(n,)`, and which of the ends were found.
+    """Return where each profile of the first parameter ends on one side `(n,)`, and which of the ends were found.
 
     Args:
         at: what is known of persons at places.
@@ -597,7 +597,7 @@ def profile_ends(
 
 
 def of_some(at: At, some: Ints, who: Ints, places: Floats) -> Local:
-    """What is known of some of the persons, who are numbered among themselves."""
+    """Return what is known of some of the persons, who are numbered among themselves."""
     return at(some[who], places)
 
 

@@ -37,12 +37,12 @@ class Spectrum:
 
     @property
     def rank(self) -> int:
-        """The number of directions that are kept."""
+        """Return the number of directions that are kept."""
         return int(self.kept.sum())
 
     @cached_property
     def inverse(self) -> Floats:
-        """The inverse `(p,p)` on the directions that are kept."""
+        """Return the inverse `(p,p)` on the directions that are kept."""
         vectors = self.vectors[:, self.kept]
         return (vectors / self.values[self.kept]) @ vectors.T / np.outer(self.scale, self.scale)
 
@@ -54,7 +54,7 @@ class Spectrum:
 
     @property
     def null_space(self) -> Floats:
-        """The directions that are not kept, in the units of the parameters `(p,p−rank)`."""
+        """Return the directions that are not kept, in the units of the parameters `(p,p−rank)`."""
         return self.vectors[:, ~self.kept] / self.scale[:, None]
 
     def identified(self, component: float = 1e-3) -> Bools:

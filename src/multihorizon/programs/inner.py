@@ -126,7 +126,7 @@ class Margins:
 
     @cached_property
     def limits(self) -> Floats:
-        """The largest discount `(K,)` that a search may try: below 1 where the policy never ends from some state."""
+        """Return the largest discount `(K,)` that a search may try: below 1 where the policy never ends from some state."""
         limits = np.ones(self.n_experts)
         for task in self.tasks:
             mdp = task.expert.mdp
@@ -136,7 +136,9 @@ class Margins:
 
     @cached_property
     def pairs(self) -> dict[tuple[int, int], Ints]:
-        """For each ordered pair (i, j) who differ in a task they share, the strict rows of i against actions that j chooses."""
+        """Return for each ordered pair (i, j) who differ in a task they share, the strict rows of i against actions that j
+        chooses.
+        """
         telling_rows: dict[tuple[int, int], list[Ints]] = {}
         for number, mine in enumerate(self.tasks):
             for other in self.tasks:
@@ -152,7 +154,7 @@ class Margins:
 
     @cached_property
     def telling(self) -> Ints:
-        """The strict rows that distinguish some pair of experts."""
+        """Return the strict rows that distinguish some pair of experts."""
         return np.unique(np.concatenate([*self.pairs.values(), np.empty(0, dtype=np.int64)]))
 
     @cached_property
@@ -452,7 +454,7 @@ class Optimum:
 
     @property
     def has_reward(self) -> bool:
-        """Whether some reward explains the experts at these discounts."""
+        """Return whether some reward explains the experts at these discounts."""
         return self.objective > -INFINITY
 
 
@@ -472,17 +474,17 @@ class Inner:
 
     @cached_property
     def layout(self) -> ProgramLayout:
-        """The program of the objective."""
+        """Return the program of the objective."""
         return lay_out(self.margins, self.objective, self.l1)
 
     @cached_property
     def support(self) -> ProgramLayout:
-        """The program of Eq. 6."""
+        """Return the program of Eq. 6."""
         return lay_out(self.margins, "each", 0.0)
 
     @cached_property
     def worst(self) -> ProgramLayout:
-        """The program of the worst margin over all rows, whatever the objective."""
+        """Return the program of the worst margin over all rows, whatever the objective."""
         return self.layout if self.objective == "worst" else lay_out(self.margins, "worst", 0.0)
 
     @property

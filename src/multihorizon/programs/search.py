@@ -102,7 +102,7 @@ class ProgramLog(EvaluationLog):
 
     @property
     def n_failed(self) -> int:
-        """The number of programs that HiGHS did not solve."""
+        """Return the number of programs that HiGHS did not solve."""
         return self.failures + int(np.isnan(self.values).sum())
 
     def evaluate(self, inner: Inner, gamma: Floats, over_all: bool = False) -> Optimum:
@@ -584,12 +584,12 @@ class Relaxation:
 
     @property
     def size(self) -> int:
-        """The number of entries in a box's program."""
+        """Return the number of entries in a box's program."""
         return int(self._entries.structure.nnz)
 
     @cached_property
     def columns(self) -> BoxColumns:
-        """The places of the variables."""
+        """Return the places of the variables."""
         d, k, n = self.margins.n_parameters, self.margins.n_experts, self.margins.owner.size
         return BoxColumns(*slices(d, d, k * d, n, n, k, k, 1))
 
@@ -678,7 +678,7 @@ class Certificate:
 
     @property
     def message(self) -> str:
-        """The certificate in one sentence."""
+        """Return the certificate in one sentence."""
         if not self.objective > -INFINITY:
             if self.proved:
                 return f"proved: no reward distinguishes all experts at any discounts ({self.boxes} boxes)"
