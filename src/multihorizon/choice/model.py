@@ -485,7 +485,9 @@ class Likelihood(ListedModel):
         return Point(self, x, plans, value, value + self.beside(x))
 
     def in_tasks(self, x: Floats) -> tuple[Persons, ...]:
-        """Return the batches in tasks whose transitions have given way as x says, and as persons with these discounts see them."""
+        """Return the batches in tasks whose transitions have given way as x says, and as persons with these discounts see
+        them.
+        """
         tasks: dict[int, tuple[MDP, Engine]] = {}
         for batch in self.batches if x[self.transition_slice].any() else ():
             if (moving := self.moves_of(batch)) is not None and batch.task not in tasks:
@@ -498,7 +500,9 @@ class Likelihood(ListedModel):
     def plans(
         self, batches: Sequence[Persons], x: Floats, theta: Floats, near: Sequence[Plans] | None
     ) -> tuple[Plans, ...] | None:
-        """Return the plans of batches with the discounts and temperatures of x, under a reward `(d,)` of all or `(K,d)` of each."""
+        """Return the plans of batches with the discounts and temperatures of x, under a reward `(d,)` of all or `(K,d)`
+        of each.
+        """
         gamma, lam, plans = self.discounts(x), self.temperatures(x), []
         for i, batch in enumerate(batches):
             plan = batch.plan(theta, gamma, lam, None if near is None else near[i])
@@ -581,7 +585,9 @@ class Point(ChoicePoint):
         return total
 
     def blocks(self) -> Iterator[tuple[Ints, Floats]]:
-        """Yield positions in x on which choices depend and their Fisher information `(q,q)`, by expert and task; then the moves'."""
+        """Yield positions in x on which choices depend and their Fisher information `(q,q)`, by expert and task; then the
+        moves'.
+        """
         yield from ((places, block) for _, places, block in self.own_blocks())
         for moves in self.likelihood.moves:
             yield self.likelihood.place_of(moves.mdp), np.diag(moves.counts)

@@ -261,7 +261,9 @@ def roughness(basis: FittedBasis, steps: Steps, points: Floats) -> Floats:
 
 
 def held_out_rows(steps: Steps) -> Bools:
-    """Return the rows `(N,)` of every third episode of each expert; of an expert with fewer episodes, the last third of the rows."""
+    """Return the rows `(N,)` of every third episode of each expert; of an expert with fewer episodes, the last third of
+    the rows.
+    """
     mask = np.zeros(len(steps), dtype=np.bool_)
     for k in range(len(steps.experts)):
         rows = np.flatnonzero(steps.expert == k)
@@ -458,7 +460,9 @@ def _best_weights(steps: Steps, inputs: FittedBasis, targets: Sparse, held: Bool
 
 
 def next_state_r2(steps: Steps, held_out: Bools, smoothing: Smoothing | None = None, regressor: Any = None) -> dict[str, float]:
-    """Return how much of the change of each coordinate the first stage's functions predict on held-out steps: 1 − error/variance."""
+    """Return how much of the change of each coordinate the first stage's functions predict on held-out steps: 1 −
+    error/variance.
+    """
     train, test = (steps.select(steps.known_next & rows) for rows in (~held_out, held_out))
     change, actual = train.next_states - train.states, test.next_states - test.states
     if smoothing is None:
@@ -550,7 +554,9 @@ class LoggedDecisions:
 
     @cached_property
     def _products(self) -> Sparse | None:
-        """Return the products of each row's entries, `(p²,n)`; None where actions have rows of their own, or rows are too full."""
+        """Return the products of each row's entries, `(p²,n)`; None where actions have rows of their own, or rows are too
+        full.
+        """
         first = self.rows[0]
         widths = np.unique(np.diff(first.indptr))
         n, p = first.shape

@@ -124,7 +124,9 @@ class Piece:
     by_y: Floats
 
     def by_person(self) -> Iterator[tuple[int, slice, Floats]]:
-        """Yield each person, where their places stand among those of the piece, and the weights `(k,m²)` of the table's places."""
+        """Yield each person, where their places stand among those of the piece, and the weights `(k,m²)` of the table's
+        places.
+        """
         ends = np.searchsorted(self.inverse, np.arange(self.who.size + 1))
         for person, low, high in zip(self.who.tolist(), ends[:-1].tolist(), ends[1:].tolist(), strict=True):
             along = self.by_x[self.number[low:high]]
@@ -157,7 +159,9 @@ class Surface:
     bends: Floats
 
     def cuts(self, off: Floats, tolerance: float) -> dict[int, int]:
-        """Return the patches in which some places are off by too much, and along which side; `off` `(n,Q)` are errors that count."""
+        """Return the patches in which some places are off by too much, and along which side; `off` `(n,Q)` are errors
+        that count.
+        """
         wrong = np.flatnonzero(off.ravel() > 0.2 * tolerance)
         order = wrong[np.argsort(off.ravel()[wrong])]  # the largest comes last, and decides the side
         sides = np.where(self.errors.ravel()[order] > 0, 0, 1)

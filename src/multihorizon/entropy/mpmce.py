@@ -258,7 +258,9 @@ class Climb:
         return True
 
     def rise(self, here: Matching, threshold: float) -> Matching:
-        """Return the discounts of largest entropy near some that pass, within a threshold, by linear programs in a trust region."""
+        """Return the discounts of largest entropy near some that pass, within a threshold, by linear programs in a trust
+        region.
+        """
         hill = _Entropy(self, AIM * threshold)
 
         def next_radius(radius: float, length: float, ratio: float) -> float:

@@ -579,7 +579,9 @@ class _OneExpert:
         return _Planned(logs, np.where(self.live, np.exp(logs), plan.policy), plan.values)
 
     def extreme(self, direction: Floats) -> tuple[float, Floats | None]:
-        """Return the largest `direction·y` over the set, and the y that attains it; with one direction two programs are enough."""
+        """Return the largest `direction·y` over the set, and the y that attains it; with one direction two programs are
+        enough.
+        """
         if np.abs(direction).max() <= 1e-10 * np.abs(self.slopes).max():  # rounding: nothing moves, however far y goes
             return 0.0, None
         if self.n > 1:
@@ -744,7 +746,9 @@ class _OneExpert:
     # Attained bounds.
 
     def attained(self, starts: Sequence[Floats], proved: tuple[Floats, Floats]) -> _Attained:
-        """Return the smallest and largest probabilities found among members: corners of the set, and steps from the best of them."""
+        """Return the smallest and largest probabilities found among members: corners of the set, and steps from the best
+        of them.
+        """
         attained = _Attained(self.centre, self.n)
         known = {tuple(np.round(y, 9).tolist()): y for y in starts}
         for y in list(known.values())[:400]:

@@ -167,7 +167,9 @@ class SparseColumns:
 
     @cached_property
     def nullity(self) -> int:
-        """Return the number of directions of coefficients without effect; it is the same for any δ, and surest for a large one."""
+        """Return the number of directions of coefficients without effect; it is the same for any δ, and surest for a
+        large one.
+        """
         pivots = factorise(self._system(-1e-12, 1.0)).U.diagonal()
         return int((pivots < 0).sum() - self._bound.shape[0])
 

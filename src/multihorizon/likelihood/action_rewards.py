@@ -71,7 +71,9 @@ def wider_rewards(mdps: Sequence[MDP], arrival: Sequence[Sparse]) -> list[WiderR
 
 
 def beyond(features: Sequence[Floats], columns: Sequence[Floats]) -> list[Floats]:
-    """Return for each task an orthonormal basis of the columns `(A·S,r)`, the same in all, of what features `(A·S,d)` do not say."""
+    """Return for each task an orthonormal basis of the columns `(A·S,r)`, the same in all, of what features `(A·S,d)` do
+    not say.
+    """
     whole, ends = np.concatenate(features), np.cumsum([len(each) for each in features])[:-1]
     left = np.concatenate(columns)
     left = left - whole @ np.linalg.lstsq(whole, left)[0]

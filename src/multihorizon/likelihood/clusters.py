@@ -163,7 +163,9 @@ def _by_expert(point: Point) -> Iterator[_Own]:
 
 
 def _carried(point: Point) -> dict[int, tuple[Ints, Floats]]:
-    """Return for each expert who deviates from the common reward the places in x and R_k `(q,q)` there; nothing with one reward."""
+    """Return for each expert who deviates from the common reward the places in x and R_k `(q,q)` there; nothing with one
+    reward.
+    """
     if not isinstance(point, NearPoint):
         return {}
     carried = {}
@@ -237,7 +239,9 @@ def clusters_that_count(point: Point, along: Floats) -> float:
 
 
 def independence_figures(taken: Independence, point: Point, robust: Floats | None, of_model: Floats | None) -> TakenAsIndependent:
-    """Return what was taken to be independent, how much wider that makes standard errors of discounts, and of how many clusters."""
+    """Return what was taken to be independent, how much wider that makes standard errors of discounts, and of how many
+    clusters.
+    """
     model, within = point.likelihood, taken.within
     p_value = None if within is None or within.reason else within.p_value
     said: TakenAsIndependent = {"unit": taken.unit, "p_value": p_value, "reason": taken.reason}

@@ -202,7 +202,9 @@ def profile_covariances(point: Point) -> tuple[Floats, Bools, Floats]:
 
 
 def transition_widening(point: Point, precise: Precision) -> Floats:
-    """Return the factor `(p,)` by which the error of estimated transitions widens standard errors; NaN with very many parameters."""
+    """Return the factor `(p,)` by which the error of estimated transitions widens standard errors; NaN with very many
+    parameters.
+    """
     model = point.likelihood
     widening = np.ones(model.size)
     if not model.moves:

@@ -107,7 +107,9 @@ def _everyone_at(model: WeightedLikelihood, base: ChoicePoint, coordinates: Floa
 
 
 def _offered(point: WeightedPoint) -> tuple[WeightedPoint, Floats | None]:
-    """Return the point where each group has the likeliest of its own and the tried values; for depths also their profile `(K,H)`."""
+    """Return the point where each group has the likeliest of its own and the tried values; for depths also their profile
+    `(K,H)`.
+    """
     model = point.likelihood
     depths = isinstance(model.family, Depth)
     tried = [_everyone_at(model, point, row) for row in model.family.tried(model.steps)]

@@ -88,7 +88,9 @@ class Nearly:
 
     @cached_property
     def interval(self) -> tuple[float, float]:
-        """Return the ends of the 95 % interval of τ; NaN where an end was not found, infinity where all large spreads are likely."""
+        """Return the ends of the 95 % interval of τ; NaN where an end was not found, infinity where all large spreads are
+        likely.
+        """
         if self.given or self.search is None:
             return (self.estimated, self.estimated) if self.given else (np.nan, np.nan)
         spreads, best = self.search
@@ -255,7 +257,9 @@ def highest(gain: Callable[[float], float], low: float, high: float, first: Sequ
 
 
 def crossing(gain: Callable[[float], float], start: float, end: float, level: float) -> float:
-    """Return the spread between the best one and a bound at which the gain falls to a level; the bound counts as 0 or infinity."""
+    """Return the spread between the best one and a bound at which the gain falls to a level; the bound counts as 0 or
+    infinity.
+    """
     factor = 2.0 if end > start else 0.5
     inside, outside = start, start * factor
     while gain(outside) > level:
@@ -461,7 +465,9 @@ def _rough_climb(start: P, metric: Metric | None = None) -> Ascent[P] | None:
 
 
 def log_likelihood_given(point: ChoicePoint, spread: float) -> float:
-    """Return the log-likelihood of the decisions given the spread of temperatures, which are integrated out; without constants."""
+    """Return the log-likelihood of the decisions given the spread of temperatures, which are integrated out; without
+    constants.
+    """
     if not spread:
         return point.objective
     covariance = _differences(point)[1]

@@ -398,7 +398,9 @@ def sieve_precision(point: SievePoint) -> tuple[Precision, Floats]:
 
 
 def first_stage_scores(point: SievePoint) -> Floats | None:
-    """Return how each episode's errors of prediction move the score of x, `(p,episodes)`; None where another regressor was used."""
+    """Return how each episode's errors of prediction move the score of x, `(p,episodes)`; None where another regressor
+    was used.
+    """
     model, data = point.likelihood, point.likelihood.data
     stage = data.stage
     if not isinstance(stage, LeastSquares):
