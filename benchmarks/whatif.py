@@ -38,7 +38,8 @@ import numpy as np
 import multihorizon as mh
 from multihorizon.domains.base import Domain
 from multihorizon.domains.grids import big_small, cliff, toy
-from multihorizon.exact.bounds import Bounds, discount_members, predicted_bounds, read_restrictions
+from multihorizon.exact.bounds import Bounds, discount_members, predicted_bounds
+from multihorizon.exact.rewards import read_restrictions
 from multihorizon.questions.whatif.change import Change, read_change
 
 # Bounds over sets of rewards.

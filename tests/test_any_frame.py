@@ -21,7 +21,7 @@ from tiny import PAYS, three_steps, tiny_solutions, walks
 import multihorizon as mh
 from multihorizon.checks import as_frame, is_frame
 from multihorizon.data.side_tables import transitions_from_frame
-from multihorizon.exact.bounds import read_restrictions
+from multihorizon.exact.rewards import read_restrictions
 
 #: The same table in each library. A relation of DuckDB is read from Arrow, as reading it from pandas would lose dates.
 LIBRARIES: dict[str, Callable[[pd.DataFrame], Any]] = {

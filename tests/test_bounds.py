@@ -8,13 +8,8 @@ import pytest
 
 from multihorizon import MDP, Problem, predict
 from multihorizon.domains.grids import cliff, toy
-from multihorizon.exact.bounds import (
-    ContradictionError,
-    discount_members,
-    explaining_rewards,
-    predicted_bounds,
-    read_restrictions,
-)
+from multihorizon.exact.bounds import discount_members, predicted_bounds
+from multihorizon.exact.rewards import ContradictionError, explaining_rewards, read_restrictions
 from multihorizon.planning.plan import soft_plan
 
 

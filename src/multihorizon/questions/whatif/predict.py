@@ -48,8 +48,9 @@ from multihorizon.checks import (
 )
 from multihorizon.choice.plans import Resolvents, engine_for, redrawn
 from multihorizon.estimate import Draws, NoUncertaintyError, Pairs, interval_ends
-from multihorizon.exact.bounds import predicted_bounds, read_restrictions
+from multihorizon.exact.bounds import predicted_bounds
 from multihorizon.exact.identify import Identification
+from multihorizon.exact.rewards import read_restrictions
 from multihorizon.mdp import MDP, episodic_levels, steps_into
 from multihorizon.parallel import Progress, Run, as_jobs, silent
 from multihorizon.problem import Problem
