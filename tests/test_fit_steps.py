@@ -150,7 +150,8 @@ def test_the_files_keep_what_they_held_and_are_the_same_for_all_kinds_of_state(f
                 assert before["result"][key]["discounts"] == contents[kind][key]["discounts"]
             elif key == "collect_next":
                 advice = [re.findall(r"[\d.,]*\d", " ".join(content[key])) for content in (before["result"], contents[kind])]
-                assert advice[0] == advice[1]
+                assert advice[1]
+                assert set(advice[1]) <= set(advice[0])  # a range of episodes then, the number that is enough for all now
             else:
                 assert _alike(before["result"][key], contents[kind][key]), key
         people = pd.read_csv(StringIO(before["people"]))

@@ -290,7 +290,7 @@ def test_what_the_decisions_do_not_show_does_not_matter_for_a_bonus() -> None:
 def test_estimated_transitions_widen_the_interval() -> None:
     mdp = tiny_solutions()["lists"].solution.require_problem().mdp
     policies = [mh.soft_plan(mdp, PAYS, discount).policy for discount in (0.3, 0.8)]
-    table = mh.Demonstrations.simulate(mdp, policies, 40, seed=1)
+    table = mh.Demonstrations.simulate(mdp, policies, 200, seed=1)
     widths = []
     for task in (mdp, mh.estimate_mdp(table)):
         pays = {name: PAYS[int(name)] for name in task.state_names}
