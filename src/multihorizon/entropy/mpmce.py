@@ -351,8 +351,9 @@ class MPMCE:
 
     Demonstrations count with their frequencies (`Problem.observed_policies`). Nothing matches these exactly, so under
     "per_expert" the answer is the least mismatch, and one of at most twice the standard error of the feature counts counts as a
-    match. Other discounts match within that error as well: `message`, `standard_errors` and `confidence_intervals` say which, and
-    the status is "not identified" where a 95 % interval is longer than 0.5. `MaximumLikelihood` uses decisions better.
+    match. Other discounts match within that error as well: `message`, `standard_errors` and `confidence_intervals` say which, to
+    first order. The status is "not identified" where a 95 % interval is longer than 0.5, or reaches 0 or 1: then all of [0, 1] is
+    the interval of everybody. `MaximumLikelihood` uses decisions better.
 
     This is multi-planning-horizon maximum-causal-entropy IRL, the paper's Eq. 10, 12 and Algorithm 2.
 
@@ -437,9 +438,13 @@ class MPMCE:
         elif matching is not None and least and errors is not None and not problems:
             spread = standard_errors(matching, error_factors(dual, logged))
             ranges = StandardErrors(best, spread).at(0.95)
+            edge = [name for name, (low, high) in zip(problem.names, ranges, strict=True) if low <= 0 or high >= 1]
             each = [f"{name} {low:.2f} to {high:.2f}" for name, (low, high) in zip(problem.names, ranges, strict=True)]
             problems = [f"discounts that match within the error of the counts (95 % intervals): {first_few(each)}"]
-            if np.ptp(ranges, axis=1).max() > 0.5:  # half of what is possible
+            if edge:  # the discounts could not move as the errors to first order say, so these mean nothing, for nobody
+                problems = [f"no interval is known, because the first-order errors of {first_few(edge)} reach the end of [0, 1]"]
+                spread = np.full(best.size, np.inf)
+            if edge or np.ptp(ranges, axis=1).max() > 0.5:  # half of what is possible
                 status = Status.NOT_IDENTIFIED
         message = (
             f"best of {len(trace)} discounts: {what} mismatch {power_of_ten(residual)}, summed gap "
