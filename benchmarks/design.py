@@ -24,6 +24,7 @@ import pandas as pd
 
 import multihorizon as mh
 from multihorizon.numerics.allocation import evenly
+from multihorizon.parallel import Run
 from multihorizon.questions.design import Design, _information, _mean_local
 from multihorizon.questions.schedule import Schedule, read_pilot
 
@@ -156,7 +157,7 @@ def pilots(seeds: int = 50) -> Iterator[dict[str, Any]]:
     for domain, discounts in ((mh.domains.cliff(), (0.3, 0.5, 0.8)), (mh.domains.big_small(), (0.1, 0.45, 0.9))):
         guess = truth(domain.mdp, domain.reward, discounts)
         best = mh.design(domain.mdp, guess, episodes=1000, draws=1)
-        (here,) = _information(read_pilot([guess], None, None, False, 1), best.schedule, lambda *_: None)
+        (here,) = _information(read_pilot([guess], None, None, False, 1), best.schedule, Run())
 
         def worth(weights: Any, here: Any = here) -> float:
             local = _mean_local([here], "all", False, 1000 * weights)

@@ -28,7 +28,7 @@ from scipy.special import expit
 
 import multihorizon as mh
 from multihorizon.analysis import Analysis, of_people
-from multihorizon.population.evidence import PopulationEvidence
+from multihorizon.population.findings import PopulationEvidence
 from multihorizon.report.files import write_fit
 from multihorizon.report.fit_page import fit_page
 

@@ -19,7 +19,7 @@ from multihorizon.estimate import SavedIntervals
 from multihorizon.likelihood.intervals import precision
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.numerics.allocation import Worth, allocate, evenly, filled, whole
-from multihorizon.parallel import silent
+from multihorizon.parallel import Run
 from multihorizon.questions.design import _information, _mean_local
 from multihorizon.questions.schedule import Candidate, Schedule, in_tasks, read_pilot
 from multihorizon.report.pages import DESIGNED, design_page
@@ -49,7 +49,7 @@ def space():
 
 def informations(pilot, offered, draws=3, **options):
     read = read_pilot([pilot], options.get("persons"), None, options.get("further", False), draws)
-    return list(_information(read, offered, silent))
+    return list(_information(read, offered, Run()))
 
 
 # The allocation.
@@ -268,7 +268,7 @@ def test_the_effects_error_is_that_of_a_mixed_model(space) -> None:
     pilot = mh.solve(problem, mh.Population("~ group", persons.frame, known_reward=task.reward))
     read = read_pilot([pilot], 16, None, False, 1)
     offered = Schedule.read(blocks, task.mdp)
-    (here,) = _information(read, offered, silent)
+    (here,) = _information(read, offered, Run())
     layout, draw = read.layout(read.draws[0]), read.draws[0]
     spread = pilot.evidence["population"].spread
     rho, sizes = spread["correlation"]["estimate"], [spread[kind]["estimate"] for kind in ("discount", "temperature")]

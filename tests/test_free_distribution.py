@@ -12,8 +12,8 @@ import multihorizon as mh
 from multihorizon.checks import Floats, Sparse
 from multihorizon.horizon import Horizon
 from multihorizon.numerics.mixture import fit_mixture
-from multihorizon.population import free as module
-from multihorizon.population.evidence import PopulationEvidence
+from multihorizon.parallel import Run
+from multihorizon.population.findings import PopulationEvidence
 from multihorizon.population.free import (
     Normals,
     describe_free,
@@ -57,21 +57,21 @@ def normal(n: int, seed: int = 0) -> Floats:
 
 
 def described(counts: Sparse, **limits: int) -> dict:
-    return describe_free(counts, planner, SAME_STATE, 1.0, CENTRE, -1e9, **limits)
+    return describe_free(counts, planner, SAME_STATE, 1.0, CENTRE, -1e9, Run(), **limits)
 
 
 def test_finer_nodes_add_little() -> None:
     counts = decisions(normal(300))
-    found = fit_free(counts, planner, CENTRE)
-    assert found.found.converged
+    found = fit_free(counts, planner, CENTRE, Run())
+    assert found.mixture.converged
     assert found.settled
     x, y = np.linspace(*found.box[:, 0], 121), np.linspace(*found.box[:, 1], 61)
     everywhere = np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1).reshape(-1, 2)
     fine = fit_mixture(counts @ planner(everywhere))
-    assert fine.log_likelihood - found.found.log_likelihood < 0.01 * np.sqrt(300)
+    assert fine.log_likelihood - found.mixture.log_likelihood < 0.01 * np.sqrt(300)
     # and outside the box there is nothing to gain
     edges = np.stack(np.meshgrid(np.linspace(-8, 8, 33), np.linspace(-7, 5, 25), indexing="ij"), axis=-1).reshape(-1, 2)
-    ratio = np.exp(counts @ planner(edges) - found.found.rows[:, None]).mean(axis=0)
+    ratio = np.exp(counts @ planner(edges) - found.mixture.rows[:, None]).mean(axis=0)
     assert 300 * np.log(ratio.max()) < 0.1 * np.sqrt(300)
 
 
@@ -136,7 +136,7 @@ def test_long_horizons_that_lead_to_the_same_choices_are_not_told_apart() -> Non
     from_here = flat_from(planner, SAME_STATE, 0.0)
     above = np.exp(planner(np.array([[x, 0.0] for x in (from_here, 12.0)])))
     below = np.exp(planner(np.array([[x, 0.0] for x in (from_here - 0.3, 12.0)])))
-    assert np.abs(above[:, 0] - above[:, 1]).max() <= module.ALIKE < np.abs(below[:, 0] - below[:, 1]).max()
+    assert np.abs(above[:, 0] - above[:, 1]).max() <= 0.05 < np.abs(below[:, 0] - below[:, 1]).max()
     far = described(decisions(np.full(150, 6.0)))["indistinguishable"]
     assert far["interval"][0] > 0.5
     assert far["interval"][0] <= far["share"] <= far["interval"][1] == 1
@@ -169,11 +169,11 @@ def test_nodes_that_cannot_be_planned_at_are_left_out() -> None:
         return np.where(eta[:, 1] < -2.9, -np.inf, planner(eta))
 
     counts = decisions(two_types(200))
-    found = describe_free(counts, partial_planner, SAME_STATE, 1.0, CENTRE, -1e9)
+    found = describe_free(counts, partial_planner, SAME_STATE, 1.0, CENTRE, -1e9, Run())
     assert len(found["types"]) == 2
     assert min(found["temperatures"]) >= np.exp(-2.9)
     with pytest.raises(ValueError, match="soft values must be finite"):
-        describe_free(counts, lambda eta: np.full((4, len(eta)), -np.inf), SAME_STATE, 1.0, CENTRE, -1e9)
+        describe_free(counts, lambda eta: np.full((4, len(eta)), -np.inf), SAME_STATE, 1.0, CENTRE, -1e9, Run())
 
 
 TASK = mh.domains.space_adventure(24)

@@ -161,7 +161,7 @@ def test_a_cluster_without_the_extra_is_one_sentence(monkeypatch: pytest.MonkeyP
 def test_a_population_has_the_same_digits_in_one_process_in_two_and_on_a_cluster_whose_worker_dies(
     workers: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("multihorizon.population.marginal.BLOCK", 8)
+    monkeypatch.setattr("multihorizon.population.marginal.PsiLayout.block", 8)
     task = mh.domains.space_adventure(mini_blocks=12)
     people = task.persons(40, seed=3)
     problem, killed = mh.Problem(task.mdp, people.demonstrations), list[int]()

@@ -12,6 +12,7 @@ from scipy.special import expit, logsumexp
 import multihorizon as mh
 from multihorizon.choice.deviations import own_rewards
 from multihorizon.choice.surfaces import Tables
+from multihorizon.parallel import Run
 from multihorizon.population.marginal import Marginal
 from multihorizon.solution import Deviations, Solution
 
@@ -69,7 +70,7 @@ def test_deviations_are_averaged_out() -> None:
 
 def test_the_gradient_is_that_of_the_value() -> None:
     problem, _ = study(6, 50, 0.5)
-    found = mh.Population(nodes=5, tolerance=0.1).search(problem, 0)[1]
+    found = mh.Population(nodes=5, tolerance=0.1).search(problem, Run())[1]
     marginal = Marginal(found.marginal.layout.deviating(0.5), found.persons, 5)
     rng, value = np.random.default_rng(0), marginal.at(found.psi)
     assert value is not None

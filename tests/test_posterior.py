@@ -9,7 +9,7 @@ import pytest
 from tiny import PAYS, three_steps, tiny_solutions
 
 import multihorizon as mh
-from multihorizon.parallel import silent
+from multihorizon.parallel import Run
 from multihorizon.questions import posterior as asked
 
 try:
@@ -50,7 +50,7 @@ TARGETS = {
 
 def target_of(name, priors=None):
     problem, solver = TARGETS[name]()
-    return asked._target(problem, solver, priors, 100, 0, silent)
+    return asked._target(problem, solver, priors, 100, Run())
 
 
 @pytest.mark.slow
@@ -59,7 +59,7 @@ def test_the_gradient_is_that_of_the_density(name):
     target = target_of(name, {"temperature": (0.3, 0.7)})
     u = target.start + 0.1 * np.random.default_rng(0).standard_normal(target.size)
     if isinstance(target, asked.PeopleTarget):  # nodes that follow have the gradient of the integral, and not of its sum
-        target.marginal = asked.Marginal(target.layout, target.found.persons_at(u), 15)
+        target.marginal = asked.Marginal(target.layout, target.maximum.persons_at(u), 15)
     gradient, step = target.at(u)[1], 1e-5
     for j, move in enumerate(step * np.eye(target.size)):
         slope = (target.at(u + move)[0] - target.at(u - move)[0]) / (2 * step)
@@ -197,12 +197,12 @@ def test_draws_are_those_of_a_density_that_is_known_exactly():
 @pytest.mark.slow
 def test_persons_of_a_population_are_drawn_around_what_is_known_of_them():
     problem, solver = TARGETS["people with a known reward"]()
-    target = asked._target(problem, solver, None, 100, 0, silent)
+    target = asked._target(problem, solver, None, 100, Run())
     solution = mh.solve(problem, solver).evidence["population"]["individuals"]
     rng = np.random.default_rng(0)
-    found, _, off = target.report(np.tile(target.found.psi, (300, 1)), rng, decided=True)
+    found, _, off = target.report(np.tile(target.maximum.psi, (300, 1)), rng, decided=True)
     logits = np.log(found["discount"][1] / (1 - found["discount"][1]))
-    known = target.found.persons
+    known = target.maximum.persons
     errors = np.sqrt(known.covariance[:, 0, 0])
     assert np.abs(logits.mean(axis=0) - known.mean[:, 0]).max() < (5 * errors / np.sqrt(300)).max()
     assert np.allclose(logits.std(axis=0), errors, rtol=0.2)
@@ -234,9 +234,9 @@ def test_the_gradient_of_persons_under_conditions(formula):
     rows = mh.Demonstrations.simulate(mdp, policies, 40, seed=0).to_frame()
     rows["day"] = np.where(rows["episode"].astype(int) % 2, "Monday", "Friday")
     problem = mh.Problem(mdp, mh.Demonstrations.from_frame(rows, conditions=["day"]))
-    target = asked._target(problem, mh.Population(formula, known_reward=PAYS), None, 100, 0, silent)
+    target = asked._target(problem, mh.Population(formula, known_reward=PAYS), None, 100, Run())
     u = asked._mode(target)[0] + 0.05
-    target.marginal = asked.Marginal(target.layout, target.found.persons_at(u), 5)
+    target.marginal = asked.Marginal(target.layout, target.maximum.persons_at(u), 5)
     gradient, step = target.at(u)[1], 1e-5
     slopes = [(target.at(u + move)[0] - target.at(u - move)[0]) / (2 * step) for move in step * np.eye(target.size)]
     assert np.allclose(slopes, gradient, rtol=1e-3, atol=2e-3)

@@ -11,7 +11,7 @@ from multihorizon.exact.closed_form import ClosedFormEvidence
 from multihorizon.files import for_json
 from multihorizon.likelihood.estimates import LikelihoodEvidence, LookaheadEvidence, SieveEvidence
 from multihorizon.parallel import silent
-from multihorizon.population.evidence import PopulationEvidence
+from multihorizon.population.findings import PopulationEvidence
 from multihorizon.programs.solvers import ProgramEvidence
 from multihorizon.solution import Deviations, Status, Trace
 

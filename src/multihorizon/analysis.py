@@ -665,7 +665,7 @@ def _carried_out(analysis: Analysis, asked: Asked, keep: Callable[[Analysis], No
 def _compare_lookahead(analysis: Analysis, asked: Asked, run: Run) -> Iterator[Analysis]:
     """Add families of look-ahead on the same decisions."""
     base = with_one_reward(resume(analysis.solution))
-    compared = compare_from(base, asked.lookahead, asked.tables, seed=run.seed, progress=run.progress)
+    compared = compare_from(base, asked.lookahead, asked.tables, run=run)
     also = [] if analysis.deviations is None else ["Families of look-ahead were compared with one reward for all."]
     yield replace(analysis, lookahead=compared, remarks=[*analysis.remarks, *also])
 

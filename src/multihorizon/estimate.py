@@ -7,7 +7,7 @@ Predictions, the minimum bonus and the design of studies are made of these draws
 
 Solvers attach an estimate to their solutions. `NormalEstimate` needs a covariance and nothing else, so it serves a solver of your
 own; `Exact` stands for solvers without any error; `Sampled` holds draws, such as those of a posterior. The estimates of maximum
-likelihood are in `likelihood.estimates`, that of a population is in `population.estimate`.
+likelihood are in `likelihood.estimates`, that of a population is in `population.findings`.
 
 *Normal draws.* x is drawn from `N(x̂, C)` with the symmetric root of C, less the open directions, and random numbers are dealt
 out in the order of the estimates: draws do not depend on how experts and states are listed. A draw outside of its bounds is moved

@@ -52,7 +52,7 @@ from multihorizon.horizon import Horizon
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.mdp import MDP
 from multihorizon.parallel import Progress, part_of
-from multihorizon.population.evidence import PopulationEvidence
+from multihorizon.population.findings import PopulationEvidence
 from multihorizon.population.solver import Population, absent_words
 from multihorizon.problem import Problem, require_counts
 from multihorizon.questions.differences import population_words

@@ -79,12 +79,12 @@ class ReadFormula:
     compared: frozenset[str]
 
     def is_number(self, values: pd.Series) -> bool:
-        """Whether a column holds numbers, and not the names of groups."""
+        """Return whether a column holds numbers, and not the names of groups."""
         number = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
         return values.name not in self.grouped and bool(number)
 
     def evaluate(self, spec: SimpleFormula | ModelSpec, frame: pd.DataFrame) -> Any:
-        """Terms with the values of these persons; what a function cannot do with them is said in one sentence."""
+        """Return terms with the values of these persons; what a function cannot do with them is said in one sentence."""
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("error", _formulaic().errors.DataMismatchWarning)
@@ -97,13 +97,13 @@ class ReadFormula:
             raise ValueError(f"formula {_shown(self.text)} cannot be used: {reason}") from error
 
     def rows(self, spec: ModelSpec, frame: pd.DataFrame) -> Floats:
-        """The rows of X or Z, as numbers, that belong to rows of a table."""
-        found: Floats = self.evaluate(spec, frame).to_numpy(dtype=np.float64)
-        return found
+        """Return the rows of X or Z, as numbers, that belong to rows of a table."""
+        rows: Floats = self.evaluate(spec, frame).to_numpy(dtype=np.float64)
+        return rows
 
 
 def read_formula(text: str) -> ReadFormula:
-    """The formula, of which nothing was run.
+    """Return the formula, of which nothing was run.
 
     Raises:
         ValueError: if it is no formula, has a left side, is made of something that may not be in it, has too many terms, or says
@@ -138,7 +138,7 @@ def read_formula(text: str) -> ReadFormula:
 
 
 def _formulaic() -> Any:
-    """The library of formulas, loaded where there is one."""
+    """Return the library of formulas, loaded where there is one."""
     import formulaic  # noqa: PLC0415  it takes longer to import than a small fit takes
     import formulaic.parser.algos.sanitize_tokens  # noqa: PLC0415
 
@@ -150,7 +150,7 @@ def _tokens(text: str) -> list[Token]:
 
 
 def _fixed_and_random(text: str) -> tuple[str, str]:
-    """The formula without the part that has a bar, and what stands in that part before the bar; `~ 1` where there is none.
+    """Return the formula without the part that has a bar, and what stands in that part before the bar; `~ 1` where there is none.
 
     Raises:
         ValueError: for a bar in any other place than `( … | expert)`, added to the rest.
@@ -200,12 +200,12 @@ def _fixed_and_random(text: str) -> tuple[str, str]:
 
 
 def _shown(text: str) -> str:
-    """The text between quotes, or its beginning: formulas come from anywhere."""
+    """Return the text between quotes, or its beginning: formulas come from anywhere."""
     return repr(text if len(text) <= 200 else f"{text[:200]}…")
 
 
 def _reason(error: Exception) -> str:
-    """The first line of what another package says, without the colours that it has for terminals."""
+    """Return the first line of what another package says, without the colours that it has for terminals."""
     return re.sub(r"\x1b\[[\d;]*m|[⧛⧚]", "", str(error)).split("\n")[0] or type(error).__name__
 
 
@@ -218,7 +218,7 @@ def _parsed(text: str, step: Callable[[], Any]) -> Any:
 
 
 def _names_in(text: str, code: str) -> Iterator[tuple[str, bool]]:
-    """The columns that a call names, and whether as groups; raises for all that may not be in a formula.
+    """Yield the columns that a call names, and whether as groups; raises for all that may not be in a formula.
 
     What is looked at is the text that `formulaic` will run: the same functions have put names for those between backticks.
     """
@@ -255,7 +255,7 @@ def _names_in(text: str, code: str) -> Iterator[tuple[str, bool]]:
 
 
 def _is_arithmetic(node: ast.BinOp) -> bool:
-    """Whether this ends: powers of numbers alone, and texts and lists times a number, can be made to fill the memory."""
+    """Return whether the operation ends: powers of numbers, and texts and lists times one, can be made to fill the memory."""
     if isinstance(node.op, ast.Pow):
         power = node.right.value if isinstance(node.right, ast.Constant) else None
         with_column = any(isinstance(part, ast.Name) for part in ast.walk(node.left))
@@ -266,7 +266,8 @@ def _is_arithmetic(node: ast.BinOp) -> bool:
 
 
 def _may_be_called(node: ast.Call, aliases: dict[str, str]) -> bool:
-    """Whether this is a function that may be called, with arguments of its own, and makes no more columns than anyone needs."""
+    """Return whether this is a function that may be called, with arguments of its own, and makes no more columns than anyone
+    needs."""
     name, given = ast.unparse(node.func), {keyword.arg or "_": keyword.value for keyword in node.keywords}
     sizes = []
     if name in ("poly", "bs", "cr", "cs", "cc"):  # these make several columns of one
@@ -277,7 +278,7 @@ def _may_be_called(node: ast.Call, aliases: dict[str, str]) -> bool:
 
 
 def _most_terms(node: ASTNode | Token | None) -> float:
-    """At least as many as the terms that operators make of their parts: `**` and `*` make many of few."""
+    """Return at least as many as the terms that operators make of their parts: `**` and `*` make many of few."""
     if not isinstance(node, _formulaic().parser.types.ASTNode):
         return 1.0
     sizes = [_most_terms(part) for part in node.args]
@@ -380,12 +381,12 @@ class Covariates:
         return self.frame.drop(columns=list(self.conditions)).iloc[first].reset_index(drop=True)
 
     def compared(self, problem: Problem) -> Problem:
-        """The problem of the persons who can be compared."""
+        """Return the problem of the persons who can be compared."""
         place = {name: i for i, name in enumerate(problem.names)}
         return problem.some(np.array([place[name] for name in self.names], dtype=np.int64))
 
     def gathered(self, problem: Problem) -> Problem:
-        """The persons of the problem who can be compared, with one row of counts for each cell."""
+        """Return the persons of the problem who can be compared, with one row of counts for each cell."""
         place = {name: i for i, name in enumerate(problem.names)}
         kept = np.array([place[name] for name in self.names])
         if not self.conditions:
@@ -396,7 +397,7 @@ class Covariates:
         return problem.some(kept).gathered(cell, len(self.owner), self.owner, self.frame[list(self.conditions)])
 
     def rows_of(self, new: pd.DataFrame) -> tuple[Floats, Floats]:
-        """The rows of X and Z of persons who were not in the study, under conditions of it.
+        """Return the rows of X and Z of persons who were not in the study, under conditions of it.
 
         Raises:
             ValueError: where a covariate is missing, or a group did not occur in the study.
@@ -421,7 +422,7 @@ def read_covariates(
     missing: Missing = "drop",
     reference: Mapping[str, str] | None = None,
 ) -> Covariates:
-    """The design of a study of the persons of a problem, in its order, under its conditions.
+    """Return the design of a study of the persons of a problem, in its order, under its conditions.
 
     Those who cannot be compared are left out if `missing` is "drop". `reference` names for some columns the group that others are
     compared with.
@@ -499,7 +500,7 @@ def read_covariates(
 
 
 def require_columns(read: ReadFormula, persons: pd.DataFrame | None, conditions: Iterable[object] = ()) -> list[str]:
-    """The columns of the table of persons; raises where the formula names others than these and the conditions."""
+    """Return the columns of the table of persons; raises where the formula names others than these and the conditions."""
     columns, others = [] if persons is None else list(map(str, persons.columns)), list(map(str, conditions))
     both = [column for column in read.columns if column in columns and column in others]
     if both:
@@ -531,7 +532,7 @@ class _Seen:
 def _comparable(
     read: ReadFormula, persons: pd.DataFrame | None, problem: Problem, missing: Missing, reference: Mapping[str, str]
 ) -> _Seen:
-    """The persons who can be compared, with their cells, and why the others cannot."""
+    """Return the persons who can be compared, with their cells, and why the others cannot."""
     strange = sorted(set(reference) - set(read.columns))
     if strange:
         raise ValueError(f"reference must name a column of the formula {_shown(read.text)}, received {first_few(strange)}")
@@ -567,7 +568,7 @@ def _comparable(
         table = table.drop(index=list(alone))
     if read.columns and not len(table) and len(names) > 2:
         advice = "Fill in the empty cells, or use a column whose groups have several persons"
-        if set(left_out.values()) <= {NO_ROW, "no decisions"}:
+        if set(left_out.values()) <= {"no row in the table of persons", "no decisions"}:
             advice = "Write the names in column expert as they are in the table of decisions"
         raise ValueError(
             f"persons must be comparable by column {read.columns[0]}, received nobody who can be compared: "
@@ -598,14 +599,15 @@ def _comparable(
 
 
 def _marked(size: int, places: Ints) -> Bools:
-    """Which of so many are at these places."""
-    found = np.zeros(size, dtype=np.bool_)
-    found[places] = True
-    return found
+    """Return a mark for each of so many: whether it is at these places."""
+    marks = np.zeros(size, dtype=np.bool_)
+    marks[places] = True
+    return marks
 
 
 def _with_conditions(problem: Problem, whose: Ints, rows: pd.DataFrame, listed: Bools) -> tuple[Bools, dict[str, str], str]:
-    """Which rows of listed persons `(n,)` have all conditions; who has no such row, and why; what others lose, in words."""
+    """Return which rows of listed persons `(n,)` have all conditions; who has no such row, and why; what others lose, in
+    words."""
     empty = rows.isna().to_numpy()
     usable = listed[whose] & ~empty.any(axis=1)
     seen = _marked(listed.size, whose[usable])
@@ -626,7 +628,7 @@ def _with_conditions(problem: Problem, whose: Ints, rows: pd.DataFrame, listed: 
 def _cells(
     read: ReadFormula, table: pd.DataFrame, rows: pd.DataFrame, place: Ints, reference: Mapping[str, str]
 ) -> tuple[pd.DataFrame, Ints, Ints]:
-    """The columns of each cell, its person's place in the table `(m,)`, and the cell of each row; −1 where it has none.
+    """Return the columns of each cell, its person's place in the table `(m,)`, and the cell of each row; −1 where it has none.
 
     `place` is that of each row's person, or −1. Cells are in the order of persons, and those of one person in the order of the
     conditions.
@@ -645,12 +647,9 @@ def _cells(
     return frame.assign(**{column: met[column].iloc[start].reset_index(drop=True) for column in rows.columns}), owner, cell
 
 
-#: Why a person without covariates is left out.
-NO_ROW = "no row in the table of persons"
-
-
 def _of_persons(persons: pd.DataFrame, used: list[str], names: tuple[str, ...]) -> tuple[pd.DataFrame, dict[str, str]]:
-    """The columns that the formula uses, of the persons who have them all, in the order of `names`; why others are left out."""
+    """Return the columns that the formula uses, of the persons who have them all, in the order of `names`; why others are left
+    out."""
     if "expert" not in persons.columns:
         raise ValueError(f"persons must have the column expert, received {', '.join(map(str, persons.columns))}")
     labels = [label(value, "column expert of persons") for value in persons["expert"]]
@@ -658,7 +657,7 @@ def _of_persons(persons: pd.DataFrame, used: list[str], names: tuple[str, ...]) 
     if twice is not None:
         raise ValueError(f"persons must have one row for each expert, received {twice} twice: delete or rename a row")
     frame, listed, known = persons[used].set_axis(labels, axis=0), set(labels), set(names)
-    left_out = {name: NO_ROW for name in names if name not in listed}
+    left_out = {name: "no row in the table of persons" for name in names if name not in listed}
     left_out |= {name: "no decisions" for name in labels if name not in known}
     frame = frame.loc[[name for name in names if name in listed]]
     empty = frame.isna()
@@ -668,7 +667,7 @@ def _of_persons(persons: pd.DataFrame, used: list[str], names: tuple[str, ...]) 
 
 
 def left_out_words(left_out: Mapping[str, str], most: int = 5) -> str:
-    """Who is left out and why, in words; of more than `most` with one reason, the first and how many more."""
+    """Return who is left out and why, in words; of more than `most` with one reason, the first and how many more."""
     reasons: dict[str, list[str]] = {}
     for name, reason in left_out.items():
         reasons.setdefault(reason, []).append(name)
@@ -680,7 +679,7 @@ def left_out_words(left_out: Mapping[str, str], most: int = 5) -> str:
 
 
 def _require_numbers_or_groups(read: ReadFormula, frame: pd.DataFrame, of: str) -> None:
-    """A column in which most cells are numbers and some are not is no column of groups, but one with slips."""
+    """Raise for a column in which most cells are numbers and some are not: that is no column of groups, but one with slips."""
     for column in frame.columns:
         cells = frame[column] if frame[column].dtype == object else ()  # cells of other columns are of one kind
         if any(isinstance(cell, list | tuple | dict | set | np.ndarray | bytes) for cell in cells):
@@ -695,7 +694,7 @@ def _require_numbers_or_groups(read: ReadFormula, frame: pd.DataFrame, of: str) 
 
 
 def _with_levels(read: ReadFormula, values: pd.Series[Any], first: str | None) -> pd.Series[Any]:
-    """A column of groups with the levels that occur in it, the one to compare with first; other columns as they are."""
+    """Return a column of groups with the levels that occur in it, the one to compare with first; other columns as they are."""
     column = values.name
     if first is None:
         return values.cat.remove_unused_categories() if isinstance(values.dtype, pd.CategoricalDtype) else values
@@ -705,14 +704,14 @@ def _with_levels(read: ReadFormula, values: pd.Series[Any], first: str | None) -
             f"C({column}) in the formula; if not, leave the reference out"
         )
     levels = list(pd.Categorical(values).categories)
-    found = [level for level in levels if label(level, "reference") == label(first, "reference")]
-    if not found:
+    reference = [level for level in levels if label(level, "reference") == label(first, "reference")]
+    if not reference:
         raise ValueError(f"reference of {column} must be one of {first_few(list(map(str, levels)))}, received {first}")
-    return values.astype(pd.CategoricalDtype([*found, *(level for level in levels if level not in found)]))
+    return values.astype(pd.CategoricalDtype([*reference, *(level for level in levels if level not in reference)]))
 
 
 def _require_usable(terms: tuple[str, ...], values: Floats) -> None:
-    """Raises for numbers that no unit makes usable."""
+    """Raise for numbers that no unit makes usable."""
     if not np.isfinite(values).all():
         wrong = terms[int(np.argmax(~np.isfinite(values).all(axis=0)))]
         raise ValueError(
@@ -729,7 +728,7 @@ def _require_usable(terms: tuple[str, ...], values: Floats) -> None:
 
 
 def _units(terms: tuple[str, ...], values: Floats) -> Floats:
-    """T of `Covariates`."""
+    """Return T of `Covariates`."""
     _require_usable(terms, values)
     units = np.eye(len(terms))
     if "Intercept" in terms:
@@ -740,12 +739,12 @@ def _units(terms: tuple[str, ...], values: Floats) -> Floats:
 
 
 def least_persons(terms: int) -> int:
-    """How many persons so many terms need: with fewer, nothing says how much persons differ."""
+    """Return how many persons so many terms need: with fewer, nothing says how much persons differ."""
     return terms + 2
 
 
 def _require_estimable(formula: str, terms: tuple[str, ...], values: Floats, persons: int, of_persons: int) -> None:
-    """Raises where X `(m,p)` has too few persons for the terms that are no conditions, too few cells, or a term too many."""
+    """Raise where X `(m,p)` has too few persons for the terms that are no conditions, too few cells, or a term too many."""
     m, p = values.shape
     if not p:
         raise ValueError(f"formula must have at least one term, received {formula!r}: use ~ 1 where there is no covariate")
@@ -773,7 +772,7 @@ def _require_independent(terms: tuple[str, ...], values: Floats) -> None:
 
 
 def _random_units(read: ReadFormula, terms: tuple[str, ...], values: Floats, patterns: Ints) -> Floats:
-    """V of `Covariates`.
+    """Return V of `Covariates`.
 
 
 
@@ -805,12 +804,12 @@ def _random_units(read: ReadFormula, terms: tuple[str, ...], values: Floats, pat
         if basis.shape[1] < q and np.linalg.norm(rest) > 1e-7 * np.linalg.norm(each):
             rest -= basis @ (basis.T @ rest)  # again, as the first time leaves a little
             basis = np.column_stack([basis, rest / np.linalg.norm(rest)])
-    found: Floats = np.linalg.solve(triangle, basis) * np.sqrt(m) / sizes[:, None]
-    return found
+    units: Floats = np.linalg.solve(triangle, basis) * np.sqrt(m) / sizes[:, None]
+    return units
 
 
 def _require_slopes(read: ReadFormula, columns_of: Mapping[str, list[str]], values: Floats, owner: Ints) -> None:
-    """Raises where nothing tells how effects of Z V differ between persons."""
+    """Raise where nothing tells how effects of Z V differ between persons."""
     first = np.flatnonzero(np.diff(owner, prepend=-1))
     sizes = np.diff(first, append=owner.size)
     inside = values - (np.add.reduceat(values, first) / sizes[:, None])[owner]
@@ -837,7 +836,8 @@ def _require_slopes(read: ReadFormula, columns_of: Mapping[str, list[str]], valu
 def _on_average(
     read: ReadFormula, spec: ModelSpec, frame: pd.DataFrame, conditions: tuple[str, ...], means: Mapping[str, float], first: Ints
 ) -> Floats:
-    """The mean row of each person, whose first cell is `first`, over all levels of the conditions; numbers at their mean."""
+    """Return the mean row of each person, whose first cell is `first`, over all levels of the conditions; numbers at their
+    mean."""
     numbers = {column: means[column] for column in conditions if column in means}
     groups = [column for column in conditions if column not in means]
     every = list(product(*(pd.Categorical(frame[column]).categories for column in groups)))
@@ -849,7 +849,8 @@ def _on_average(
 
 
 def _patterns(frame: pd.DataFrame, means: Mapping[str, float]) -> tuple[tuple[str, ...], pd.DataFrame, Ints]:
-    """Names of the combinations of groups that occur, in order, a row for each with numbers at their mean, and each row's."""
+    """Return names of the combinations of groups that occur, in order, a row for each with numbers at their mean, and each
+    row's."""
     if not len(frame.columns):
         return ("everyone",), frame.iloc[:1], np.zeros(len(frame), dtype=np.int64)
     kinds = [column for column in frame.columns if column not in means]
@@ -870,9 +871,9 @@ def _patterns(frame: pd.DataFrame, means: Mapping[str, float]) -> tuple[tuple[st
 def _comparisons(
     read: ReadFormula, spec: ModelSpec, frame: pd.DataFrame, conditions: tuple[str, ...], means: Mapping[str, float], first: Ints
 ) -> tuple[Comparison, ...]:
-    """What `Covariates` says of them; `first` is the first cell of each person."""
+    """Return what `Covariates` says of them; `first` is the first cell of each person."""
     typical = frame.assign(**means).drop_duplicates()
-    found = []
+    comparisons = []
     for column in [column for column in read.columns if column in read.compared]:
         values = frame[column] if column in conditions else frame[column].iloc[first]
         if column in means:
@@ -887,17 +888,17 @@ def _comparisons(
             others = typical.drop_duplicates([c for c in frame.columns if c != column])
         alike = [others.assign(**{column: pd.Series(level, others.index).astype(typical[column].dtype)}) for level in levels]
         rows = read.rows(spec, pd.concat(alike)).reshape(len(levels), len(others), -1)
-        found.append(Comparison(column, column in means, column in conditions, names, rows.mean(axis=1)))
-    return tuple(found)
+        comparisons.append(Comparison(column, column in means, column in conditions, names, rows.mean(axis=1)))
+    return tuple(comparisons)
 
 
 def _references(terms: tuple[str, ...], columns_of: Mapping[str, list[str]], groups: pd.DataFrame) -> dict[str, str]:
-    """The group of each column that has no term of its own, where all others have one that compares with it."""
-    found = {}
+    """Return the group of each column that has no term of its own, where all others have one that compares with it."""
+    references = {}
     for column in groups.columns:
         alone = [term for term in terms if columns_of[term] == [column]]
         levels = list(map(str, pd.Categorical(groups[column]).categories))
         left = [level for level in levels if not any(term.endswith(f"[T.{level}]") for term in alone)]
         if len(left) == 1 < len(levels):
-            found[str(column)] = left[0]
-    return found
+            references[str(column)] = left[0]
+    return references

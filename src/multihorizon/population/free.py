@@ -5,7 +5,7 @@ node q, a pair `η_q = (x, log λ)` with `γ = Γ/(1+exp(−x))`: counts times a
 maximise `Σ_i log Σ_q w_q exp ℓ_iq` to a certified gap (`numerics.mixture`). Such a maximum is a few points (Lindsay, 1983),
 however persons are distributed: the points are a picture, not persons.
 
-*Nodes.* A coarse grid over all that matters shows where people are, and a grid of `SIDES` nodes covers the box around them. Then
+*Nodes.* A coarse grid over all that matters shows where people are, and a grid of 33 by 21 nodes covers the box around them. Then
 nodes half as far apart are put around those with a weight, again and again, until this raises the log-likelihood by no more than
 `10⁻³ √n`. Where persons are very many, nodes are placed with some of them, and weights are fitted to all.
 
@@ -16,7 +16,7 @@ which holds all peaks and valleys of their mixture (Ray and Lindsay, 2005), the 
 lower peak, or they count as one type (Hennig, 2010).
 
 *What the task cannot show.* In a task of few steps all long horizons lead to the same choices. With `π_x` the policy at the
-typical temperature, x* is where the total variation from the policy of the largest discount is at most `ALIKE` in every state in
+typical temperature, x* is where the total variation from the policy of the largest discount is at most 0.05 in every state in
 which anyone decided, for all x above. Where above x* people are the decisions do not say. How many there are they say by the
 profile likelihood: the 95 % interval has all shares m for which some distribution with the share m above x* is within 1.92 of the
 largest log-likelihood. The most likely distribution with a given share is found by the same solver: t further rows that are
@@ -37,13 +37,8 @@ from scipy.special import expit
 from multihorizon.checks import Bools, Floats, Ints, Sparse
 from multihorizon.horizon import Horizon
 from multihorizon.numerics.mixture import Mixture, fit_mixture
-from multihorizon.parallel import Progress, part_of, silent
+from multihorizon.parallel import Run
 from multihorizon.words import decimals, from_to, in_words, percent, significant
-
-#: Nodes of the box's grid along logit γ and along log λ.
-SIDES = (33, 21)
-#: Policies whose probabilities differ by no more than this hardly differ.
-ALIKE = 0.05
 
 #: `log π` `(rows,K)` at places η `(K,2)`; −inf where a soft value is infinite.
 Planner = Callable[[Floats], Floats]
@@ -55,18 +50,20 @@ class Free:
 
     Attributes:
         nodes: η `(G,2)`; the first are those of the box's grid.
-        found: their weights, with the gap.
+        mixture: their weights, with the gap.
         gain: what the last refinement of the nodes added to the log-likelihood of the persons who were asked.
         asked: who they are; everyone, where there are not too many.
         box: the first and the last node `(2,2)` of the grid over the box.
+        sides: of that grid, along logit γ and along log λ.
         table: `log π` `(rows,G)` at the nodes.
     """
 
     nodes: Floats
-    found: Mixture
+    mixture: Mixture
     gain: float
     asked: Ints
     box: Floats
+    sides: tuple[int, int]
     table: Floats
 
     @property
@@ -79,13 +76,14 @@ def fit_free(
     counts: Sparse,
     planner: Planner,
     centre: Floats,
-    jobs: int = 1,
-    progress: Progress = silent,
+    run: Run,
     most_persons: int = 20_000,
     most_numbers: int = 40_000_000,
+    sides: tuple[int, int] = (33, 21),
 ) -> Free:
     """Find the most likely distribution of persons with these counts `(n,rows)`; `centre` `(2,)` is a typical η.
 
+    The box's grid has so many nodes along logit γ and along log λ as `sides` says.
     Nodes are refined on at most `most_persons`. A table of persons and nodes with more than `most_numbers` is not kept.
     """
     n = counts.shape[0]
@@ -96,59 +94,56 @@ def fit_free(
     some = counts[asked] if n > most_persons else counts
     # Beyond logits of ±8 and temperatures e⁶ times the typical one policies hardly change any more.
     reach = np.array([[-8.0, centre[1] - 6.0], [8.0, centre[1] + 6.0]])
-    coarse, first = _grid(reach, (17, 13)), SIDES[0] * SIDES[1]
-    rough = _fitted(some, _table(planner, coarse), None, 1e-4, jobs, part_of(progress, 0.0, 0.1), most_numbers)
+    coarse, first = _grid(reach, (17, 13)), sides[0] * sides[1]
+    rough = _fitted(some, _table(planner, coarse), None, 1e-4, run.part(0.0, 0.1), most_numbers)
     used = coarse[rough.weights > 1e-4 / n]
     box = np.stack([np.maximum(used.min(axis=0) - 1.0, reach[0]), np.minimum(used.max(axis=0) + 1.0, reach[1])])
-    nodes, spacing = _grid(box, SIDES), (box[1] - box[0]) / (np.array(SIDES) - 1)
+    nodes, spacing = _grid(box, sides), (box[1] - box[0]) / (np.array(sides) - 1)
     table = _table(planner, nodes)
-    found = _fitted(some, table, None, 1e-6, jobs, part_of(progress, 0.1, 0.3), most_numbers)
-    gain = found.log_likelihood - rough.log_likelihood
+    mixture = _fitted(some, table, None, 1e-6, run.part(0.1, 0.3), most_numbers)
+    gain = mixture.log_likelihood - rough.log_likelihood
     for level in range(10):
         if gain <= 1e-3 * np.sqrt(asked.size):
             break
         spacing = spacing / 2
         around = np.array([(i, j) for i in (-1, 0, 1) for j in (-1, 0, 1) if i or j]) * spacing
-        new = np.clip((nodes[found.weights > 0][:, None] + around).reshape(-1, 2), box[0], box[1]).round(9)
+        new = np.clip((nodes[mixture.weights > 0][:, None] + around).reshape(-1, 2), box[0], box[1]).round(9)
         new = np.array(sorted({*map(tuple, new.tolist())} - {*map(tuple, nodes.round(9).tolist())})).reshape(-1, 2)
-        kept = (found.weights > 0) | (np.arange(len(nodes)) < first)  # the box's grid stays
+        kept = (mixture.weights > 0) | (np.arange(len(nodes)) < first)  # the box's grid stays
         nodes, table = np.concatenate([nodes[kept], new]), np.concatenate([table[:, kept], _table(planner, new)], axis=1)
-        start = np.concatenate([found.weights[kept], np.zeros(len(new))])
-        part = part_of(progress, 0.3 + 0.04 * level, 0.34 + 0.04 * level)
-        finer = _fitted(some, table, start, 1e-6, jobs, part, most_numbers)
-        gain, found = finer.log_likelihood - found.log_likelihood, finer
+        start = np.concatenate([mixture.weights[kept], np.zeros(len(new))])
+        finer = _fitted(some, table, start, 1e-6, run.part(0.3 + 0.04 * level, 0.34 + 0.04 * level), most_numbers)
+        gain, mixture = finer.log_likelihood - mixture.log_likelihood, finer
     if n > most_persons:
-        found = _fitted(counts, table, found.weights, 1e-6, jobs, part_of(progress, 0.7, 0.95), most_numbers)
-    return Free(nodes, found, gain, asked, box, table)
+        mixture = _fitted(counts, table, mixture.weights, 1e-6, run.part(0.7, 0.95), most_numbers)
+    return Free(nodes, mixture, gain, asked, box, sides, table)
 
 
 def _grid(box: Floats, sides: tuple[int, int]) -> Floats:
-    """The nodes `(G,2)` of a grid over a box, x before log λ."""
+    """Return the nodes `(G,2)` of a grid over a box, x before log λ."""
     x, y = (np.linspace(box[0, i], box[1, i], sides[i]) for i in (0, 1))
     return np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1).reshape(-1, 2)
 
 
 def _table(planner: Planner, nodes: Floats) -> Floats:
-    """`log π` `(rows,K)` at the nodes; very low where a soft value is infinite."""
-    found = planner(nodes)
-    if not np.isfinite(found).any():
+    """Return `log π` `(rows,K)` at the nodes; very low where a soft value is infinite."""
+    log_policies = planner(nodes)
+    if not np.isfinite(log_policies).any():
         raise ValueError("the soft values must be finite at some discounts and temperatures: check rewards and transitions")
-    return np.maximum(found, -1e15)
+    return np.maximum(log_policies, -1e15)
 
 
-def _fitted(
-    counts: Sparse, table: Floats, start: Floats | None, tol: float, jobs: int, progress: Progress, most_numbers: int
-) -> Mixture:
+def _fitted(counts: Sparse, table: Floats, start: Floats | None, tol: float, run: Run, most_numbers: int) -> Mixture:
     shape = counts.shape[0], table.shape[1]
     if shape[0] * shape[1] <= most_numbers:
-        return fit_mixture(counts @ table, tol=tol, start=start, jobs=1, progress=progress)
-    return fit_mixture(partial(_product, counts, table), shape, tol, start, jobs=jobs, progress=progress)
+        return fit_mixture(counts @ table, tol=tol, start=start, jobs=1, progress=run.progress)
+    return fit_mixture(partial(_product, counts, table), shape, tol, start, jobs=run.jobs, progress=run.progress)
 
 
 def _product(counts: Sparse, table: Floats, rows: Ints, columns: Ints) -> Floats:
-    """ℓ of some rows and some columns."""
-    found: Floats = counts[rows] @ table[:, columns]
-    return found
+    """Return ℓ of some rows and some columns."""
+    log_likelihoods: Floats = counts[rows] @ table[:, columns]
+    return log_likelihoods
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,16 +156,16 @@ class Normals:
     log_likelihood: float
 
     def criterion(self, persons: int) -> float:
-        """The Bayesian information criterion; less is better."""
+        """Return the Bayesian information criterion; less is better."""
         return (6 * self.weights.size - 1) * float(np.log(persons)) - 2 * self.log_likelihood
 
     def density(self, places: Floats) -> Floats:
-        """Of the mixture at places `(…,2)`."""
+        """Return the density of the mixture at places `(…,2)`."""
         away = places[..., None, :] - self.means
         sizes = 2 * np.pi * np.sqrt(np.linalg.det(self.covariances))
         each = np.exp(-0.5 * np.einsum("...ki,kij,...kj->...k", away, np.linalg.inv(self.covariances), away)) / sizes
-        found: Floats = each @ self.weights
-        return found
+        density: Floats = each @ self.weights
+        return density
 
 
 class NormalSearch:
@@ -192,21 +187,21 @@ class NormalSearch:
         self.places: Floats = (nodes - nodes[0]) / spacing
 
     def value(self, weights: Floats) -> tuple[float, Floats]:
-        """The log-likelihood of weights on the nodes `(G,)`, and its gradient."""
+        """Return the log-likelihood of weights on the nodes `(G,)`, and its gradient."""
         total = np.maximum(self.likelihoods @ weights.astype(np.float32), np.float32(1e-30))
         gradient: Floats = (self.likelihoods.T @ (1 / total)).astype(np.float64)
         return float(np.log(total.astype(np.float64)).sum()) + self.scale, gradient
 
     def on_nodes(self, normals: Normals) -> Floats:
-        """Each normal distribution as weights on the nodes `(G,K)`."""
+        """Return each normal distribution as weights on the nodes `(G,K)`."""
         away = self.places[:, None, :] - normals.means
         log = -0.5 * np.einsum("gki,kij,gkj->gk", away, np.linalg.inv(normals.covariances), away)
         density = np.exp(log - log.max(axis=0))
-        found: Floats = density / density.sum(axis=0)
-        return found
+        weights: Floats = density / density.sum(axis=0)
+        return weights
 
     def expectation(self, normals: Normals, steps: int) -> Normals:
-        """So many steps by expectation and maximisation, which never lead downhill."""
+        """Take so many steps by expectation and maximisation, which never lead downhill."""
         for _ in range(steps):
             density = self.on_nodes(normals)
             value, gradient = self.value(density @ normals.weights)
@@ -219,7 +214,8 @@ class NormalSearch:
         return normals
 
     def climb(self, normals: Normals) -> Normals:
-        """The most likely mixture near this one: a quasi-Newton method on logits of weights, means, and roots of precisions."""
+        """Return the most likely mixture near this one: a quasi-Newton method on logits of weights, means, and roots of
+        precisions."""
         k = normals.weights.size
         roots = np.linalg.cholesky(np.linalg.inv(normals.covariances))
         logs = np.log(roots[:, [0, 1], [0, 1]])
@@ -234,16 +230,16 @@ class NormalSearch:
             return Normals(shares / shares.sum(), table[:, 1:3], covariances, np.nan), root
 
         def loss(x: Floats) -> tuple[float, Floats]:
-            found, root = read(x)
-            density = self.on_nodes(found)
-            value, gradient = self.value(density @ found.weights)
+            normals, root = read(x)
+            density = self.on_nodes(normals)
+            value, gradient = self.value(density @ normals.weights)
             pull = density * gradient[:, None]
             sums = pull.sum(axis=0)
-            pull = (pull - density * sums) * found.weights  # less the change of the sum over nodes, which stays 1
-            away = self.places[:, None, :] - found.means
+            pull = (pull - density * sums) * normals.weights  # less the change of the sum over nodes, which stays 1
+            away = self.places[:, None, :] - normals.means
             along = np.einsum("gki,kij->gkj", away, root)
             slopes = np.empty((k, 6))
-            slopes[:, 0] = found.weights * (sums - sums @ found.weights)
+            slopes[:, 0] = normals.weights * (sums - sums @ normals.weights)
             slopes[:, 1:3] = np.einsum("gk,gkj,kij->ki", pull, along, root)
             slopes[:, 3] = -np.einsum("gk,gk,gk->k", pull, along[..., 0], away[..., 0]) * root[:, 0, 0]
             slopes[:, 4] = -np.einsum("gk,gk,gk->k", pull, along[..., 1], away[..., 1]) * root[:, 1, 1]
@@ -254,17 +250,18 @@ class NormalSearch:
 
         free, side = (None, None), float(np.abs(self.places).max())
         bounds = [free, (-side, 2 * side), (-side, 2 * side), (-6.0, np.log(2.0)), (-6.0, np.log(2.0)), (-4.0, 4.0)] * k
-        found = minimize(loss, start.ravel(), jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 60, "ftol": 1e-10})
-        best = read(found.x)[0]
-        return Normals(best.weights, best.means, best.covariances, -float(found.fun))
+        end = minimize(loss, start.ravel(), jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 60, "ftol": 1e-10})
+        best = read(end.x)[0]
+        return Normals(best.weights, best.means, best.covariances, -float(end.fun))
 
     def one(self) -> Normals:
-        """The most likely normal distribution."""
+        """Return the most likely normal distribution."""
         centre = self.places.mean(axis=0)
         return self.climb(self.expectation(Normals(np.ones(1), centre[None], np.diag(centre**2)[None], np.nan), 20))
 
     def one_more(self, normals: Normals) -> Normals:
-        """The most likely mixture of one more, begun with each cut in two lengthwise, or with a new one where most is lacking."""
+        """Return the most likely mixture of one more, begun with each cut in two lengthwise, or with a new one where most is
+        lacking."""
         starts = []
         for j in range(normals.weights.size):
             sizes, axes = np.linalg.eigh(normals.covariances[j])
@@ -284,17 +281,17 @@ class NormalSearch:
         return Normals(weights / weights.sum(), means, covariances, np.nan)
 
     def search(self, most: int = 6) -> list[Normals]:
-        """The most likely mixtures of 1, 2, … normal distributions, until one more does not pay."""
-        found, persons = [self.one()], len(self.likelihoods)
-        while len(found) < most:
-            found.append(self.one_more(found[-1]))
-            if found[-1].criterion(persons) >= found[-2].criterion(persons):
+        """Return the most likely mixtures of 1, 2, … normal distributions, until one more does not pay."""
+        mixtures, persons = [self.one()], len(self.likelihoods)
+        while len(mixtures) < most:
+            mixtures.append(self.one_more(mixtures[-1]))
+            if mixtures[-1].criterion(persons) >= mixtures[-2].criterion(persons):
                 break
-        return found
+        return mixtures
 
 
 def joined(normals: Normals) -> list[list[int]]:
-    """Which of the normal distributions are one type, in order of logit γ: those with no clear valley on the way."""
+    """Return which of the normal distributions are one type, in order of logit γ: those with no clear valley on the way."""
     k = normals.weights.size
     precisions, group = np.linalg.inv(normals.covariances), np.arange(k)
     share = np.linspace(0, 1, 201)[:, None, None]
@@ -313,17 +310,17 @@ def joined(normals: Normals) -> list[list[int]]:
     return sorted(types, key=lambda type_: float(normals.weights[type_] @ normals.means[type_, 0] / normals.weights[type_].sum()))
 
 
-def flat_from(planner: Planner, same_state: Sparse, log_temperature: float) -> float:
-    """x*: above it, policies at this temperature differ by no more than `ALIKE` from that of the largest discount."""
+def flat_from(planner: Planner, same_state: Sparse, log_temperature: float, alike: float = 0.05) -> float:
+    """Return x*: above it, policies at this temperature differ by no more than `alike` from that of the largest discount."""
     places = np.linspace(-6.0, 12.0, 181)
     policies = np.exp(_table(planner, np.stack([places, np.full_like(places, log_temperature)], axis=1)))
     variation = (same_state @ np.abs(policies - policies[:, -1:])).max(axis=0) / 2
-    apart = np.flatnonzero(variation > ALIKE)
+    apart = np.flatnonzero(variation > alike)
     return float(places[apart[-1] + 1]) if apart.size else -np.inf
 
 
 def share_interval(log_likelihoods: Floats, above: Bools, start: Floats) -> tuple[float, float, float]:
-    """The most likely share at the nodes `above` `(G,)`, and the ends of its 95 % interval; `start` are weights `(G,)`."""
+    """Return the most likely share at the nodes `above` `(G,)`, and the ends of its 95 % interval; `start` are weights `(G,)`."""
     n = len(log_likelihoods)
     best = fit_mixture(log_likelihoods, start=start)
     share, ends = float(best.weights[above].sum()), []
@@ -331,9 +328,9 @@ def share_interval(log_likelihoods: Floats, above: Bools, start: Floats) -> tupl
         fallen, at, weights, end, further = 0.0, share, best.weights, limit, 1
         while abs(at - limit) > 1e-4 and further <= 1024:
             rows = partial(_with_further_rows, log_likelihoods, np.where(side, 0.0, -np.inf))
-            found = fit_mixture(rows, (n + further, above.size), start=weights)
-            fall = float(np.sqrt(2 * max(best.log_likelihood - found.rows[:n].sum(), 0.0)))
-            there, weights = float(found.weights[above].sum()), found.weights
+            mixture = fit_mixture(rows, (n + further, above.size), start=weights)
+            fall = float(np.sqrt(2 * max(best.log_likelihood - mixture.rows[:n].sum(), 0.0)))
+            there, weights = float(mixture.weights[above].sum()), mixture.weights
             if fall > 1.96:
                 end = at + (there - at) * (1.96 - fallen) / (fall - fallen)
                 break
@@ -343,9 +340,11 @@ def share_interval(log_likelihoods: Floats, above: Bools, start: Floats) -> tupl
 
 
 def _with_further_rows(log: Floats, further: Floats, rows: Ints, columns: Ints) -> Floats:
-    """ℓ of rows, those behind the last of `log` being `further`."""
-    found: Floats = np.where((rows < len(log))[:, None], log[np.ix_(np.minimum(rows, len(log) - 1), columns)], further[columns])
-    return found
+    """Return ℓ of rows, those behind the last of `log` being `further`."""
+    log_likelihoods: Floats = np.where(
+        (rows < len(log))[:, None], log[np.ix_(np.minimum(rows, len(log) - 1), columns)], further[columns]
+    )
+    return log_likelihoods
 
 
 def describe_free(
@@ -355,11 +354,11 @@ def describe_free(
     largest: float,
     centre: Floats,
     normal: float,
-    jobs: int = 1,
-    progress: Progress = silent,
-    **limits: int,
+    run: Run,
+    alike: float = 0.05,
+    **limits: Any,
 ) -> dict[str, Any]:
-    """What `evidence["population"]["distribution"]` says of persons with these counts `(n,rows)`.
+    """Return what `evidence["population"]["distribution"]` says of persons with these counts `(n,rows)`.
 
     Args:
         counts: N.
@@ -368,15 +367,15 @@ def describe_free(
         largest: Γ.
         centre: η of a typical person.
         normal: the log-likelihood of the same persons where the population is normal.
-        jobs: processes.
-        progress: called as the work goes on.
+        run: the run.
+        alike: policies whose probabilities differ by no more than this hardly differ.
         **limits: those of `fit_free`.
     """
-    free = fit_free(counts, planner, centre, jobs, progress, **limits)
-    first, used = SIDES[0] * SIDES[1], np.flatnonzero(free.found.weights > 0)
+    free = fit_free(counts, planner, centre, run, **limits)
+    first, used = free.sides[0] * free.sides[1], np.flatnonzero(free.mixture.weights > 0)
     used = used[np.lexsort(free.nodes[used].T[::-1])]
-    below = np.cumsum(free.found.weights[used])
-    grid, spacing = free.nodes[:first], (free.box[1] - free.box[0]) / (np.array(SIDES) - 1)
+    below = np.cumsum(free.mixture.weights[used])
+    grid, spacing = free.nodes[:first], (free.box[1] - free.box[0]) / (np.array(free.sides) - 1)
     tried = NormalSearch(counts[free.asked] @ free.table[:, :first], grid, spacing).search()
     criteria = [each.criterion(free.asked.size) for each in tried]
     best = tried[int(np.argmin(criteria))]
@@ -396,26 +395,26 @@ def describe_free(
                 "normals": len(members),
             }
         )
-    flat = flat_from(planner, same_state, float(centre[1]))
+    flat = flat_from(planner, same_state, float(centre[1]), alike)
     # The box may end below x*, and still there may be persons above it.
     end = max(flat, float(free.box[1, 0])) + 0.5
-    beyond = _grid(np.array([[end, free.box[0, 1]], [end, free.box[1, 1]]]), (1, SIDES[1]))
+    beyond = _grid(np.array([[end, free.box[0, 1]], [end, free.box[1, 1]]]), (1, free.sides[1]))
     every = np.concatenate([free.nodes, beyond])
     table = np.concatenate([free.table, _table(planner, beyond)], axis=1)
-    weights = np.concatenate([free.found.weights, np.zeros(len(beyond))])
+    weights = np.concatenate([free.mixture.weights, np.zeros(len(beyond))])
     share, least, most = share_interval(counts[free.asked] @ table, every[:, 0] >= flat, weights)
     return {
         "persons": int(counts.shape[0]),
         "discounts": (largest * expit(free.nodes[used, 0])).tolist(),
         "temperatures": np.exp(free.nodes[used, 1]).tolist(),
-        "weights": free.found.weights[used].tolist(),
+        "weights": free.mixture.weights[used].tolist(),
         "quartiles": (
             largest * expit(free.nodes[used[np.searchsorted(below, np.array([0.25, 0.5, 0.75]) * below[-1])], 0])
         ).tolist(),
-        "log_likelihood": free.found.log_likelihood,
+        "log_likelihood": free.mixture.log_likelihood,
         "normal_log_likelihood": normal,
-        "gap": free.found.gap,
-        "converged": bool(free.found.converged and free.settled),
+        "gap": free.mixture.gap,
+        "converged": bool(free.mixture.converged and free.settled),
         "nodes": len(free.nodes),
         "refinement": {"gain": free.gain, "persons": int(free.asked.size)},
         "types": types,
@@ -424,17 +423,17 @@ def describe_free(
             "discount": float(largest * expit(flat)) if np.isfinite(flat) else 0.0,
             "share": share,
             "interval": [least, most],
-            "difference": ALIKE,
+            "difference": alike,
         },
     }
 
 
 def distribution_words(distribution: Mapping[str, dict[str, Any]], horizon: Horizon | None = None) -> list[str]:
-    """What `evidence["population"]["distribution"]` says, in sentences, with horizons where the task's is known."""
+    """Return what `evidence["population"]["distribution"]` says, in sentences, with horizons where the task's is known."""
     words = []
-    for name, found in distribution.items():
+    for name, group in distribution.items():
         whose = "" if len(distribution) == 1 else f" ({name})"
-        types, hidden, each = found["types"], found["indistinguishable"], []
+        types, hidden, each = group["types"], group["indistinguishable"], []
         for kind in types:
             near = f"discounts near {decimals(kind['discount'], 2)}"
             look = f"have {near}" if horizon is None else f"look {horizon.text(kind['discount'])} ahead ({near})"
@@ -456,11 +455,11 @@ def distribution_words(distribution: Mapping[str, dict[str, Any]], horizon: Hori
                 "from there on no choice changes by more than "
                 f"{decimals(100 * hidden['difference'], 0)} percentage points."
             )
-        if not found["converged"]:
+        if not group["converged"]:
             words.append(
                 f"The search for the free distribution{whose} ended early: others are at most "
-                f"{significant(found['gap'], 2)} more likely on "
-                f"these nodes, and the last refinement of them added {significant(found['refinement']['gain'], 2)} "
+                f"{significant(group['gap'], 2)} more likely on "
+                f"these nodes, and the last refinement of them added {significant(group['refinement']['gain'], 2)} "
                 f"to the log-likelihood."
             )
     return words

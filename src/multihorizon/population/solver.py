@@ -70,33 +70,31 @@ from multihorizon.likelihood.maximum_likelihood import fit
 from multihorizon.numerics.distributions import t_ppf, t_sf
 from multihorizon.numerics.newton import profile_end
 from multihorizon.parallel import Progress, Run, as_jobs, part_of, silent
+from multihorizon.parallel import Progress, Run, as_jobs, silent
 from multihorizon.population.covariates import Covariates, Missing, left_out_words, read_covariates, read_formula
-from multihorizon.population.deviations import nearly_shared
-from multihorizon.population.estimates import PopulationEstimate, TypesEstimate
-from multihorizon.population.evidence import CELL_NUMBERS, PopulationEvidence, PopulationFindings
+from multihorizon.population.findings import (
+    CELL_NUMBERS,
+    PopulationEstimate,
+    PopulationEvidence,
+    PopulationFindings,
+    TypesEstimate,
+)
 from multihorizon.population.free import describe_free, distribution_words
-from multihorizon.population.marginal import (
-    WIDEST,
+from multihorizon.population.marginal import WIDEST, PsiLayout, first_psi
+from multihorizon.population.maximum import (
     Maximum,
     Posterior,
-    PsiLayout,
     alike,
-    first_psi,
     maximise,
     maximum_at,
+    nearly_shared,
+    population_state_reward,
     posterior,
 )
-from multihorizon.population.state_reward import population_state_reward
 from multihorizon.population.types import fit_types, types_solution
 from multihorizon.problem import Problem
 from multihorizon.solution import Deviations, Solution, Status
 from multihorizon.words import decimals, in_words, p_text, significant
-
-#: From this standard deviation of logits on, a normal distribution around 0 has half of the persons below a discount of 0.12 or
-#: above 0.88.
-WIDE = 3.0
-#: The most covariances of persons with rewards that a solution keeps; files that hold more take long to write and to read.
-MOST_KEPT = 1_000_000
 
 
 @renamed(tol="tolerance", max_iter="max_steps")
@@ -212,7 +210,7 @@ class Population:
         as_jobs(self.jobs)
 
     def covariates(self, problem: Problem) -> Covariates:
-        """The design of the study; raises where it cannot be used."""
+        """Return the design of the study; raises where it cannot be used."""
         covariates = read_covariates(self.formula, self.persons, problem, self.missing, self.reference)
         taken = sorted({"expert", "pattern", *CELL_NUMBERS} & set(covariates.conditions))
         if taken:
@@ -226,24 +224,24 @@ class Population:
 
         Where the number of types is to be found, it is that of the simulated studies.
         """
+        run = Run(seed, self.jobs, progress)
         if self.distribution == "types":
             units, reward = with_known_reward(problem.by_person(), self.known_reward)
-            return types_solution(units, fit_types(units, reward, self.types, self.ridge, seed, progress))
+            return types_solution(units, fit_types(units, reward, self.types, self.ridge, run))
         if self.deviations:
             self._require_deviations(problem)
-        part = part_of(progress, 0.0, 0.3) if self.deviations else progress
-        covariates, found, identified, ridge_reason = self.search(problem, seed, part)
+        covariates, maximum, identified, ridge_reason = self.search(problem, run.part(0.0, 0.3) if self.deviations else run)
         typical = None
         if covariates.conditions:
             typical = covariates.typical @ covariates.units, covariates.typical_random @ covariates.random_units
-        told = Inference(covariates, found, posterior(found, identified, typical))
-        told.state_reward = population_state_reward(found)
+        told = Inference(covariates, maximum, posterior(maximum, identified, typical))
+        told.state_reward = population_state_reward(maximum)
         if self.deviations and told.converged:
-            part, shared = part_of(progress, 0.3, 1.0), told.known.persons
-            nearly = nearly_shared(found, self.deviations, self.nodes, self.tolerance, self.max_steps, part)
+            shared = told.known.persons
+            nearly = nearly_shared(maximum, self.deviations, self.nodes, self.tolerance, self.max_steps, run.part(0.3, 1.0))
             if nearly.spread:
-                found, state_reward = nearly.found, told.state_reward
-                told = Inference(covariates, found, posterior(found, identified))
+                maximum, state_reward = nearly.maximum, told.state_reward
+                told = Inference(covariates, maximum, posterior(maximum, identified))
                 told.state_reward = state_reward
             told.deviations, told.deviation_words = nearly.described(shared.discounts, shared.errors), nearly.words()
         elif self.deviations:
@@ -252,11 +250,12 @@ class Population:
             ]
         wide = told.is_wide and not _not_free(covariates) and not self.deviations
         if (self.distribution == "free" or wide) and told.converged:
-            told.distribution = _free_by_group(covariates, found, part_of(progress, 0.6, 1.0))
-        return told.solution(ridge_reason, found.marginal.layout.problem)
+            told.distribution = _free_by_group(covariates, maximum, run.part(0.6, 1.0))
+        return told.solution(ridge_reason, maximum.marginal.layout.problem)
 
-    def search(self, whole: Problem, seed: int, progress: Progress = silent) -> tuple[Covariates, Maximum, bool, str]:
-        """The covariates, the maximum, whether the decisions identify anybody's discount, and why a penalty holds the rewards."""
+    def search(self, whole: Problem, run: Run) -> tuple[Covariates, Maximum, bool, str]:
+        """Return the covariates, the maximum, whether the decisions identify anybody's discount, and why a penalty holds the
+        rewards."""
         covariates = self.covariates(whole)
         problem, reward = with_known_reward(covariates.gathered(whole), self.known_reward)
         identified, ridge_reason, ridge = True, "", np.zeros(problem.n_parameters)
@@ -264,7 +263,7 @@ class Population:
             n = problem.n_experts
             sample = problem.by_person().some(np.unique(np.linspace(0, n - 1, min(200, n)).astype(np.int64)))
             settings = read_settings(sample, "shared", None, None, None)
-            first = fit(sample, settings, False, self.ridge, 2, Run(seed, progress=progress).part(0.0, 0.3))
+            first = fit(sample, settings, False, self.ridge, 2, run.seed, run.part(0.0, 0.3).progress)
             x, alone, ridge_reason = first.best.point.x, first.best.point.likelihood, first.ridge_reason
             ridge = alone.ridge
             identified = bool(precision(first.best.point).identified[alone.discount_slice].any())
@@ -276,8 +275,8 @@ class Population:
             psi = first_psi(layout, alone.reward(x), alone.discounts(x), float(alone.temperatures(x)[0]))
         else:
             psi = first_psi(layout, reward, *_likely_person(layout))
-        part = part_of(progress, 0.3, 0.6 if self.distribution == "free" else 1.0)
-        return covariates, maximise(layout, psi, self.nodes, self.tolerance, self.max_steps, part), identified, ridge_reason
+        part = run.part(0.3, 0.6 if self.distribution == "free" else 1.0)
+        return covariates, maximise(layout, psi, self.nodes, part, self.tolerance, self.max_steps), identified, ridge_reason
 
     @classmethod
     def estimate_of(cls, solution: Solution) -> Estimate:
@@ -311,7 +310,7 @@ class Population:
             raise ValueError("personal deviations from a common reward need at least two persons, received one")
 
     def predict(self, solution: Solution, persons: Frame) -> pd.DataFrame:
-        """Discounts to expect of persons who were not in the study.
+        """Return discounts to expect of persons who were not in the study.
 
         Args:
             solution: of this solver.
@@ -328,33 +327,33 @@ class Population:
             raise ValueError(f"a prediction needs a converged Population, received {solution.solver}: {solution.status}")
         if self.distribution == "types":
             raise ValueError("a prediction needs covariates, and types have none: evidence['population']['types'] has shares")
-        found, new = PopulationEvidence.of(solution).population, as_frame(persons, "persons")
+        population, new = PopulationEvidence.of(solution).population, as_frame(persons, "persons")
         rows, random = remembered(solution, self.formula, self.persons, self.reference).rows_of(new)
-        between = covariance_at(random, found.between)[:, 0, 0]
-        errors, largest = found.effect_covariances[0], found.largest_discount
-        values = _predicted(rows, found.effects[:, 0], errors, between, largest, found.degrees)
+        between = covariance_at(random, population.between)[:, 0, 0]
+        errors, largest = population.effect_covariances[0], population.largest_discount
+        values = _predicted(rows, population.effects[:, 0], errors, between, largest, population.degrees)
         return pd.DataFrame(values, columns=["discount", "low", "high", "person_low", "person_high"], index=new.index)
 
 
 def covariance_at(random: Floats, covariance: Floats) -> Floats:
-    """Σ(z) `(k,2,2)` of rows z `(k,q)` of Z, where Σ is `(2q,2q)`."""
+    """Return Σ(z) `(k,2,2)` of rows z `(k,q)` of Z, where Σ is `(2q,2q)`."""
     q = random.shape[1]
-    found: Floats = np.einsum("ka,aibj,kb->kij", random, covariance.reshape(q, 2, q, 2), random, optimize=True)
-    return found
+    covariances: Floats = np.einsum("ka,aibj,kb->kij", random, covariance.reshape(q, 2, q, 2), random, optimize=True)
+    return covariances
 
 
 def remembered(
     solution: Solution, formula: str, persons: pd.DataFrame | None = None, reference: Mapping[str, str] | None = None
 ) -> Covariates:
-    """The design of a study from what its solution keeps of persons and conditions, where `persons` does not say it."""
-    found = PopulationEvidence.of(solution).population
+    """Return the design of a study from what its solution keeps of persons and conditions, where `persons` does not say it."""
+    population = PopulationEvidence.of(solution).population
     given = () if persons is None else tuple(persons.columns)
-    kept = pd.DataFrame({column: values for column, values in found.covariates.items() if column not in given})
+    kept = pd.DataFrame({column: values for column, values in population.covariates.items() if column not in given})
     owner = np.arange(len(solution.experts))
-    if found.cells is not None:
-        owner = pd.Index(solution.experts).get_indexer(pd.Index(found.cells["expert"]))
+    if population.cells is not None:
+        owner = pd.Index(solution.experts).get_indexer(pd.Index(population.cells["expert"]))
         kept = kept.iloc[owner if len(kept.columns) else []].reset_index(drop=True)
-        kept = kept.assign(**{column: found.cells[column] for column in found.conditions})
+        kept = kept.assign(**{column: population.cells[column] for column in population.conditions})
     people = Problem.of_tasks(solution.experts, (), ())
     if len(kept.columns):
         people = Problem.of_tasks(solution.experts, (), (), owner, kept)
@@ -362,7 +361,7 @@ def remembered(
 
 
 def _not_free(covariates: Covariates) -> str:
-    """What a free distribution must have that this study has not; empty where it can be found."""
+    """Return what a free distribution must have that this study has not; empty where it can be found."""
     if covariates.conditions:
         return f"no conditions, received {first_few(covariates.conditions)}: leave them out, or use a normal distribution"
     numbers = [comparison.column for comparison in covariates.comparisons if comparison.is_number]
@@ -373,21 +372,21 @@ def _not_free(covariates: Covariates) -> str:
     return ""
 
 
-def _free_by_group(covariates: Covariates, found: Maximum, progress: Progress) -> dict[str, dict[str, Any]]:
-    """The free distribution of each combination of groups, with the reward of the normal population."""
-    layout, parts = found.marginal.layout, found.marginal.layout.unpack(found.psi)
+def _free_by_group(covariates: Covariates, maximum: Maximum, run: Run) -> dict[str, dict[str, Any]]:
+    """Return the free distribution of each combination of groups, with the reward of the normal population."""
+    layout, parts = maximum.marginal.layout, maximum.marginal.layout.unpack(maximum.psi)
     tables, groups, number = layout.tables.at(parts.theta), np.asarray(covariates.groups), len(covariates.patterns)
     centres, told = covariates.pattern_rows @ covariates.units @ parts.effects, {}
-    for i, name in enumerate(covariates.patterns):
-        who, part = np.flatnonzero(groups == i), part_of(progress, i / number, (i + 1) / number)
-        normal = float(found.value.persons[who].sum())
+    for (i, name), part in run.over(list(enumerate(covariates.patterns))):
+        who = np.flatnonzero(groups == i)
+        normal = float(maximum.value.persons[who].sum())
         counts = layout.counts if number == 1 else layout.counts[who]
-        told[name] = describe_free(counts, tables.exact, tables.same_state, layout.largest, centres[i], normal, layout.jobs, part)
+        told[name] = describe_free(counts, tables.exact, tables.same_state, layout.largest, centres[i], normal, part)
     return told
 
 
 def _likely_person(layout: PsiLayout) -> tuple[Floats, float]:
-    """The most likely of some discounts `(1,)` and temperatures for everyone, where the reward is known."""
+    """Return the most likely of some discounts `(1,)` and temperatures for everyone, where the reward is known."""
     rewards = [task.pooled.at(0.5).expected_reward(layout.tables.theta) for task in layout.problem.tasks]
     size = max(float(np.abs(reward).max()) for reward in rewards) or 1.0
     pairs = list(product((0.05, 0.3, 0.6, 0.8, 0.95), size * np.array([0.01, 0.03, 0.1, 0.3, 1.0, 3.0])))
@@ -408,9 +407,9 @@ class Inference:
     deviation_words: Sequence[str] = ()
     state_reward: StateRewardTest | None = None
 
-    def __init__(self, covariates: Covariates, found: Maximum, known: Posterior) -> None:
-        self.covariates, self.found, self.layout, self.known = covariates, found, found.marginal.layout, known
-        self.parts, self.converged = self.layout.unpack(found.psi), known.status == Status.CONVERGED
+    def __init__(self, covariates: Covariates, maximum: Maximum, known: Posterior) -> None:
+        self.covariates, self.maximum, self.layout, self.known = covariates, maximum, maximum.marginal.layout, known
+        self.parts, self.converged = self.layout.unpack(maximum.psi), known.status == Status.CONVERGED
         self.degrees = max(1, len(covariates.names) - len(covariates.terms))
         # the covariances (p,p) of β and κ, the effects in units of the search, and of b and c
         discount, temperature, basis = self.layout.discount, self.layout.temperature, self.layout.temperature_basis
@@ -420,19 +419,19 @@ class Inference:
         self.average: Floats = covariates.typical_random.mean(axis=0)  # z on the average of conditions
 
     def person_covariance(self, psi: Floats) -> Floats:
-        """Σ `(2q,2q)` in the units of Z."""
+        """Return Σ `(2q,2q)` in the units of Z."""
         turn = np.kron(self.covariates.random_units, np.eye(2))
-        found: Floats = turn @ self.layout.unpack(psi).covariance @ turn.T
-        return found
+        covariance: Floats = turn @ self.layout.unpack(psi).covariance @ turn.T
+        return covariance
 
     def root_at(self, psi: Floats) -> Floats:
-        """L `(2,2)` of the covariance between persons on the average of conditions."""
+        """Return L `(2,2)` of the covariance between persons on the average of conditions."""
         turn = np.kron(self.average @ self.covariates.random_units, np.eye(2))
-        found: Floats = np.linalg.qr((turn @ self.layout.unpack(psi).root).T).R.T
-        return found * np.sign(np.diag(found))
+        root: Floats = np.linalg.qr((turn @ self.layout.unpack(psi).root).T).R.T
+        return root * np.sign(np.diag(root))
 
     def slope_sizes(self, psi: Floats) -> Floats:
-        """The standard deviations `(q,2)` between persons of what each term of Z does to logit γ and log λ."""
+        """Return the standard deviations `(q,2)` between persons of what each term of Z does to logit γ and log λ."""
         return np.sqrt(np.diag(self.person_covariance(psi))).reshape(-1, 2)
 
     @cached_property
@@ -442,11 +441,11 @@ class Inference:
         pull = self.layout.weak_priors(self.parts)[1]
         moved = self.covariates.units @ (self.known.covariance @ pull["means"])[self.layout.discount]
         effects = moved / np.sqrt(np.diag(self.effect_covariance[0]))
-        loose, free = (self.found.psi - self.known.covariance @ pull[name] for name in ("spread", "correlation"))
-        here, before, uncorrelated = (self.root_at(psi) for psi in (self.found.psi, loose, free))
+        loose, free = (self.maximum.psi - self.known.covariance @ pull[name] for name in ("spread", "correlation"))
+        here, before, uncorrelated = (self.root_at(psi) for psi in (self.maximum.psi, loose, free))
         shares = np.linalg.norm(here, axis=1) / np.linalg.norm(before, axis=1) - 1
         apart = _correlation(here) - _correlation(uncorrelated)
-        slopes = (self.slope_sizes(self.found.psi) / self.slope_sizes(loose) - 1)[:, 0]
+        slopes = (self.slope_sizes(self.maximum.psi) / self.slope_sizes(loose) - 1)[:, 0]
         own = zip(self.covariates.random_terms, slopes.tolist(), strict=True)
         return {
             "effects": dict(zip(self.covariates.terms, effects.tolist(), strict=True)),
@@ -462,13 +461,13 @@ class Inference:
         return {term: abs(errors) for term, errors in moved.items() if abs(errors) > 0.1}
 
     def tested(self, estimate: float, error: float) -> dict[str, Any]:
-        """Interval and p-value by Student's t; NaN where there are none."""
+        """Return interval and p-value by Student's t; NaN where there are none."""
         half = float(t_ppf(0.975, self.degrees)) * error if self.converged else np.nan
         p = 2 * t_sf(abs(estimate) / error, self.degrees) if self.converged and error > 0 else np.nan
         return {"interval": [float(estimate - half), float(estimate + half)], "p": float(p), "method": "standard error"}
 
     def effects(self, kind: int) -> dict[str, dict[str, Any]]:
-        """Estimate, interval and p-value of each term. What only sets the scale of the reward has no interval."""
+        """Return estimate, interval and p-value of each term. What only sets the scale of the reward has no interval."""
         errors = np.sqrt(np.diag(self.effect_covariance[kind]))
         effects = self.covariates.units @ self.parts.effects[:, kind]
         table = {}
@@ -480,14 +479,14 @@ class Inference:
             for term in [term for term in self.hardly_bound if term != "Intercept"]:
                 place = self.covariates.terms.index(term)
                 j = self.layout.discount.start + place
-                low, high, p = effect_profile(self.found, j, self.known.covariance, self.degrees, 0.95)
+                low, high, p = effect_profile(self.maximum, j, self.known.covariance, self.degrees, 0.95)
                 if np.isfinite([low, high, p]).all():
                     unit = float(self.covariates.units[place, place])
                     table[term] |= {"interval": [unit * low, unit * high], "p": p, "method": "profile likelihood"}
         return table
 
     def factors(self, kind: int) -> dict[str, dict[str, Any]]:
-        """The test of each factor with several columns: F, its degrees of freedom, p, and the terms of its columns."""
+        """Return the test of each factor with several columns: F, its degrees of freedom, p, and the terms of its columns."""
         table = {}
         for name, places in self.covariates.factors.items():
             columns = self.layout.design[:, places]
@@ -503,13 +502,13 @@ class Inference:
         return table
 
     def contrasts(self, kind: int, effects: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-        """All pairs of groups, and the quartiles of numbers: how much higher logit γ or log λ is in the second level."""
+        """Return all pairs of groups, and the quartiles of numbers: how much higher logit γ or log λ is in the second level."""
         covariance, table = self.own_covariance[kind], []
         for comparison in self.covariates.comparisons:
             rows = comparison.rows @ self.covariates.units
             means = rows @ self.parts.effects[:, kind]
             typical = (self.layout.largest * expit(means) if kind == 0 else np.exp(means)).tolist()
-            found: list[dict[str, Any]] = []
+            pairs: list[dict[str, Any]] = []
             for i, j in combinations(range(len(rows)), 2):
                 apart, own = comparison.rows[j] - comparison.rows[i], rows[j] - rows[i]
                 estimate, error = float(own @ self.parts.effects[:, kind]), float(np.sqrt(own @ covariance @ own))
@@ -518,7 +517,7 @@ class Inference:
                 if used.size == 1:  # one term says it all, and may be known by its profile
                     term, size = effects[self.covariates.terms[used[0]]], float(apart[used[0]])
                     said = {"interval": sorted(size * end for end in term["interval"]), "p": term["p"], "method": term["method"]}
-                found.append(
+                pairs.append(
                     {
                         "column": comparison.column,
                         "number": comparison.is_number,
@@ -529,23 +528,24 @@ class Inference:
                         **said,
                     }
                 )
-            adjusted = holm(np.array([row["p"] for row in found]))
-            table += [{**row, "adjusted": float(p)} for row, p in zip(found, adjusted, strict=True)]
+            adjusted = holm(np.array([row["p"] for row in pairs]))
+            table += [{**row, "adjusted": float(p)} for row, p in zip(pairs, adjusted, strict=True)]
         return table
 
     def gradient(self, value: Callable[[Floats], float]) -> Floats:
-        """The derivative in ψ of a number that the effects and the spread determine."""
-        return gradient_of(value, self.found.psi, self.layout.discount.start)
+        """Return the derivative in ψ of a number that the effects and the spread determine."""
+        return gradient_of(value, self.maximum.psi, self.layout.discount.start)
 
     def delta(self, value: Callable[[Floats], float], back: Callable[[float], float]) -> dict[str, Any]:
-        """A number that ψ determines and its interval by the delta method; `value` is on a scale from which `back` leads."""
-        slope, at = self.gradient(value), value(self.found.psi)
+        """Return a number that ψ determines and its interval by the delta method; `value` is on a scale from which `back`
+        leads."""
+        slope, at = self.gradient(value), value(self.maximum.psi)
         half = float(ndtri(0.975)) * np.sqrt(max(float(slope @ self.known.covariance @ slope), 0.0)) if self.converged else np.nan
         centre, low, high = (float(back(at + move)) for move in (0.0, -half, half))
         return {"estimate": centre, "interval": [low, high]}
 
     def spread(self) -> dict[str, dict[str, Any]]:
-        """Standard deviations between persons and the correlation, on the average of conditions."""
+        """Return standard deviations between persons and the correlation, on the average of conditions."""
         return {
             "discount": self.delta(lambda psi: float(np.log(self.root_at(psi)[0, 0])), np.exp),
             "temperature": self.delta(lambda psi: float(np.log(np.linalg.norm(self.root_at(psi)[1]))), np.exp),
@@ -553,7 +553,7 @@ class Inference:
         }
 
     def slopes(self) -> dict[str, dict[str, Any]]:
-        """How much the effect of each term of Z but the intercept differs between persons."""
+        """Return how much the effect of each term of Z but the intercept differs between persons."""
         return {
             term: {
                 kind: self.delta(partial(self._log_slope, place, k), np.exp) for k, kind in enumerate(("discount", "temperature"))
@@ -566,7 +566,7 @@ class Inference:
         return float(np.log(self.slope_sizes(psi)[place, kind]))
 
     def variance(self, kind: int) -> dict[str, float]:
-        """The parts of the variance between cells, as shares, and all of it."""
+        """Return the parts of the variance between cells, as shares, and all of it."""
         covariates, layout = self.covariates, self.layout
         usual = covariates.typical[covariates.owner] @ covariates.units
         mixes = [np.cov(rows, rowvar=False, ddof=0).reshape(2 * (rows.shape[1],)) for rows in (usual, layout.design - usual)]
@@ -580,14 +580,14 @@ class Inference:
             return np.array([centre @ own @ centre, *fixed, np.sum(own * apart)])
 
         def between(psi: Floats) -> float:
-            found = parts(psi)
-            return float(found[:2].sum() / found.sum())
+            variances = parts(psi)
+            return float(variances[:2].sum() / variances.sum())
 
-        found = parts(self.found.psi)
-        found[found < 1e-12 * found.sum()] = 0.0
-        shares, slope = found / found.sum(), self.gradient(between)
+        variances = parts(self.maximum.psi)
+        variances[variances < 1e-12 * variances.sum()] = 0.0
+        shares, slope = variances / variances.sum(), self.gradient(between)
         # of squares of effects near 0 the first order says nothing, and the second is that of normal b
-        seconds = 2 * np.array([float(np.trace(product @ product)) for product in products]) / found.sum() ** 2
+        seconds = 2 * np.array([float(np.trace(product @ product)) for product in products]) / variances.sum() ** 2
         share = float(shares[:2].sum())
         error = slope @ self.known.covariance @ slope + (1 - share) ** 2 * seconds[0] + share**2 * seconds[1]
         half = float(ndtri(0.975)) * np.sqrt(max(error, 0.0)) if self.converged else np.nan
@@ -595,18 +595,18 @@ class Inference:
         names = ("person", "covariates", "condition", "person_by_condition")
         return {
             **dict(zip(names, shares.tolist(), strict=True)),
-            "total": float(found.sum()),
+            "total": float(variances.sum()),
             "between_low": low,
             "between_high": high,
         }
 
     def cells(self) -> dict[str, Any]:
-        """What is known of each person under each condition."""
+        """Return what is known of each person under each condition."""
         covariates, known = self.covariates, self.known.cells
         errors = np.sqrt(np.diagonal(known.covariance, axis1=1, axis2=2))
         half = float(ndtri(0.975)) * errors[:, 0] if self.converged else np.full(len(errors), np.nan)
         low, high = (self.layout.largest * expit(known.mean[:, 0] + move) for move in (-half, half))
-        between = covariance_at(covariates.random, self.person_covariance(self.found.psi))[:, 0, 0]
+        between = covariance_at(covariates.random, self.person_covariance(self.maximum.psi))[:, 0, 0]
         return {
             "expert": np.array(covariates.names, dtype=object)[covariates.owner],
             "pattern": np.array(covariates.patterns, dtype=object)[covariates.groups],
@@ -624,10 +624,10 @@ class Inference:
         }
 
     def predictions(self) -> dict[str, dict[str, Any]]:
-        """For each pattern of covariates the discount of a typical person, and where a new person's may lie."""
+        """Return for each pattern of covariates the discount of a typical person, and where a new person's may lie."""
         rows = self.covariates.pattern_rows @ self.covariates.units
         covariance = self.own_covariance[0] if self.converged else np.nan * self.own_covariance[0]
-        between = covariance_at(self.covariates.pattern_random, self.person_covariance(self.found.psi))[:, 0, 0]
+        between = covariance_at(self.covariates.pattern_random, self.person_covariance(self.maximum.psi))[:, 0, 0]
         ends = _predicted(rows, self.parts.effects[:, 0], covariance, between, self.layout.largest, self.degrees)
         temperatures = np.exp(rows @ self.parts.effects[:, 1])
         layout, basis = self.layout, self.layout.temperature_basis
@@ -635,7 +635,7 @@ class Inference:
         along = np.zeros((len(rows), 2, layout.size))
         along[:, 0, layout.discount], along[:, 1, layout.temperature] = rows, rows @ basis
         errors = along @ self.known.covariance
-        between = covariance_at(self.covariates.pattern_random, self.person_covariance(self.found.psi))
+        between = covariance_at(self.covariates.pattern_random, self.person_covariance(self.maximum.psi))
         return {
             name: {
                 "typical_discount": float(ends[i, 0]),
@@ -650,10 +650,10 @@ class Inference:
         }
 
     def findings(self) -> PopulationFindings:
-        """What `evidence["population"]` says."""
+        """Return what `evidence["population"]` says."""
         discount, temperature = self.effects(0), self.effects(1)
         known = self.known.persons
-        between = covariance_at(self.covariates.typical_random, self.person_covariance(self.found.psi))
+        between = covariance_at(self.covariates.typical_random, self.person_covariance(self.maximum.psi))
         within, between = (np.diagonal(each, axis1=1, axis2=2) for each in (known.within, between))
         reliability, errors = np.clip(1 - within / between, 0.0, 1.0), np.sqrt(np.diagonal(known.covariance, axis1=1, axis2=2))
         covariates = self.covariates
@@ -682,10 +682,10 @@ class Inference:
                 "correlation": np.clip(known.covariance[:, 0, 1] / np.maximum(errors.prod(axis=1), TINY), -1.0, 1.0).tolist(),
                 "discount_reliability": reliability[:, 0].tolist(),
                 "temperature_reliability": reliability[:, 1].tolist(),
-                "log_likelihood": self.found.value.persons.tolist(),
+                "log_likelihood": self.maximum.value.persons.tolist(),
             },
             largest_discount=self.layout.largest,
-            steps=self.found.steps,
+            steps=self.maximum.steps,
             cautions=self.cautions(),
             distribution=self.distribution,
             state_reward=None if self.state_reward is None else self.state_reward.to_dict(),
@@ -694,23 +694,24 @@ class Inference:
         )
 
     def of_reward(self) -> dict[str, Any]:
-        """How well the shared reward is known, and how its error goes with what is known of persons."""
+        """Return how well the shared reward is known, and how its error goes with what is known of persons, where that is at most
+        a million numbers: files that hold more take long to write and to read."""
         place, own = self.layout.reward, self.known.persons.with_reward
         return {
             "reward_covariance": self.known.covariance[place, place],
             "open_reward": self.known.open_reward,
-            "person_reward_covariance": own if own.size <= MOST_KEPT else None,
+            "person_reward_covariance": own if own.size <= 1_000_000 else None,
         }
 
     def by_condition(self) -> dict[str, Any]:
-        """What is said where the formula has conditions."""
+        """Return what is said where the formula has conditions."""
         return {
             "cells": self.cells(),
             "variance": {kind: self.variance(k) for k, kind in enumerate(("discount", "temperature"))},
             "slopes": self.slopes(),
             "alike": self.alike,
             "person_terms": list(self.covariates.random_terms),
-            "person_covariance": self.person_covariance(self.found.psi).tolist(),
+            "person_covariance": self.person_covariance(self.maximum.psi).tolist(),
         }
 
     @cached_property
@@ -718,23 +719,24 @@ class Inference:
         """The p-values of "this effect is the same for everybody", for the terms of which the formula says so."""
         if not (self.covariates.conditions and self.converged and self.layout.mixed):
             return None
-        found = dict(zip(self.covariates.terms, alike(self.found).tolist(), strict=True))
+        p_values = dict(zip(self.covariates.terms, alike(self.maximum).tolist(), strict=True))
         kinds = ("discount", "temperature")
-        return {term: dict(zip(kinds, each, strict=True)) for term, each in found.items() if np.isfinite(each).all()}
+        return {term: dict(zip(kinds, each, strict=True)) for term, each in p_values.items() if np.isfinite(each).all()}
 
     @property
     def is_wide(self) -> bool:
         """Whether a normal distribution of logits has most persons near a discount of 0 or 1."""
-        return self.converged and float(np.linalg.norm(self.root_at(self.found.psi)[0])) > WIDE
+        # with this standard deviation, half of the persons around a logit of 0 are below a discount of 0.12 or above 0.88
+        return self.converged and float(np.linalg.norm(self.root_at(self.maximum.psi)[0])) > 3.0
 
     def about_width(self) -> str:
-        """What a typical person means where persons differ that much."""
-        spread = float(np.linalg.norm(self.root_at(self.found.psi)[0]))
+        """Return what a typical person means where persons differ that much."""
+        spread = float(np.linalg.norm(self.root_at(self.maximum.psi)[0]))
         groups = self.distribution or {}
         own = np.quantile(self.known.persons.discounts, [0.25, 0.5, 0.75]).tolist()
-        quartiles = {name: found["quartiles"] for name, found in groups.items()} or {"": own}
+        quartiles = {name: group["quartiles"] for name, group in groups.items()} or {"": own}
         said = [
-            "{:.2f}, {:.2f} and {:.2f}".format(*values) + (f" ({name})" if len(quartiles) > 1 else "")
+            in_words([decimals(value, 2) for value in values]) + (f" ({name})" if len(quartiles) > 1 else "")
             for name, values in quartiles.items()
         ]
         shape = "without any assumption on the shape, the quartiles of their discounts are"
@@ -748,7 +750,7 @@ class Inference:
         )
 
     def cautions(self) -> list[str]:
-        """Where weak priors matter, and by how much, in sentences; nothing where there is no answer."""
+        """Return where weak priors matter, and by how much, in sentences; nothing where there is no answer."""
         if not self.converged:
             return []
         words = [*([self.about_width()] if self.is_wide else []), *self.covariates.cautions] + [
@@ -787,12 +789,12 @@ class Inference:
         return words
 
     def solution(self, ridge_reason: str, problem: Problem) -> Solution:
-        """All of it, with the shrunken discounts; `ridge_reason` says why a penalty holds the rewards."""
-        found, layout, known = self.found, self.layout, self.converged
+        """Return all of it, with the shrunken discounts; `ridge_reason` says why a penalty holds the rewards."""
+        maximum, layout, known = self.maximum, self.layout, self.converged
         decisions, n = float(layout.counts.sum()), problem.n_experts
         reward_errors = np.zeros(layout.n_reward)
         reward_errors[layout.free] = np.sqrt(np.diag(self.known.covariance)[layout.reward])
-        likelihood, findings = float(found.value.persons.sum()), self.findings()
+        likelihood, findings = float(maximum.value.persons.sum()), self.findings()
         size = f"{decimals(decisions, 0)} decisions of {n} persons"
         words = [
             f"Marginal log-likelihood {decimals(likelihood, 2)} of {size}.",
@@ -800,13 +802,13 @@ class Inference:
         ]
         if self.known.status == Status.NOT_IDENTIFIED:
             words.append("The effects on the discount are not identified: the likelihood is flat in their direction.")
-        if found.value.error > 5e-3:
+        if maximum.value.error > 5e-3:
             words.append(
-                f"Tables of policies are too coarse by up to {significant(found.value.error, 2)} in a person's log-likelihood."
+                f"Tables of policies are too coarse by up to {significant(maximum.value.error, 2)} in a person's log-likelihood."
             )
-        if not found.finished:
+        if not maximum.finished:
             words.append(
-                f"The search ended {significant(found.distance, 2)} standard errors from the maximum: do not use this answer."
+                f"The search ended {significant(maximum.distance, 2)} standard errors from the maximum: do not use this answer."
             )
         if self.state_reward is not None and self.state_reward.clear:
             words.append(self.state_reward.why)
@@ -833,40 +835,41 @@ class Inference:
             self.known.status,
             words,
             objective=likelihood,
-            residual=found.distance,
+            residual=maximum.distance,
             evidence=evidence,
             standard_errors=np.where(known, people.errors, np.nan),
         )
 
 
 def _tilt(root: Floats) -> float:
-    """`ρ/√(1 − ρ²)` of a covariance L Lᵀ."""
+    """Return `ρ/√(1 − ρ²)` of a covariance L Lᵀ."""
     return float(root[1, 0] / root[1, 1])
 
 
 def _correlation(root: Floats) -> float:
-    """ρ of a covariance L Lᵀ."""
+    """Return ρ of a covariance L Lᵀ."""
     return float(root[1, 0] / np.hypot(*root[1]))
 
 
 def _predicted(rows: Floats, effects: Floats, covariance: Floats, between: Floats, largest: float, degrees: int) -> Floats:
-    """For rows of X `(m,p)` the discount of a typical person, its interval, and the interval of a new person `(m,5)`."""
+    """Return for rows of X `(m,p)` the discount of a typical person, its interval, and the interval of a new person `(m,5)`."""
     centre = rows @ effects
     error = np.einsum("mp,pq,mq->m", rows, covariance, rows)
     halves = [float(t_ppf(0.975, degrees)) * np.sqrt(variance) for variance in (error, error + between)]
     ends = [centre, *(centre + sign * half for half in halves for sign in (-1, 1))]
-    found: Floats = largest * expit(np.stack(ends, axis=1))
-    return found
+    predictions: Floats = largest * expit(np.stack(ends, axis=1))
+    return predictions
 
 
-def effect_profile(found: Maximum, j: int, covariance: Floats, degrees: int, level: float) -> tuple[float, float, float]:
-    """Both ends of the interval of ψ_j by its profile, and the p-value of 0; NaN where a maximum on the way did not finish.
+def effect_profile(maximum: Maximum, j: int, covariance: Floats, degrees: int, level: float) -> tuple[float, float, float]:
+    """Return both ends of the interval of ψ_j by its profile, and the p-value of 0; NaN where a maximum on the way did not
+    finish.
 
-    `covariance` is that of ψ at the maximum `found`. Each maximum starts from the last.
+    `covariance` is that of ψ at this maximum. Each maximum starts from the last.
     """
     along, longest = covariance[:, j] / covariance[j, j], 1.5  # how the others move with ψ_j, and the longest step outwards
-    centre = float(found.psi[j])
-    top = maximum_at(found, j, centre, along)  # with as many nodes as the maxima that it is compared with
+    centre = float(maximum.psi[j])
+    top = maximum_at(maximum, j, centre, along)  # with as many nodes as the maxima that it is compared with
 
     def root(at: Maximum) -> float:
         gap = top.value.objective - at.value.objective
@@ -886,7 +889,7 @@ def effect_profile(found: Maximum, j: int, covariance: Floats, degrees: int, lev
 
 
 def absent_words(left_out: Mapping[str, str], compared: int, most: int = 5) -> list[str]:
-    """Who is left out besides so many persons who are compared, as a sentence; nothing where nobody is."""
+    """Return who is left out besides so many persons who are compared, as a sentence; nothing where nobody is."""
     are = "is" if len(left_out) == 1 else "are"
     number = f"{len(left_out)} of {len(left_out) + compared} persons {are} left out of the comparison"
     return [f"{number}: {left_out_words(left_out, most)}."] if left_out else []

@@ -63,15 +63,11 @@ from multihorizon.likelihood.maximum_likelihood import WEAK_PRIOR
 from multihorizon.likelihood.search import CONVERGED_GRADIENT, choice_probability_start
 from multihorizon.numerics.newton import Ascent, Dense, Metric, Tolerances, climb, resting
 from multihorizon.numerics.spectrum import spectrum
-from multihorizon.parallel import Progress, part_of, silent
-from multihorizon.population.estimates import TypesEstimate, type_intervals
-from multihorizon.population.evidence import PopulationEvidence, PopulationFindings
+from multihorizon.parallel import Run
+from multihorizon.population.findings import PopulationEvidence, PopulationFindings, TypesEstimate, type_intervals
 from multihorizon.problem import Problem, without_decisions
 from multihorizon.solution import Solution, Status
 from multihorizon.words import LEVEL, VAGUE_WIDTH, count, decimals, in_words, percent, power_of_ten, significant
-
-#: More types than this are not tried: nobody could tell them apart, nor read them.
-MOST_TYPES = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +80,7 @@ class Units:
 
     @classmethod
     def of(cls, problem: Problem) -> Units:
-        """Those of a problem, whose rows are units."""
+        """Return those of a problem, whose rows are units."""
         counts = sp.csr_array(sp.hstack([task.counts for task in problem.tasks], format="csr"))
         counts.sum_duplicates()
         counts.eliminate_zeros()
@@ -135,12 +131,12 @@ class TypesModel:
         self.upper: Floats = np.append(planner.upper, np.ones(types))
         self.parts: list[list[tuple[Any, Ints, Ints]]] = []
         for batch in planner.batches:
-            tasks, found = batch.positions // types, []
+            tasks, parts = batch.positions // types, []
             for task in np.unique(tasks).tolist():
                 counts, plans = units.tasks[task][:, batch.visited_rows], np.flatnonzero(tasks == task)
                 few = counts.shape[0] * counts.shape[1] <= 2_000_000
-                found.append((counts.toarray() if few else counts, plans, batch.positions[plans] % types))
-            self.parts.append(found)
+                parts.append((counts.toarray() if few else counts, plans, batch.positions[plans] % types))
+            self.parts.append(parts)
 
     @property
     def largest(self) -> float:
@@ -148,19 +144,20 @@ class TypesModel:
         return float(self.planner.upper[self.planner.discount_slice].max())
 
     def with_types(self, types: int, ridge: Floats) -> TypesModel:
-        """The same units with other types, or another penalty."""
+        """Return the same units with other types, or another penalty."""
         return TypesModel(self.problem, self.units, types, self.reward, ridge)
 
     def pack(self, reward: Floats, discounts: Floats, temperatures: Floats, shares: Floats) -> Floats:
-        """x from a reward and one discount, temperature and weight for each type; temperatures that are shared are their mean."""
+        """Return x from a reward and one discount, temperature and weight for each type; temperatures that are shared are their
+        mean."""
         if self.planner.n_temperatures < self.types:
             temperatures = np.exp([np.log(temperatures).mean()])
         x = np.append(self.planner.pack(reward, discounts, temperatures), np.log(np.maximum(shares, 1e-300)))
-        found: Floats = np.clip(x, self.lower, self.upper)
-        return found
+        packed: Floats = np.clip(x, self.lower, self.upper)
+        return packed
 
     def at(self, x: Floats, near: TypesPoint | None = None) -> TypesPoint | None:
-        """The model at x; None where a soft value is infinite."""
+        """Return the model at x; None where a soft value is infinite."""
         plans = self.planner.at(x[: self.planner.size], None if near is None else near.plans)
         if plans is None:
             return None
@@ -210,8 +207,8 @@ class TypesPoint:
     def marginal(self) -> Floats:
         """The log-likelihood `(u,)` of each distinct unit."""
         top: Floats = self.log.max(axis=1)
-        found: Floats = top + np.log(np.exp(self.log - top[:, None]).sum(axis=1))
-        return found
+        log_likelihoods: Floats = top + np.log(np.exp(self.log - top[:, None]).sum(axis=1))
+        return log_likelihoods
 
     @cached_property
     def posterior(self) -> Floats:
@@ -231,13 +228,13 @@ class TypesPoint:
     @cached_property
     def pooled(self) -> list[Floats]:
         """For each batch the decisions `(A,S,n)` of its plans, `Σ_i p_ik N_i`."""
-        shares, found = self.model.units.times[:, None] * self.posterior, []
+        shares, pooled = self.model.units.times[:, None] * self.posterior, []
         for plan, parts in zip(self.plans.plans, self.model.parts, strict=True):
             own = np.zeros((plan.log.shape[0] * plan.log.shape[1], plan.lam.size))
             for counts, which, kinds in parts:
                 own[np.ix_(plan.persons.visited_rows, which)] = counts.T @ shares[:, kinds]
-            found.append(own.reshape(plan.log.shape))
-        return found
+            pooled.append(own.reshape(plan.log.shape))
+        return pooled
 
     @cached_property
     def gradient(self) -> Floats:
@@ -285,7 +282,7 @@ class TypesPoint:
         return matrix
 
     def metric(self) -> Metric:
-        """`C − M` where it is well above 0, and what is left of C otherwise."""
+        """Return `C − M` where it is well above 0, and what is left of C otherwise."""
         complete, missing = self.informations
         complete = complete + self.held
         sizes = np.diag(complete)
@@ -298,18 +295,18 @@ class TypesPoint:
         return Dense((half * np.maximum(np.abs(left), 1e-3)) @ half.T)
 
     def moved(self, x: Floats) -> TypesPoint | None:
-        """The model at another x."""
+        """Return the model at another x."""
         return self.model.at(x, self)
 
     def bend(self, ahead: TypesPoint, behind: TypesPoint, share: float) -> Floats:
-        """How the policies of the types bend along a step, as in `ChoicePoint`."""
+        """Return how the policies of the types bend along a step, as in `ChoicePoint`."""
         logs = [[plan.finite_log for plan in point.plans.plans] for point in (self, ahead, behind)]
         expected = [pooled.sum(axis=0) * plan.policy for pooled, plan in zip(self.pooled, self.plans.plans, strict=True)]
         own = [w * (a - 2 * here + b) / share**2 for w, here, a, b in zip(expected, *logs, strict=True)]
         return np.append(self.plans.pull_back(own), np.zeros(self.model.types))
 
     def projected_gradient(self) -> float:
-        """The largest entry of the gradient for each decision, without what is known or rests on a bound."""
+        """Return the largest entry of the gradient for each decision, without what is known or rests on a bound."""
         model, scaled = self.model, self.gradient.copy()
         scaled[: model.planner.n_reward] /= model.planner.feature_sizes
         decisions = sum(float(model.units.times @ counts.sum(axis=1)) for counts in model.units.tasks)
@@ -318,13 +315,13 @@ class TypesPoint:
     @cached_property
     def covariance(self) -> Floats:
         """Of x `(p,p)`, with the penalties; 0 for what is known, and without directions of which nothing is known."""
-        free, found = np.flatnonzero(~self.model.fixed), np.zeros((self.model.size, self.model.size))
+        free, covariance = np.flatnonzero(~self.model.fixed), np.zeros((self.model.size, self.model.size))
         matrix = self.informations[0] - self.informations[1] + self.held
-        found[np.ix_(free, free)] = spectrum(matrix[np.ix_(free, free)], tol=1e-9).inverse
-        return found
+        covariance[np.ix_(free, free)] = spectrum(matrix[np.ix_(free, free)], tol=1e-9).inverse
+        return covariance
 
     def identified(self) -> Bools:
-        """Whether the decisions alone, without the penalty on the reward, say anything of each discount `(K,)`."""
+        """Return whether the decisions alone, without the penalty on the reward, say anything of each discount `(K,)`."""
         planner, free = self.model.planner, np.flatnonzero(~self.model.fixed)
         matrix = self.informations[0] - self.informations[1] + self.held
         first = np.arange(planner.n_reward)
@@ -348,12 +345,12 @@ def _best(ends: list[Ascent[TypesPoint]]) -> Ascent[TypesPoint]:
 
 
 def one_type(model: TypesModel) -> Ascent[TypesPoint]:
-    """The most likely answer with one type."""
+    """Return the most likely answer with one type."""
     planner = model.planner
     starts: list[TypesPoint | None]
     if model.reward is None:
-        found = (choice_probability_start(planner, np.array([level * model.largest])) for level in (0.1, 0.5, 0.9))
-        starts = [model.at(np.append(start.x, 0.0)) for start in found if start is not None]
+        begun = (choice_probability_start(planner, np.array([level * model.largest])) for level in (0.1, 0.5, 0.9))
+        starts = [model.at(np.append(start.x, 0.0)) for start in begun if start is not None]
     else:
         rewards = [task.pooled.at(0.5).expected_reward(model.reward) for task in model.problem.tasks]
         size = max(float(np.abs(reward).max()) for reward in rewards) or 1.0
@@ -370,13 +367,13 @@ def one_type(model: TypesModel) -> Ascent[TypesPoint]:
 
 
 def _apart(discount: float, largest: float) -> list[float]:
-    """Two discounts around one, a logit on either side."""
+    """Return two discounts around one, a logit on either side."""
     middle = logit(np.clip(discount / largest, 0.01, 0.99))
     return [float(largest * expit(middle - 1)), float(largest * expit(middle + 1))]
 
 
 def _one_more_starts(point: TypesPoint, more: TypesModel) -> Iterator[TypesPoint | None]:
-    """Points of the model with one more type from which to climb."""
+    """Yield points of the model with one more type from which to climb."""
     model, theta, gamma, lam, w = point.model, point.reward, point.discounts, point.temperatures, point.weights
     grid = more.largest * np.array([0.05, 0.3, 0.6, 0.85, 0.97])
     if model.types == 1 and model.reward is None:
@@ -405,7 +402,7 @@ def _one_more_starts(point: TypesPoint, more: TypesModel) -> Iterator[TypesPoint
 
 
 def one_more(end: Ascent[TypesPoint], gain: float = 1e-5) -> Ascent[TypesPoint]:
-    """The most likely answer with one more type and the same penalty."""
+    """Return the most likely answer with one more type and the same penalty."""
     more = end.point.model.with_types(end.point.model.types + 1, end.point.model.ridge)
     starts = [start for start in _one_more_starts(end.point, more) if start is not None]
     ends = sorted((ascend(start, 8, 1e-3) for start in starts), key=lambda each: -each.point.objective)
@@ -413,7 +410,7 @@ def one_more(end: Ascent[TypesPoint], gain: float = 1e-5) -> Ascent[TypesPoint]:
 
 
 def with_likely_rewards(end: Ascent[TypesPoint]) -> tuple[Ascent[TypesPoint], float]:
-    """The answer with the deviation τ of rewards that the decisions choose, and τ."""
+    """Return the answer with the deviation τ of rewards that the decisions choose, and τ."""
     planner = end.point.model.planner
     sizes, tau = planner.feature_sizes, np.inf
     for _ in range(30):
@@ -433,13 +430,13 @@ def with_likely_rewards(end: Ascent[TypesPoint]) -> tuple[Ascent[TypesPoint], fl
 
 
 def in_order(point: TypesPoint) -> TypesPoint:
-    """The same answer with types in the order of their discounts, and then of their temperatures."""
+    """Return the same answer with types in the order of their discounts, and then of their temperatures."""
     order = np.lexsort((point.temperatures, point.discounts))
     model = point.model
     x = model.pack(point.reward, point.discounts[order], point.temperatures[order], point.weights[order])
-    found = model.at(x)
-    assert found is not None
-    return found
+    ordered = model.at(x)
+    assert ordered is not None
+    return ordered
 
 
 @dataclass(frozen=True, eq=False)
@@ -453,7 +450,7 @@ class Begun:
 
     @classmethod
     def of(cls, problem: Problem) -> Begun | None:
-        """Those of a problem; None where some units come from no table of episodes."""
+        """Return those of a problem; None where some units come from no table of episodes."""
         place = pd.Index(problem.names)
         parts = []
         for number, task in enumerate(problem.tasks):
@@ -465,8 +462,8 @@ class Begun:
                 most = episodes.length if endless else np.full(unit.size, episodes.length.max())
                 kept = (unit >= 0) & ~task.mdp.terminal[state]
                 parts.append(np.stack([unit, np.full(unit.size, number), state, most])[:, kept])
-        found = cls(*np.concatenate([np.zeros((4, 0), dtype=np.int64), *parts], axis=1))
-        return found if np.unique(found.unit).size == len(problem.names) else None
+        begun = cls(*np.concatenate([np.zeros((4, 0), dtype=np.int64), *parts], axis=1))
+        return begun if np.unique(begun.unit).size == len(problem.names) else None
 
 
 class Simulator:
@@ -502,7 +499,7 @@ class Simulator:
         self.task, self.first, self.most = np.array([key for own in listed for key in own], dtype=np.int64).T
 
     def draw(self, rng: np.random.Generator) -> Problem:
-        """One study."""
+        """Return one study."""
         n = int(self.unit[-1]) + 1
         kinds = rng.choice(self.weights.size, size=n, p=self.weights)
         tasks = []
@@ -532,14 +529,13 @@ class Simulator:
 
 
 def gained(few: Ascent[TypesPoint], more: Ascent[TypesPoint]) -> float:
-    """`2 (L_{K+1} − L_K)`, which cannot be negative."""
+    """Return `2 (L_{K+1} − L_K)`, which cannot be negative."""
     return max(0.0, 2 * (more.point.objective - few.point.objective))
 
 
-def number_test(
-    few: Ascent[TypesPoint], statistic: float, begun: Begun, rng: np.random.Generator, progress: Progress = silent
-) -> dict[str, Any]:
-    """The test of one more type than these, which gained so much: "p", the number of "simulations", and the "largest" gain there.
+def number_test(few: Ascent[TypesPoint], statistic: float, begun: Begun, rng: np.random.Generator, run: Run) -> dict[str, Any]:
+    """Return the test of one more type than these, which gained so much: "p", the number of "simulations", and the "largest" gain
+    there.
 
     A study whose climbs do not end counts as one that gains as much.
     """
@@ -556,7 +552,7 @@ def number_test(
             further = one_more(again, 1e-3)
             value = gained(again, further) if further.finished else np.inf
         as_much, largest = as_much + (value >= statistic), max(largest, value)
-        progress(number / draws, f"{count(model.types, 'type')} in study {number} of at most {draws}")
+        run.progress(number / draws, f"{count(model.types, 'type')} in study {number} of at most {draws}")
     return {"p": (1 + as_much) / (1 + number), "simulations": number, "largest": largest}
 
 
@@ -582,10 +578,8 @@ class TypesFit:
         return self.end.finished and self.end.point.projected_gradient() <= CONVERGED_GRADIENT
 
 
-def fit_types(
-    problem: Problem, reward: Floats | None, types: int | None, ridge: float | None, seed: int, progress: Progress = silent
-) -> TypesFit:
-    """So many types, or as many as tests find; `seed` is that of the simulated studies."""
+def fit_types(problem: Problem, reward: Floats | None, types: int | None, ridge: float | None, run: Run) -> TypesFit:
+    """Return so many types, or as many as tests find; the seed of the run is that of the simulated studies."""
     for number in np.flatnonzero(sum(np.asarray(task.counts.sum(axis=1)).ravel() for task in problem.tasks) == 0)[:1]:
         raise without_decisions(problem.names[number])
     if types is not None and problem.n_experts < types:
@@ -603,21 +597,21 @@ def fit_types(
             "the number of types is found by simulating episodes, received counts of decisions without their table: give types, "
             "or Demonstrations"
         )
-    units, rng, deviation = Units.of(problem), np.random.default_rng(seed), None
+    units, rng, deviation = Units.of(problem), run.rng(), None
     model = TypesModel(problem, units, 1, reward, np.full(problem.n_parameters, 0.0 if ridge is None else ridge))
     likely = reward is None and ridge is None
     if likely:
         model = model.with_types(1, (model.planner.feature_sizes / WEAK_PRIOR) ** 2)
     end, tests = one_type(model), []
-    most = min(MOST_TYPES, problem.n_experts) if types is None else types
+    most = min(6, problem.n_experts) if types is None else types  # nobody could tell more apart, nor read them
     for k in range(1, most + 1):
         if likely:
             end, deviation = with_likely_rewards(end)
         row: dict[str, Any] = {"types": k, "log_likelihood": end.point.value, "finished": end.finished}
         row |= {"statistic": None, "p": None, "simulations": 0, "largest": None}
         tests.append(row)
-        part = part_of(progress, 1 - 0.6 ** (k - 1), 1 - 0.6**k)
-        part(0.0, f"{count(k, 'type')}: log-likelihood {decimals(end.point.value, 2)}")
+        part = run.part(1 - 0.6 ** (k - 1), 1 - 0.6**k)
+        part.progress(0.0, f"{count(k, 'type')}: log-likelihood {decimals(end.point.value, 2)}")
         if k == most and types is not None:
             break
         more = one_more(end) if k < problem.n_experts else end
@@ -631,13 +625,13 @@ def fit_types(
     return TypesFit(ascend(start, gain=1e-10) if end.finished else replace(end, point=start), tests, deviation)
 
 
-def types_solution(problem: Problem, found: TypesFit) -> Solution:
-    """What is known of the types and of each unit; the problem has the known reward."""
-    point, model, planner = found.end.point, found.end.point.model, found.end.point.model.planner
+def types_solution(problem: Problem, fit: TypesFit) -> Solution:
+    """Return what is known of the types and of each unit; the problem has the known reward."""
+    point, model, planner = fit.end.point, fit.end.point.model, fit.end.point.model.planner
     identified = point.identified()
-    usable = found.converged and bool(identified.all())
+    usable = fit.converged and bool(identified.all())
     covariance, d = point.covariance, planner.n_reward
-    errors = np.where(identified & found.converged, np.sqrt(np.diag(covariance)[planner.discount_slice]), np.nan)
+    errors = np.where(identified & fit.converged, np.sqrt(np.diag(covariance)[planner.discount_slice]), np.nan)
     shares = point.weights / point.weights.sum()
     moved = np.diag(shares) - np.outer(shares, shares)
     of_shares = moved @ covariance[model.shares, model.shares] @ moved
@@ -649,7 +643,7 @@ def types_solution(problem: Problem, found: TypesFit) -> Solution:
     residual, decisions = point.projected_gradient(), sum(float(task.counts.sum()) for task in problem.tasks)
     told = {
         "number": model.types,
-        "chosen": found.tests[-1]["p"] is not None,
+        "chosen": fit.tests[-1]["p"] is not None,
         "reward_known": model.reward is not None,
         "shares": shares.tolist(),
         "share_errors": np.sqrt(np.maximum(np.diag(of_shares), 0.0)).tolist(),
@@ -661,8 +655,8 @@ def types_solution(problem: Problem, found: TypesFit) -> Solution:
         "log_temperature_errors": logs.tolist(),
         "likeliest": np.bincount(posterior.argmax(axis=1), minlength=model.types).tolist(),
         "certainty": float(posterior.max(axis=1).mean()),
-        "tests": found.tests,
-        "reward_deviation": found.deviation,
+        "tests": fit.tests,
+        "reward_deviation": fit.deviation,
     }
     findings = PopulationFindings(
         persons=problem.n_experts,
@@ -681,7 +675,7 @@ def types_solution(problem: Problem, found: TypesFit) -> Solution:
         covariates={},
         individuals={"posterior": posterior, "log_likelihood": point.marginal[model.units.place]},
         largest_discount=model.largest,
-        steps=found.end.steps,
+        steps=fit.end.steps,
         cautions=[],
         types=told,
     )
@@ -691,21 +685,21 @@ def types_solution(problem: Problem, found: TypesFit) -> Solution:
         f"Log-likelihood {decimals(point.value, 2)} of {decimals(decisions, 0)} decisions of {count(problem.n_experts, 'unit')}.",
         number_words(told),
     ]
-    if not found.converged:
+    if not fit.converged:
         words.append(
             f"The climb was broken off, with a gradient of {power_of_ten(residual)} per decision: do not use this answer."
         )
     elif not usable:
         words.append(open_words(told))
-    broken = [str(test["types"]) for test in found.tests if not test["finished"]]
+    broken = [str(test["types"]) for test in fit.tests if not test["finished"]]
     if broken and told["chosen"]:
         words.append(f"Climbs in the test of {in_words(broken)} and one more types did not end: their number is not reliable.")
-    if found.deviation is not None:
+    if fit.deviation is not None:
         words.append(
-            f"Rewards are taken to vary around 0 with a standard deviation of {significant(found.deviation)} temperatures, "
-            f"{'the largest that is tried' if found.deviation >= WEAK_PRIOR else 'which the decisions chose'}."
+            f"Rewards are taken to vary around 0 with a standard deviation of {significant(fit.deviation)} temperatures, "
+            f"{'the largest that is tried' if fit.deviation >= WEAK_PRIOR else 'which the decisions chose'}."
         )
-    status = Status.CONVERGED if usable else Status.NOT_IDENTIFIED if found.converged else Status.NOT_CONVERGED
+    status = Status.CONVERGED if usable else Status.NOT_IDENTIFIED if fit.converged else Status.NOT_CONVERGED
     reward_errors = np.sqrt(np.diag(covariance)[:d])
     return Solution.of(
         "Population",
@@ -728,7 +722,7 @@ def types_solution(problem: Problem, found: TypesFit) -> Solution:
 
 
 def number_words(told: Mapping[str, Any]) -> str:
-    """How many types there are, and how that is known, in a sentence or two."""
+    """Return how many types there are, and how that is known, in a sentence or two."""
     number, last = count(told["number"], "type"), told["tests"][-1]
     if not told["chosen"]:
         return f"{number} {'was' if told['number'] == 1 else 'were'} asked for."
@@ -750,7 +744,7 @@ def number_words(told: Mapping[str, Any]) -> str:
 
 
 def open_words(told: Mapping[str, Any]) -> str:
-    """Which discounts are not identified, and why, in a sentence."""
+    """Return which discounts are not identified, and why, in a sentence."""
     given = told.get("reward_known", False)
     if told["number"] == 1:
         why = "others are as likely" if given else "with one type, other rewards explain the same decisions as well"
@@ -761,7 +755,7 @@ def open_words(told: Mapping[str, Any]) -> str:
 
 
 def types_words(told: Mapping[str, Any]) -> str:
-    """The types in a sentence or two: how many, their shares, and their discounts."""
+    """Return the types in a sentence or two: how many, their shares, and their discounts."""
     each = [
         f"{percent(share)} have a discount "
         + (

@@ -33,7 +33,7 @@ of m persons, and its interval is Student's with m − 1 degrees of freedom. The
 do the horizons of persons under two conditions correlate, do they change alike, and does everybody change? One population under
 each condition is all that is fitted. Of several pairs of conditions p-values are multiplied by the number of pairs, and a pair of
 which nothing is known is left out. Where a reward that depends on the action as well predicts clearly better under one of the
-conditions, nothing is said of horizons (`population.state_reward`).
+conditions, nothing is said of horizons (`population.maximum`).
 
 *Two conditions*: how the horizons of the same persons under two conditions hang together: correlation, common shift, and changes
 that differ.
@@ -87,15 +87,14 @@ from multihorizon.likelihood.action_rewards import StateRewardTest
 from multihorizon.likelihood.maximum_likelihood import never_earned
 from multihorizon.mdp import MDP
 from multihorizon.numerics.distributions import t_ppf
-from multihorizon.parallel import Progress, in_parallel, silent
+from multihorizon.parallel import Progress, Run, silent
 from multihorizon.population.covariates import least_persons
-from multihorizon.population.marginal import Maximum, likely_places, spectrum_of, with_one_discount
+from multihorizon.population.maximum import Maximum, likely_places, population_state_reward, spectrum_of, with_one_discount
 from multihorizon.population.solver import Population
-from multihorizon.population.state_reward import population_state_reward
 from multihorizon.problem import Problem, require_finite
 from multihorizon.questions.schedule import tables_of
 from multihorizon.result import COLOURS, Result, literal
-from multihorizon.words import LEVEL, Finding, count, in_words, p_text
+from multihorizon.words import LEVEL, Finding, count, decimals, in_words, p_text
 
 #: The models by their names in tables, and in words.
 MODELS = {"own": "own horizon", "one_discount": "one discount for everybody", "chance": "chance"}
@@ -146,21 +145,21 @@ class Carried:
         return f"{self.origin} → {self.target}"
 
     def mean(self, model: str) -> float:
-        """The mean log-likelihood of a decision under one of `MODELS`."""
+        """Return the mean log-likelihood of a decision under one of `MODELS`."""
         return float(self.log_likelihoods[model] @ self.decisions / self.decisions.sum())
 
     def by_person(self, model: str = "own", over: str = "one_discount") -> pd.DataFrame:
-        """For each person what one model gains over another in all their decisions (`gain`), and how many these are."""
+        """Return for each person what one model gains over another in all their decisions (`gain`), and how many these are."""
         means = self.log_likelihoods[model] - self.log_likelihoods[over]
         return pd.DataFrame({"gain": means * self.decisions, "decisions": self.decisions}, index=list(self.experts))
 
     def gain(self, model: str = "own", over: str = "one_discount") -> Gain:
-        """What one model gains per decision over another."""
+        """Return what one model gains per decision over another."""
         return _gain(self.by_person(model, over))
 
 
 def _gain(persons: pd.DataFrame) -> Gain:
-    """The gain per decision from those of persons, who may have several rows; NaN of fewer than two persons."""
+    """Return the gain per decision from those of persons, who may have several rows; NaN of fewer than two persons."""
     d, n = persons.groupby(level=0)[["gain", "decisions"]].sum(min_count=1).to_numpy().T
     if d.size < 2:
         return Gain(np.nan, np.nan, np.nan, np.nan)
@@ -227,7 +226,7 @@ class CarryingOver(Result):
         return Finding(QUESTION, said, reasons, "good" if person or apart else "caution")
 
     def sentences(self) -> str:
-        """The answer, one sentence for each pair, and remarks."""
+        """Return the answer, one sentence for each pair, and remarks."""
         answer = self.answer
         lines = [f"{QUESTION} {answer.answer}. {answer.reasons}", *(_sentence(pair) for pair in self.pairs)]
         if self.state_reward is not None and not self.state_reward.clear:
@@ -235,8 +234,8 @@ class CarryingOver(Result):
         return "\n".join([*lines, *self.remarks])
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per pair: the mean log-likelihood of a decision under each model, the one discount for everybody, what the own
-        horizon gains over it."""
+        """Return one row per pair: the mean log-likelihood of a decision under each model, the one discount for everybody, what
+        the own horizon gains over it."""
         return pd.DataFrame(
             {
                 "from": pair.origin,
@@ -251,7 +250,7 @@ class CarryingOver(Result):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists and dicts; what is not known is NaN."""
+        """Return plain lists and dicts; what is not known is NaN."""
         return {
             "condition": self.condition,
             "levels": list(self.levels),
@@ -282,7 +281,7 @@ class CarryingOver(Result):
         return 1.7 + 0.35 * len(self.pairs)
 
     def _draw(self, ax: Any) -> None:
-        """What the own horizon gains per decision over one discount for everybody, with its interval."""
+        """Draw what the own horizon gains per decision over one discount for everybody, with its interval."""
         rows, gains = np.arange(len(self.pairs)), [pair.gain() for pair in self.pairs]
         ends = np.array([[gain.low, gain.high] for gain in gains])
         shown = np.append(ends[np.isfinite(ends)], 0.0)
@@ -301,31 +300,33 @@ class CarryingOver(Result):
 
 
 def _figures(gain: Gain) -> str:
-    """A gain with its interval, in words."""
-    return f"{gain.estimate:.4f} per decision (95 % interval {gain.low:.4f} to {gain.high:.4f})"
+    """Return a gain with its interval, in words."""
+    return f"{decimals(gain.estimate, 4)} per decision (95 % interval {decimals(gain.low, 4)} to {decimals(gain.high, 4)})"
 
 
 def _hanging(each: Together) -> str:
-    """How horizons under two conditions hang together, in words."""
+    """Return how horizons under two conditions hang together, in words."""
     if each.reason:
         return f"How horizons under {each.origin} and {each.target} hang together is not known: {each.reason}."
+    correlation = f"{decimals(each.correlation_low, 2)} to {decimals(each.correlation_high, 2)}"
+    shift = f"{decimals(each.shift, 2)} ({decimals(each.shift_low, 2)} to {decimals(each.shift_high, 2)})"
     return (
-        f"Logit discounts of persons under {each.origin} and {each.target} correlate by {each.correlation:.2f} (95 % interval "
-        f"{each.correlation_low:.2f} to {each.correlation_high:.2f}). From {each.origin} to {each.target} everybody's changes by "
-        f"{each.shift:.2f} ({each.shift_low:.2f} to {each.shift_high:.2f}); changes differ between persons by a standard "
-        f"deviation of {each.apart:.2f} (all alike: p {p_text(each.p_apart)})."
+        f"Logit discounts of persons under {each.origin} and {each.target} correlate by {decimals(each.correlation, 2)} "
+        f"(95 % interval {correlation}). From {each.origin} to {each.target} everybody's changes by {shift}; changes differ "
+        f"between persons by a standard deviation of {decimals(each.apart, 2)} (all alike: p {p_text(each.p_apart)})."
     )
 
 
 def _sentence(pair: Carried) -> str:
-    """How well own horizons predict beside one discount for everybody, in words."""
+    """Return how well own horizons predict beside one discount for everybody, in words."""
     what = f"A horizon carried from {pair.origin} to {pair.target} predicts"
     gain = pair.gain()
     if np.isnan(gain.estimate):
         return f"How well {what[0].lower()}{what[1:]} is not known: {pair.reason}."
     how = "better than" if gain.low > 0 else "worse than" if gain.high < 0 else "neither clearly better nor clearly worse than"
-    figures = f"{pair.mean('own'):.3f} against {pair.mean('one_discount'):.3f} per decision, a difference of {gain.estimate:.4f}"
-    return f"{what} {how} one discount for everybody ({figures}, 95 % interval {gain.low:.4f} to {gain.high:.4f})."
+    figures = f"{decimals(pair.mean('own'), 3)} against {decimals(pair.mean('one_discount'), 3)} per decision"
+    interval = f"95 % interval {decimals(gain.low, 4)} to {decimals(gain.high, 4)}"
+    return f"{what} {how} one discount for everybody ({figures}, a difference of {decimals(gain.estimate, 4)}, {interval})."
 
 
 def carry_over(
@@ -386,25 +387,26 @@ def carry_over(
     if with_known_reward(problem, known_reward)[1] is None:
         remarks += [sentence for pair in asked for sentence in _unearned(pair)]
     problems = {pair.key: pair.known for pair in asked}
-    task = partial(_fit, known_reward, common_discount, as_seed(seed))
-    found: dict[_Key, _Fits] = {}
-    for done, (key, fits) in enumerate(zip(problems, in_parallel(task, list(problems.values()), jobs), strict=True), 1):
-        found[key] = fits
+    run = Run(as_seed(seed), jobs, progress)
+    task = partial(_fit, known_reward, common_discount, Run(run.seed))
+    fitted: dict[_Key, _Fits] = {}
+    for done, (key, fits) in enumerate(zip(problems, run.map(task, list(problems.values())), strict=True), 1):
+        fitted[key] = fits
         progress(done / len(problems), f"fit {done} of {len(problems)}: {key.level}")
     between: list[Together] = []
     shifts: dict[tuple[str, str], Floats] = {}
     for pair in asked:
         if pair.origin < pair.target:
             a, b = pair.origin, pair.target
-            there = [found[_Key(level, pair.experts)].own for level in (a, b)]
+            there = [fitted[_Key(level, pair.experts)].own for level in (a, b)]
             said, others = together(a, b, *(each.spread_of(pair.experts) for each in there))
             reasons = [each.why(level) for level, each in zip((a, b), there, strict=True) if each.spread is None]
             said = said._replace(reason=" and ".join(reasons))
             between.append(said)
             if others is not None:
                 shifts |= {(a, b): others, (b, a): -others}
-    pairs = tuple(_predict(pair, found, known_reward, shifts.get((pair.origin, pair.target))) for pair in asked)
-    tests = [fits.state_reward for fits in found.values() if fits.state_reward is not None]
+    pairs = tuple(_predict(pair, fitted, known_reward, shifts.get((pair.origin, pair.target))) for pair in asked)
+    tests = [fits.state_reward for fits in fitted.values() if fits.state_reward is not None]
     made = [replace(test, p_value=min(1.0, len(tests) * test.p_value)) for test in tests if not test.reason] or tests
     of_states = min(made, key=lambda test: test.p_value, default=None)
     return CarryingOver(condition, levels, pairs, tuple(between), tuple(dict.fromkeys(remarks)), of_states)
@@ -417,7 +419,7 @@ Decided = list[Floats]
 def _dealt(
     problem: Problem, tables: Sequence[Demonstrations], condition: str
 ) -> tuple[tuple[str, ...], dict[str, Decided], list[str]]:
-    """The values of a condition, the decisions under each, and what is left out, in words."""
+    """Return the values of a condition, the decisions under each, and what is left out, in words."""
     values = []
     for table in tables:
         if table.conditions is None or condition not in table.conditions:
@@ -467,7 +469,7 @@ class _Asked:
 
 
 def _ask(problem: Problem, parts: dict[str, Decided], origin: str, target: str) -> tuple[_Asked | None, list[str]]:
-    """What to ask of a pair, nothing where there are too few persons for a population; and who is left out, in words."""
+    """Return what to ask of a pair, nothing where there are too few persons for a population; and who is left out, in words."""
     decided = [parts[level] for level in (origin, target)]
     seen = [{e.name for e, own in zip(problem.experts, part, strict=True) if own.any()} for part in decided]
     experts = tuple(name for name in problem.names if name in seen[0] and name in seen[1])
@@ -480,7 +482,7 @@ def _ask(problem: Problem, parts: dict[str, Decided], origin: str, target: str) 
         return None, [*told, f"Fewer than three persons are left from {origin} to {target}."]
 
     def some(part: Decided) -> Problem:
-        """The decisions of those who are predicted as a problem."""
+        """Return the decisions of those who are predicted as a problem."""
         pairs = zip(problem.experts, part, strict=True)
         return problem.with_experts(
             replace(expert, counts=own, conditions=None) for expert, own in pairs if own.any() and expert.name in set(experts)
@@ -490,7 +492,8 @@ def _ask(problem: Problem, parts: dict[str, Decided], origin: str, target: str) 
 
 
 def _unearned(pair: _Asked) -> list[str]:
-    """Of which rewards of what is predicted nothing is known from what predicts, in words; raises where that is all of them."""
+    """Return of which rewards of what is predicted nothing is known from what predicts, in words; raises where that is all of
+    them."""
     wanted = ~never_earned(pair.predicted)
     lacking = wanted & never_earned(pair.known)
     if wanted.any() and lacking.sum() == wanted.sum():
@@ -531,14 +534,14 @@ class _Fitted:
     spread: Spread | None = None
 
     @classmethod
-    def averaged(cls, found: Maximum, identified: bool) -> _Fitted:
-        """Where each person is likely to be; where no discount is identified, the maximum decides nothing."""
-        places, shares, inner = likely_places(found)
-        layout = found.marginal.layout
-        parts = layout.unpack(found.psi)
+    def averaged(cls, maximum: Maximum, identified: bool) -> _Fitted:
+        """Return where each person is likely to be; where no discount is identified, the maximum decides nothing."""
+        places, shares, inner = likely_places(maximum)
+        layout = maximum.marginal.layout
+        parts = layout.unpack(maximum.psi)
         discount = layout.largest * float(expit(parts.effects[0, 0]))
-        identified = identified and bool(spectrum_of(found.value.information).identified()[layout.discount].all())
-        spread, finished = None, found.finished or not identified
+        identified = identified and bool(spectrum_of(maximum.value.information).identified()[layout.discount].all())
+        spread, finished = None, maximum.finished or not identified
         if identified and finished:
             means = np.einsum("nq,nqi->ni", shares, places)
             away = places - means[:, None]
@@ -546,14 +549,14 @@ class _Fitted:
         return cls(layout.problem.names, places, shares, inner, discount, parts.theta, finished, spread)
 
     def spread_of(self, experts: Sequence[str]) -> Spread | None:
-        """The spread with the persons in this order."""
+        """Return the spread with the persons in this order."""
         if self.spread is None:
             return None
         order = [self.experts.index(name) for name in experts]
         return replace(self.spread, means=self.spread.means[order], covariances=self.spread.covariances[order])
 
     def why(self, level: str) -> str:
-        """Why there is no spread, in words."""
+        """Return why there is no spread, in words."""
         return f"no discount under {level} is identified" if self.finished else f"the search under {level} did not end"
 
 
@@ -573,16 +576,16 @@ class _Fits(NamedTuple):
         return {"own": self.own, "one_discount": self.one_discount}
 
 
-def _fit(known_reward: Any, discount: float | None, seed: int, problem: Problem) -> _Fits:
-    """The models that are fitted to all decisions of a problem."""
-    _, found, identified, _ = Population("~ 1", known_reward=known_reward).search(problem, seed)
-    one = with_one_discount(found, discount)
-    return _Fits(_Fitted.averaged(found, identified), _Fitted.averaged(one, identified), population_state_reward(found))
+def _fit(known_reward: Any, discount: float | None, run: Run, problem: Problem) -> _Fits:
+    """Return the models that are fitted to all decisions of a problem."""
+    _, maximum, identified, _ = Population("~ 1", known_reward=known_reward).search(problem, run)
+    one = with_one_discount(maximum, discount)
+    return _Fits(_Fitted.averaged(maximum, identified), _Fitted.averaged(one, identified), population_state_reward(maximum))
 
 
-def _predict(pair: _Asked, found: dict[_Key, _Fits], known_reward: Any, shift: Floats | None) -> Carried:
-    """How likely each model makes the decisions that are predicted, where η of each person is moved by a shift `(m,2)`."""
-    fits, common = found[pair.key], found[_Key(pair.target, pair.experts)].one_discount
+def _predict(pair: _Asked, every_fit: dict[_Key, _Fits], known_reward: Any, shift: Floats | None) -> Carried:
+    """Return how likely each model makes the decisions that are predicted, where η of each person is moved by a shift `(m,2)`."""
+    fits, common = every_fit[pair.key], every_fit[_Key(pair.target, pair.experts)].one_discount
     paid = with_known_reward(pair.predicted, known_reward)[0]
     to = np.array([pair.experts.index(name) for name in paid.names])
     decisions, chance = np.zeros(len(to)), np.zeros(len(to))
@@ -617,12 +620,6 @@ def _predict(pair: _Asked, found: dict[_Key, _Fits], known_reward: Any, shift: F
     return Carried(pair.origin, pair.target, pair.experts, decisions, means, common.discount, pair.left_out, reason)
 
 
-#: The places of both logit discounts and log temperatures of the first condition, and of the second, in v.
-FIRST, SECOND = np.array([0, 2]), np.array([1, 3])
-#: Values of the correlation at which its profile is taken: closer to each other near the ends.
-RHOS = np.sin(np.linspace(-np.pi / 2, np.pi / 2, 41))
-
-
 @dataclass(frozen=True, eq=False)
 class Spread:
     """What was found of persons under one condition.
@@ -638,7 +635,7 @@ class Spread:
     covariances: Floats
 
     def said(self) -> tuple[Floats, Floats]:
-        """P `(n,2,2)` and h `(n,2)`, with η counted from the population's mean."""
+        """Return P `(n,2,2)` and h `(n,2)`, with η counted from the population's mean."""
         root = np.linalg.cholesky(self.covariance)
         inverse = np.linalg.inv(root)
         variances, vectors = np.linalg.eigh(inverse @ self.covariances @ inverse.T)
@@ -680,30 +677,34 @@ class Together(NamedTuple):
 
 
 def together(origin: str, target: str, first: Spread | None, second: Spread | None) -> tuple[Together, Floats | None]:
-    """How the horizons of the same persons under two conditions hang together, and by how much η of all but one of them changes,
-    for each `(n,2)`; nothing is known where one condition is None."""
+    """Return how the horizons of the same persons under two conditions hang together, and by how much η of all but one of them
+    changes, for each `(n,2)`; nothing is known where one condition is None."""
     if first is None or second is None:
         return Together(origin, target), None
     n = len(first.means)
+    # the places in v of logit discount and log temperature under the first condition, and under the second
+    before, after = np.array([0, 2]), np.array([1, 3])
+    # correlations at which the profile is taken: closer to each other near the ends
+    rhos = np.sin(np.linspace(-np.pi / 2, np.pi / 2, 41))
     P, h = np.zeros((n, 4, 4)), np.zeros((n, 4))
-    for places, spread in ((FIRST, first), (SECOND, second)):
+    for places, spread in ((before, first), (after, second)):
         P[:, places[:, None], places], h[:, places] = spread.said()
     roots = [np.linalg.cholesky(spread.covariance) for spread in (first, second)]
     entries = np.array([roots[0][0, 0], roots[1][0, 0], *(0.1 * roots[0][1, 1] * np.ones(5)), roots[0][1, 1], roots[1][1, 1]])
     starts = entries[[0, 1, 2, 3, 7, 4, 5, 6, 8]]
     ask = partial(_best, P, h)
     # the profile of ρ from the middle to either end, each from the last
-    values, found = np.empty(RHOS.size), [starts] * RHOS.size
-    middle = RHOS.size // 2
-    for order in (range(middle, RHOS.size), range(middle, -1, -1)):
+    values, ends = np.empty(rhos.size), [starts] * rhos.size
+    middle = rhos.size // 2
+    for order in (range(middle, rhos.size), range(middle, -1, -1)):
         at = starts
         for k in order:
-            values[k], at = ask(at, rho=RHOS[k])
-            found[k] = at
+            values[k], at = ask(at, rho=rhos[k])
+            ends[k] = at
     top = int(np.argmax(values))
     best = values[top]
-    rho, root = RHOS[top], _root(found[top], RHOS[top])
-    alike = ask(np.delete(found[-1], 1), rho=None)[0]
+    rho, root = rhos[top], _root(ends[top], rhos[top])
+    alike = ask(np.delete(ends[-1], 1), rho=None)[0]
     best = max(best, alike)
     inside = np.flatnonzero(values > best - 0.5 * chdtri(1, 1 - LEVEL))
     gain = 2 * (best - values[middle])
@@ -713,9 +714,9 @@ def together(origin: str, target: str, first: Spread | None, second: Spread | No
     precision, weighted = G.sum(axis=0), (kept @ h[:, :, None])[:, :, 0]
 
     def moved(without: Floats, of: Floats) -> Floats:
-        """The difference of the means, with these sums of G and of (I − P S) h."""
+        """Return the difference of the means, with these sums of G and of (I − P S) h."""
         mu = np.linalg.pinv(without, hermitian=True) @ of
-        change: Floats = second.mean - first.mean + mu[SECOND] - mu[FIRST]
+        change: Floats = second.mean - first.mean + mu[after] - mu[before]
         return change
 
     shift = float(moved(precision, weighted.sum(axis=0))[0])
@@ -727,8 +728,8 @@ def together(origin: str, target: str, first: Spread | None, second: Spread | No
         origin,
         target,
         float(rho),
-        float(RHOS[inside[0]]) if inside.size else float(rho),
-        float(RHOS[inside[-1]]) if inside.size else float(rho),
+        float(rhos[inside[0]]) if inside.size else float(rho),
+        float(rhos[inside[-1]]) if inside.size else float(rho),
         p_person,
         shift,
         error,
@@ -742,7 +743,8 @@ def together(origin: str, target: str, first: Spread | None, second: Spread | No
 
 
 def _root(z: Floats, rho: float | None) -> Floats:
-    """L from its entries: those of the first row, of the second (none where everybody changes alike), and of the others."""
+    """Return L from its entries: those of the first row, of the second (none where everybody changes alike), and of the
+    others."""
     root = np.zeros((4, 4))
     root[0, 0] = z[0]
     rest = z[1:]
@@ -756,14 +758,14 @@ def _root(z: Floats, rho: float | None) -> Floats:
 
 
 def _kept(P: Floats, root: Floats) -> tuple[Floats, Floats]:
-    """G_i `(n,4,4)` and `I − P_i S_i`; Σ may be singular."""
+    """Return G_i `(n,4,4)` and `I − P_i S_i`; Σ may be singular."""
     kept = np.linalg.inv(np.eye(4) + P @ root @ root.T).astype(np.float64)
     G: Floats = kept @ P
     return G, kept
 
 
 def _best(P: Floats, h: Floats, start: Floats, rho: float | None) -> tuple[float, Floats]:
-    """The largest restricted log-likelihood at a correlation, or where everybody changes alike, and where it is."""
+    """Return the largest restricted log-likelihood at a correlation, or where everybody changes alike, and where it is."""
 
     def loss(z: Floats) -> tuple[float, Floats]:
         root = _root(z, rho)
@@ -788,7 +790,5 @@ def _best(P: Floats, h: Floats, start: Floats, rho: float | None) -> tuple[float
 
     sizes = 1 if rho is None else 2  # standard deviations of logit discounts: a sign would be that of ρ
     bounds = [(0.0, None)] * sizes + [(None, None)] * (len(start) - sizes)
-    found = minimize(
-        loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 500, "ftol": 1e-13, "gtol": 1e-8}
-    )
-    return -float(found.fun), found.x
+    end = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 500, "ftol": 1e-13, "gtol": 1e-8})
+    return -float(end.fun), end.x

@@ -53,15 +53,12 @@ from multihorizon.choice.settings import Settings, with_known_reward
 from multihorizon.mdp import MDP
 from multihorizon.numerics.allocation import Allocation, Worth, allocate, evenly, whole
 from multihorizon.numerics.spectrum import spectrum
-from multihorizon.parallel import Progress, part_of, silent
+from multihorizon.parallel import Progress, Run, silent
 from multihorizon.population.covariates import least_persons
-from multihorizon.questions.schedule import LENGTH, MOST_TIMES, Layout, Pilot, Schedule, in_tasks, read_pilot
+from multihorizon.questions.schedule import MOST_TIMES, Layout, Pilot, Schedule, in_tasks, read_pilot
 from multihorizon.result import COLOURS, Result, literal, package_version
 from multihorizon.solution import Solution, Status
 from multihorizon.words import LEVEL, VAGUE_WIDTH, Role, Table, count, decimals, percent, shortened, significant
-
-#: More candidates than this are too many to share a budget among.
-MOST_CANDIDATES = 2000
 
 
 def design(
@@ -83,7 +80,7 @@ def design(
     seed: Seed = 0,
     progress: Progress = silent,
 ) -> Design:
-    """The study that says most about discounts for what each person can be asked to do.
+    """Return the study that says most about discounts for what each person can be asked to do.
 
     Args:
         tasks: the task, or several; None stands for those of the guess.
@@ -135,14 +132,14 @@ def design(
     as_count(draws, "draws")
     if draws > 1000:
         raise ValueError(f"draws must be at most 1,000, received {draws:,}")
-    seed = as_seed(seed)
+    run = Run(as_seed(seed), progress=progress)
     as_level(level)
     if length is not None:
         as_count(length, "length")
     if not isinstance(guess, Solution | Sequence):
         raise ValueError(f"the guess must be a solution, or several of them, received {type(guess).__name__}")
     guesses = [guess] if isinstance(guess, Solution) else list(guess)
-    pilot = read_pilot(guesses, persons, term, width is not None, draws, seed, difference)
+    pilot = read_pilot(guesses, persons, term, width is not None, draws, run.seed, difference)
     if pilot.targets == ("Intercept",) and difference is not None:
         raise ValueError("a difference needs the effect of a covariate as the target, received the intercept")
     asked_tasks: Any = pilot.tasks if tasks is None else tasks
@@ -153,17 +150,17 @@ def design(
     if isinstance(candidates, Schedule):
         offered = candidates if tasks is None else replace(candidates, tasks=tuple(mdps))
     else:
-        rounds = length or _mean_length(guesses[0]) or LENGTH
-        longest = [LENGTH if mdp.terminal.any() else rounds for mdp in mdps]
+        rounds = length or _mean_length(guesses[0]) or Schedule.usual_length
+        longest = [Schedule.usual_length if mdp.terminal.any() else rounds for mdp in mdps]
         offered = Schedule.of_starts(mdps, longest) if candidates is None else Schedule.read(candidates, mdps, longest)
     if features is not None:
         offered = replace(offered, features=tuple(features))
-    if len(offered.candidates) > MOST_CANDIDATES:
-        raise ValueError(f"there must be at most {MOST_CANDIDATES:,} candidates, received {len(offered.candidates):,}")
+    if len(offered.candidates) > 2000:
+        raise ValueError(f"there must be at most 2,000 candidates, received {len(offered.candidates):,}")
     unit, size = (asked[0], float(given[asked[0]] or 0.0)) if asked else ("decisions", pilot.decisions)
     if not size:
         raise ValueError("the guess has no decisions to take the size of the study from: give episodes, decisions or a budget")
-    drawn = list(_information(pilot, offered, part_of(progress, 0.0, 0.4)))
+    drawn = list(_information(pilot, offered, run.part(0.0, 0.4)))
     remarks, criterion = list(pilot.remarks), "all"
     if width is not None:
         unit, criterion = "episodes", "widest"
@@ -181,16 +178,16 @@ def design(
             remarks.append(f"Left out, because they are larger than the whole study: {first_few(names)}.")
             kept = tuple(candidate for candidate, one in zip(offered.candidates, fits, strict=True) if one)
             offered, cost = replace(offered, candidates=kept, times=offered.times[fits]), cost[fits]
-            drawn = list(_information(pilot, offered, part_of(progress, 0.0, 0.4)))
+            drawn = list(_information(pilot, offered, run.part(0.0, 0.4)))
     _require_told(drawn[0], pilot)
     visits = drawn[0].decisions
     most = np.array([candidate.most for candidate in offered.candidates])
     if width is not None:
-        size, found = _smallest_budget(drawn, cost, most, width, level, part_of(progress, 0.4, 0.9))
+        size, allocation = _smallest_budget(drawn, cost, most, width, level, run.part(0.4, 0.9))
     else:
-        found = _share_out(drawn, cost, most, size, criterion, part_of(progress, 0.4, 0.9))
-    progress(0.9, "rounding to whole episodes")
-    target, numbers = partial(_mean_local, drawn, criterion, False), size * found.weights / cost
+        allocation = _share_out(drawn, cost, most, size, criterion, run.part(0.4, 0.9))
+    run.progress(0.9, "rounding to whole episodes")
+    target, numbers = partial(_mean_local, drawn, criterion, False), size * allocation.weights / cost
     times = whole(target, numbers, cost, most, size)
     if width is not None:
         times = _until_narrow(drawn, times, most, width, level)
@@ -203,7 +200,7 @@ def design(
     errors = [np.sqrt(np.diag(covariance)) for covariance in covariances]
     there = drawn[0]
     if pilot.differing is not None:
-        there = next(_information(replace(pilot, draws=[pilot.differing]), offered, silent))
+        there = next(_information(replace(pilot, draws=[pilot.differing]), offered, Run()))
     powers = [np.nan if difference is None else _power(pilot, there.covariance(at), difference) for at in (chosen, even)]
     remarks += [*_cautions(pilot, errors[0], powers[0], difference), *([] if pilot.of_population else _left_open(guesses[0]))]
     if unit != "budget" and any(candidate.cost is not None for candidate in offered.candidates):
@@ -216,7 +213,7 @@ def design(
         remarks.append(f"Of {len(pilot.draws)} draws {len(drawn)} were used: the others tell nothing, or do not fit into memory.")
     return Design(
         candidates=tuple(candidate.name for candidate in offered.candidates),
-        weights=found.weights,
+        weights=allocation.weights,
         times=times,
         targets=pilot.targets,
         expected_standard_errors=errors[0],
@@ -224,8 +221,8 @@ def design(
         uniform_times=even,
         spread_times=spread,
         spread_standard_errors=errors[2],
-        gap=found.gap,
-        status=Status.OPTIMAL if found.finished else Status.NOT_CONVERGED,
+        gap=allocation.gap,
+        status=Status.OPTIMAL if allocation.finished else Status.NOT_CONVERGED,
         rounding_loss=max(0.0, size / float(cost @ numbers) - 1 if width is not None else -float(np.expm1((rounded - best) / k))),
         saving=np.nan if width is not None else _times_as_large(pilot, target, even, rounded),
         persons=pilot.persons,
@@ -242,19 +239,20 @@ def design(
         scale="logit" if pilot.of_population else "discount",
         draws=len(drawn),
         remarks=tuple(remarks),
-        seed=seed,
+        seed=run.seed,
         schedule=replace(offered, times=times),
     )
 
 
 def _mean_length(guess: Solution) -> int | None:
-    """How many decisions the episodes of a guess had on average, rounded up; None where its table is not known."""
+    """Return how many decisions the episodes of a guess had on average, rounded up; None where its table is not known."""
     lengths = [table.by_episode.length for table in ([] if guess.problem is None else guess.problem.tables)]
     return int(np.ceil(np.concatenate(lengths).mean())) if lengths else None
 
 
 def _spread_out(even: Floats, numbers: Floats, cost: Floats, most: Floats, size: float, at: Worth | None) -> Ints:
-    """Half of the budget evenly, half as the best study gives it, in whole numbers; the rest to what says most for its cost."""
+    """Return half of the budget evenly, half as the best study gives it, in whole numbers; the rest to what says most for its
+    cost."""
     wanted = np.minimum((even + numbers) / 2, most)
     times = np.floor(wanted + 1e-9)
     left = size - float(cost @ times)
@@ -267,7 +265,8 @@ def _spread_out(even: Floats, numbers: Floats, cost: Floats, most: Floats, size:
 
 
 def _times_as_large(pilot: Pilot, target: Callable[[Floats], Worth | None], even: Floats, value: float) -> float:
-    """How many times as large the uniform study must be for the same information; for a population, with as many more persons."""
+    """Return how many times as large the uniform study must be for the same information; for a population, with as many more
+    persons."""
 
     def short(size: float) -> float:
         local = target(size * even)
@@ -283,21 +282,21 @@ def _times_as_large(pilot: Pilot, target: Callable[[Floats], Worth | None], even
 
 
 def _cautions(pilot: Pilot, errors: Floats, power: float, difference: float | None) -> list[str]:
-    """What must be said of a study that would not tell."""
-    found = []
+    """Return what must be said of a study that would not tell."""
+    cautions = []
     worse = [name for name, error in zip(pilot.targets, errors, strict=True) if error > np.sqrt(1 / 12)]
     if not pilot.of_population and worse:
-        found.append(
+        cautions.append(
             f"This study would not tell the discount of {first_few(worse)}: the expected standard error is larger than that of "
             "one picked at random between 0 and 1."
         )
     if difference is not None and np.isnan(power):
-        found.append("Power cannot be computed: it needs two discounts that are neither 0 nor 1.")
-    return found
+        cautions.append("Power cannot be computed: it needs two discounts that are neither 0 nor 1.")
+    return cautions
 
 
 def _left_open(guess: Solution) -> list[str]:
-    """Whose discounts the guess leaves open, as far as its intervals are computed, in words."""
+    """Return whose discounts the guess leaves open, as far as its intervals are computed, in words."""
     ends = {} if guess.interval_source is None else guess.interval_source.computed
     widths = np.ptp(ends[LEVEL], axis=1) if LEVEL in ends else np.zeros(len(guess.experts))
     names = [name for name, width in zip(guess.experts, widths, strict=True) if width > VAGUE_WIDTH]
@@ -314,7 +313,8 @@ def _quantile(level: float) -> float:
 
 
 def _power(pilot: Pilot, covariance: Floats, difference: float) -> float:
-    """The chance to see a difference of logit discounts: of the effect, or between two persons, in the median of all pairs.
+    """Return the chance to see a difference of logit discounts: of the effect, or between two persons, in the median of all
+    pairs.
 
     `covariance` is that of the targets; for a population, where the effect is the difference, and tested by Student's t.
     """
@@ -338,7 +338,7 @@ def _power(pilot: Pilot, covariance: Floats, difference: float) -> float:
 def _sizes(
     pilot: Pilot, here: Information, there: Information, times: Floats, most: Floats, decisions: float, difference: float | None
 ) -> pd.DataFrame:
-    """What studies of other sizes can be expected to show, with the same shares: half and twice as much of each.
+    """Return what studies of other sizes can be expected to show, with the same shares: half and twice as much of each.
 
     Sizes that candidates do not allow are left out. `there` is what candidates say where the effect is the difference.
     """
@@ -360,7 +360,7 @@ def _sizes(
 
 
 def _costs(offered: Schedule, what: str, visits: Floats) -> Floats:
-    """What each candidate costs once, in the unit of the budget."""
+    """Return what each candidate costs once, in the unit of the budget."""
     if what == "budget":
         lacking = next((candidate.name for candidate in offered.candidates if candidate.cost is None), None)
         if lacking is not None:
@@ -388,12 +388,12 @@ class Information:
     reference: float = np.nan
 
     def told(self) -> Information | None:
-        """The same in directions that some candidate tells; None where a target is not told by all of them together."""
+        """Return the same in directions that some candidate tells; None where a target is not told by all of them together."""
         layout, t = self.layout, self.layout.targets
         matrix = self.matrix(np.ones(len(self.pieces)))
-        found = spectrum(matrix[t:, t:], tol=1e-11)
-        turn = np.zeros((len(matrix), t + found.rank))
-        turn[:t, :t], turn[t:, t:] = np.eye(t), found.vectors[:, found.kept] / found.scale[:, None]
+        spread = spectrum(matrix[t:, t:], tol=1e-11)
+        turn = np.zeros((len(matrix), t + spread.rank))
+        turn[:t, :t], turn[t:, t:] = np.eye(t), spread.vectors[:, spread.kept] / spread.scale[:, None]
         made = replace(self, layout=replace(layout, maps=layout.maps @ turn, prior=turn.T @ layout.prior @ turn))
         split, own = made.split(np.ones(len(self.pieces))), np.sqrt(np.maximum(np.diag(matrix)[:t], TINY))
         if split is None or not np.linalg.eigvalsh(split[0] / np.outer(own, own))[0] > 1e-10:
@@ -401,14 +401,14 @@ class Information:
         return replace(made, reference=float(np.diag(np.linalg.inv(split[0])).max()))
 
     def matrix(self, numbers: Floats) -> Floats:
-        """M `(z,z)` for numbers of times `(J,)`."""
+        """Return M `(z,z)` for numbers of times `(J,)`."""
         layout, size = self.layout, self.layout.maps.shape[2]
         half = (np.tensordot(numbers, self.pieces, 1)[layout.kind] @ layout.maps) * layout.weight[:, None, None]
         total: Floats = layout.prior + layout.maps.reshape(-1, size).T @ half.reshape(-1, size)
         return total
 
     def split(self, numbers: Floats) -> tuple[Floats, Floats, Floats] | None:
-        """S, A and a root of `M_rr` for numbers of times `(J,)`; None where something is not told."""
+        """Return S, A and a root of `M_rr` for numbers of times `(J,)`; None where something is not told."""
         t = self.layout.targets
         # A billionth of everything keeps what only unused candidates tell from being singular.
         matrix = self.matrix(numbers + 1e-9 * max(float(numbers.max()), 1e-9))
@@ -424,21 +424,21 @@ class Information:
         return left, np.concatenate([np.eye(t), regress], axis=1), root * scale[t:, None]
 
     def covariance(self, numbers: Floats) -> Floats:
-        """The covariance of the targets; infinite where something is not told."""
-        found = self.split(numbers)
-        if found is None or not np.linalg.eigvalsh(found[0])[0] > 0:
+        """Return the covariance of the targets; infinite where something is not told."""
+        parts = self.split(numbers)
+        if parts is None or not np.linalg.eigvalsh(parts[0])[0] > 0:
             return np.full((self.layout.targets,) * 2, np.inf)
-        return np.asarray(np.linalg.inv(found[0]), dtype=np.float64)
+        return np.asarray(np.linalg.inv(parts[0]), dtype=np.float64)
 
     def local(self, numbers: Floats, criterion: str, curved: bool = True) -> Worth | None:
-        """The criterion, "all" (`log det S`) or "widest" (the norm of the variances), for numbers of times `(J,)`.
+        """Return the criterion, "all" (`log det S`) or "widest" (the norm of the variances), for numbers of times `(J,)`.
 
         Its curvature is computed if asked for.
         """
-        found = self.split(numbers)
-        if found is None:
+        pieces = self.split(numbers)
+        if pieces is None:
             return None
-        left, regress, root = found
+        left, regress, root = pieces
         values = np.linalg.eigvalsh(left)
         if not values[0] > 1e-14 * values[-1]:
             return None
@@ -478,22 +478,22 @@ class Information:
 
 
 def _mean_local(drawn: Sequence[Information], criterion: str, curved: bool, numbers: Floats) -> Worth | None:
-    """The mean of the criterion over draws."""
-    found = []
+    """Return the mean of the criterion over draws."""
+    worths = []
     for one in drawn:
         local = one.local(numbers, criterion, curved)
         if local is None:
             return None
-        found.append(local)
+        worths.append(local)
     return Worth(
-        float(np.mean([local.value for local in found])),
-        np.mean([local.gradient for local in found], axis=0),
-        np.mean([local.curvature for local in found], axis=0),
+        float(np.mean([local.value for local in worths])),
+        np.mean([local.gradient for local in worths], axis=0),
+        np.mean([local.curvature for local in worths], axis=0),
     )
 
 
-def _information(pilot: Pilot, offered: Schedule, progress: Progress) -> Iterator[Information]:
-    """What candidates say, draw by draw; draws in which a target is not told at all are left out, but for the first."""
+def _information(pilot: Pilot, offered: Schedule, run: Run) -> Iterator[Information]:
+    """Yield what candidates say, draw by draw; draws in which a target is not told at all are left out, but for the first."""
     paid, reward = with_known_reward(
         in_tasks(pilot.problem, offered.tasks, offered.features, pilot.known_reward), pilot.known_reward
     )
@@ -507,7 +507,7 @@ def _information(pilot: Pilot, offered: Schedule, progress: Progress) -> Iterato
             "offer fewer candidates, or tie the rewards of similar states together with features"
         )
     for i, draw in enumerate(pilot.draws[:affordable]):
-        progress(i / len(pilot.draws), f"what {count(j, 'candidate')} say, draw {i + 1} of {len(pilot.draws)}")
+        run.progress(i / len(pilot.draws), f"what {count(j, 'candidate')} say, draw {i + 1} of {len(pilot.draws)}")
         theta = draw.rewards if np.ptp(draw.rewards, axis=0).any() else draw.rewards[0]
         x = np.concatenate([draw.rewards[0][: model.n_reward], draw.discounts, np.log(draw.temperatures)])
         plans = model.plans(model.in_tasks(x), x, theta, None)
@@ -544,8 +544,8 @@ def _require_told(first: Information, pilot: Pilot) -> None:
     """Raise where all candidates together leave a target open."""
     if not np.isnan(first.reference):
         return
-    found = first.split(np.ones(len(first.pieces)))
-    worst = pilot.targets[0 if found is None else int(np.argmin(np.diag(found[0])))]
+    parts = first.split(np.ones(len(first.pieces)))
+    worst = pilot.targets[0 if parts is None else int(np.argmin(np.diag(parts[0])))]
     what = f"the effect {worst}" if pilot.of_population else f"the discount of {worst}"
     raise ValueError(
         f"the candidates must be able to tell discounts, but with any number of them {what} stays open: "
@@ -559,15 +559,15 @@ def _share_out(
     most: Floats,
     size: float,
     criterion: str,
-    progress: Progress,
+    run: Run,
     start: Floats | None = None,
 ) -> Allocation:
-    """The best shares of a budget."""
+    """Return the best shares of a budget."""
     if float((most * cost).sum()) < size:
         held = float((most * cost).sum())
         raise ValueError(
-            f"the candidates allow at most {held:,.10g} for each person, as often as each may be used (column most), "
-            f"received {size:,.10g}"
+            f"the candidates allow at most {significant(held, 10)} for each person, as often as each may be used (column most), "
+            f"received {significant(size, 10)}"
         )
 
     def at(shares: Floats) -> Worth | None:
@@ -577,7 +577,7 @@ def _share_out(
         by = size / cost
         return Worth(local.value, local.gradient * by, local.curvature * np.outer(by, by))
 
-    return allocate(at, np.minimum(most * cost / size, 2.0), 0.005, start, progress)
+    return allocate(at, np.minimum(most * cost / size, 2.0), 0.005, start, run.progress)
 
 
 def _widest(information: Information, numbers: Floats, level: float) -> float:
@@ -585,9 +585,9 @@ def _widest(information: Information, numbers: Floats, level: float) -> float:
 
 
 def _smallest_budget(
-    drawn: Sequence[Information], cost: Floats, most: Floats, width: float, level: float, progress: Progress
+    drawn: Sequence[Information], cost: Floats, most: Floats, width: float, level: float, run: Run
 ) -> tuple[float, Allocation]:
-    """The smallest budget, and its best shares, with which no interval is wider than asked for if the guess is right."""
+    """Return the smallest budget, and its best shares, with which no interval is wider than asked for if the guess is right."""
     here, nothing = drawn[0], np.zeros(cost.size)
     if _widest(here, nothing, level) <= width:
         raise ValueError(
@@ -597,34 +597,34 @@ def _smallest_budget(
         )
     limit = min(float((most * cost).sum()), float(MOST_TIMES))
     low, high = 0.0, float(cost.mean())
-    found, tried = None, 0
+    allocation, tried = None, 0
     while True:
         high = min(high, limit)
-        found = _share_out(drawn, cost, most, high, "widest", silent, None if found is None else found.weights)
+        allocation = _share_out(drawn, cost, most, high, "widest", Run(), None if allocation is None else allocation.weights)
         tried += 1
-        progress(min(0.5, tried / 20), f"{decimals(high, 0)} further episodes")
-        if _widest(here, high * found.weights / cost, level) <= width:
+        run.progress(min(0.5, tried / 20), f"{decimals(high, 0)} further episodes")
+        if _widest(here, high * allocation.weights / cost, level) <= width:
             break
         if high >= limit:
             raise ValueError(
                 f"the candidates cannot bring the widest interval below {width:g} with {limit:,.10g} further episodes of each "
-                f"person: {significant(_widest(here, high * found.weights / cost, level))} is the least"
+                f"person: {significant(_widest(here, high * allocation.weights / cost, level))} is the least"
             )
         low, high = high, 4 * high
-    best = found
+    best = allocation
     while high > 1.003 * low and high - low > 0.5 * float(cost.min()):
         middle = float(np.sqrt(max(low, 0.05 * high) * high))
-        found = _share_out(drawn, cost, most, middle, "widest", silent, best.weights)
-        progress(0.5 + 0.5 * low / high, f"{decimals(middle, 0)} further episodes")
-        if _widest(here, middle * found.weights / cost, level) <= width:
-            high, best = middle, found
+        allocation = _share_out(drawn, cost, most, middle, "widest", Run(), best.weights)
+        run.progress(0.5 + 0.5 * low / high, f"{decimals(middle, 0)} further episodes")
+        if _widest(here, middle * allocation.weights / cost, level) <= width:
+            high, best = middle, allocation
         else:
             low = middle
     return high, best
 
 
 def _until_narrow(drawn: Sequence[Information], times: Ints, most: Floats, width: float, level: float) -> Ints:
-    """As few more whole episodes as bring the widest interval below the width after rounding."""
+    """Return as few more whole episodes as bring the widest interval below the width after rounding."""
     times = times.copy()
     while _widest(drawn[0], times.astype(np.float64), level) > width:
         local = drawn[0].local(np.maximum(times, 1e-6), "widest", curved=False)
@@ -712,7 +712,7 @@ class Design(Result):
         return len(self.candidates) > 1 and largest > 1 and 2 * largest > episodes
 
     def sentences(self) -> str:
-        """What to run, and what it can be expected to show."""
+        """Return what to run, and what it can be expected to show."""
         used = int((self.times > 0).sum())
         people, offered = count(self.persons, "person"), count(len(self.candidates), "candidate")
         largest, episodes = self.most_alike
@@ -786,7 +786,7 @@ class Design(Result):
         return "\n".join([*words, *self.remarks])
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per candidate: how often each person is given it, its share of the budget, and what it begins with."""
+        """Return one row per candidate: how often each person is given it, its share of the budget, and what it begins with."""
         rows = self.schedule.candidates
         return pd.DataFrame(
             {
@@ -801,7 +801,7 @@ class Design(Result):
         )
 
     def errors_frame(self) -> pd.DataFrame:
-        """One row per target: the expected standard error, and that of the uniform study."""
+        """Return one row per target: the expected standard error, and that of the uniform study."""
         kind = "expert" if self.scale == "discount" else "term"
         columns: dict[str, Any] = {kind: list(self.targets), "expected_standard_error": self.expected_standard_errors}
         columns["uniform_standard_error"] = self.uniform_standard_errors
@@ -840,7 +840,7 @@ class Design(Result):
         return min(0.9 + 0.2 * min(int((self.times > 0).sum()), 25), 6.0)
 
     def _draw(self, ax: Any) -> None:
-        """How often each candidate is used, beside the uniform study; of many, the 25 that are used most."""
+        """Draw how often each candidate is used, beside the uniform study; of many, the 25 that are used most."""
         order = np.argsort(-self.times, kind="stable")[: min(25, int((self.times > 0).sum()))]
         rows = np.arange(order.size)
         ax.barh(rows, self.times[order], color=COLOURS[0])

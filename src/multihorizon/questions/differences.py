@@ -26,13 +26,25 @@ from scipy.special import expit, logit
 from multihorizon.driver import solve
 from multihorizon.horizon import Horizon
 from multihorizon.parallel import Run
-from multihorizon.population.evidence import PopulationEvidence, PopulationFindings
+from multihorizon.population.findings import PopulationEvidence, PopulationFindings
 from multihorizon.population.free import distribution_words
 from multihorizon.population.types import number_words, types_words
 from multihorizon.questions.fitted import Asked, F, Fitted
 from multihorizon.questions.people import CONDITIONS, PEOPLE, artefact, unit_columns
 from multihorizon.solution import Solution, Status
-from multihorizon.words import LEVEL, VAGUE_WIDTH, Finding, Kind, count, decimals, in_words, p_text, percent, shortened
+from multihorizon.words import (
+    LEVEL,
+    VAGUE_WIDTH,
+    Finding,
+    Kind,
+    count,
+    decimals,
+    in_words,
+    p_text,
+    percent,
+    shortened,
+    significant,
+)
 
 
 @dataclass(frozen=True)
@@ -83,7 +95,7 @@ class Difference:
 
 
 def differences_of(population: PopulationFindings, kind: str) -> list[Difference]:
-    """One for each column that stands alone in its terms, then one for each term that has several columns or bends.
+    """Return one for each column that stands alone in its terms, then one for each term that has several columns or bends.
 
     A column of two groups, or of numbers, has the p-value of its contrast, and one of several groups that of all its terms
     together. Where it also interacts with another, its groups are compared on the mean of the other's.
@@ -92,7 +104,7 @@ def differences_of(population: PopulationFindings, kind: str) -> list[Difference
     joined = {term: name for name, factor in factors.items() for term in factor["terms"]}
     tests = {joined.get(term, term): e["p"] for term, e in population[kind].items() if columns_of[term]}
     tests |= {name: factor["p"] for name, factor in factors.items()}
-    found = []
+    differences = []
     for column in dict.fromkeys(row["column"] for row in population.contrasts[kind]):
         pairs = [row for row in population.contrasts[kind] if row["column"] == column]
         terms = [name for name in tests if column in columns_of[name]]
@@ -104,33 +116,34 @@ def differences_of(population: PopulationFindings, kind: str) -> list[Difference
             pair if pair["estimate"] >= 0 else {**pair, "levels": pair["levels"][::-1], "typical": pair["typical"][::-1]}
             for pair in pairs
         ]
-        found.append(Difference(column, p, turned, (column,) if column in population.conditions else ()))
+        differences.append(Difference(column, p, turned, (column,) if column in population.conditions else ()))
         tests = {name: p for name, p in tests.items() if list(columns_of[name]) != [column]}
     for name, p in tests.items():
         parts = [tuple(c for c in columns_of[name] if (c in population.conditions) == inside) for inside in (True, False)]
-        found.append(Difference(name, p, [], *parts))
-    return found
+        differences.append(Difference(name, p, [], *parts))
+    return differences
 
 
 def typical_unknown(population: PopulationFindings) -> bool:
-    """Whether nobody can say how far ahead a typical person looks: in every group the 95 % interval of the discount is wide."""
+    """Return whether nobody can say how far ahead a typical person looks: in every group the 95 % interval of the discount is
+    wide."""
     widths = [np.ptp(group["typical_interval"]) for group in population.predictions.values()]
     return bool(widths) and min(widths) > VAGUE_WIDTH
 
 
-def population_answer(found: Solution, horizon: Horizon) -> Finding | None:
+def population_answer(solution: Solution, horizon: Horizon) -> Finding | None:
     """Say whether discounts differ with the covariates, or how many types there are; None where neither was asked.
 
     `horizon` is that of the task.
     """
-    population = PopulationEvidence.of(found).population
+    population = PopulationEvidence.of(solution).population
     if population.types is not None:
-        return _number_of_types(found, population.types)
+        return _number_of_types(solution, population.types)
     question = "Do discounts differ with the conditions?" if population.conditions else "Do discounts differ with the covariates?"
-    if found.status != Status.CONVERGED or artefact(population):
-        return Finding(question, "No usable answer", " ".join(difference_words(found, horizon)), "bad")
+    if solution.status != Status.CONVERGED or artefact(population):
+        return Finding(question, "No usable answer", " ".join(difference_words(solution, horizon)), "bad")
     differences = differences_of(population, "discount")
-    reasons = " ".join([*difference_words(found, horizon), *population_words(found, horizon)])
+    reasons = " ".join([*difference_words(solution, horizon), *population_words(solution, horizon)])
     clear = [difference for difference in differences if difference.clear]
     if not clear and differences and typical_unknown(population):
         return Finding(question, "Unknown", reasons, "caution", differences)
@@ -144,25 +157,25 @@ def population_answer(found: Solution, horizon: Horizon) -> Finding | None:
     return Finding(question, f"Yes: {who}", reasons, "good", differences)
 
 
-def _number_of_types(found: Solution, types: dict[str, Any]) -> Finding | None:
+def _number_of_types(solution: Solution, types: dict[str, Any]) -> Finding | None:
     """Say how many types there are; nothing where the search did not end."""
-    if found.status == Status.NOT_CONVERGED:
+    if solution.status == Status.NOT_CONVERGED:
         return None
     kind: Kind = "good" if types["chosen"] and types["tests"][-1]["p"] > 1 - LEVEL else "caution"
     return Finding("How many types are there?", count(types["number"], "type"), number_words(types), kind, types["tests"])
 
 
-def difference_words(found: Solution, horizon: Horizon) -> list[str]:
-    """The answer to what the formula asks, a sentence for each of its columns; `horizon` is that of the task.
+def difference_words(solution: Solution, horizon: Horizon) -> list[str]:
+    """Return the answer to what the formula asks, a sentence for each of its columns; `horizon` is that of the task.
 
     Without covariates it is how far a typical person looks ahead, and of types how many there are. Where the population could not
     be estimated, that is all.
     """
-    population = PopulationEvidence.of(found).population
-    if population.types is not None and found.status != Status.NOT_CONVERGED:
+    population = PopulationEvidence.of(solution).population
+    if population.types is not None and solution.status != Status.NOT_CONVERGED:
         return [types_words(population.types)]
-    if found.status != Status.CONVERGED:
-        return [f"The population could not be estimated. {found.message}"]
+    if solution.status != Status.CONVERGED:
+        return [f"The population could not be estimated. {solution.message}"]
     if why := artefact(population):
         return [why]
     differences = differences_of(population, "discount")
@@ -193,32 +206,32 @@ def difference_words(found: Solution, horizon: Horizon) -> list[str]:
     return [*words, *beside]
 
 
-def population_words(found: Solution, horizon: Horizon) -> list[str]:
-    """What else was found: how much persons differ, how much is known of each, and what to mind."""
-    population = PopulationEvidence.of(found).population
+def population_words(solution: Solution, horizon: Horizon) -> list[str]:
+    """Return what else was found: how much persons differ, how much is known of each, and what to mind."""
+    population = PopulationEvidence.of(solution).population
     if population.types is not None:
         return []
     spread, share = population.spread["discount"], float(np.mean(population.individuals["discount_reliability"]))
-    size = f"{spread['estimate']:.2f} ({spread['interval'][0]:.2f} to {spread['interval'][1]:.2f})"
+    size = f"{decimals(spread['estimate'], 2)} ({decimals(spread['interval'][0], 2)} to {decimals(spread['interval'][1], 2)})"
     where = ", on the average of conditions," if population.conditions else ""
     words = [f"Between persons the logit of the discount{where} has a standard deviation of {size}."]
-    words.append(f"The mean reliability of a person's discount is {share:.2f}, where 0 is no knowledge and 1 is exact.")
+    words.append(f"The mean reliability of a person's discount is {decimals(share, 2)}, where 0 is no knowledge and 1 is exact.")
     words += [*_slopes_differ(population), *_person_or_condition(population)]
     others = [text for text in population.cautions if not _of_intervals(text)]
     return [*words, *others, *distribution_words(population.distribution or {}, horizon)]
 
 
 def _of_intervals(caution: str) -> bool:
-    """Whether a caution speaks of the intervals of effects or of typical persons, and so belongs to the answer."""
+    """Return whether a caution speaks of the intervals of effects or of typical persons, and so belongs to the answer."""
     return "interval" in caution or "typical person" in caution
 
 
 def _slopes_differ(population: PopulationFindings) -> list[str]:
-    """How differently persons change with the conditions."""
+    """Return how differently persons change with the conditions."""
     words = []
     for term, slope in (population.slopes or {}).items():
-        found, (low, high) = slope["discount"], slope["discount"]["interval"]
-        size = f"a standard deviation of {found['estimate']:.2f} ({low:.2f} to {high:.2f})"
+        spread, (low, high) = slope["discount"], slope["discount"]["interval"]
+        size = f"a standard deviation of {decimals(spread['estimate'], 2)} ({decimals(low, 2)} to {decimals(high, 2)})"
         if high > 8 * low:  # intervals of standard deviations never hold 0
             words.append(
                 f"How much the effect of {term} on that logit differs between persons is hardly known: by {size}, or not at all."
@@ -229,7 +242,7 @@ def _slopes_differ(population: PopulationFindings) -> list[str]:
 
 
 def _person_or_condition(population: PopulationFindings) -> list[str]:
-    """How much of the horizons is the person and how much the condition, as far as the decisions tell."""
+    """Return how much of the horizons is the person and how much the condition, as far as the decisions tell."""
     shares = (population.variance or {}).get("discount", {})
     names = {
         "person": "is between persons",
@@ -250,16 +263,16 @@ def _person_or_condition(population: PopulationFindings) -> list[str]:
 
 
 def _typical_person(name: str, group: dict[str, Any], horizon: Horizon) -> str:
-    """How far a typical person looks ahead, where nothing else was asked."""
+    """Return how far a typical person looks ahead, where nothing else was asked."""
     gamma, (low, high), (least, most) = group["typical_discount"], group["typical_interval"], group["new_person_interval"]
     whom = "" if name == "everyone" else f" with {name}"
     if high - low > VAGUE_WIDTH:
-        wide = f"the 95 % interval of the discount is {low:.2f} to {high:.2f}"
+        wide = f"the 95 % interval of the discount is {decimals(low, 2)} to {decimals(high, 2)}"
         return f"How far ahead a typical person{whom} looks is not known: {wide}."
     return (
-        f"A typical person{whom} looks {horizon.text(gamma)} ahead: a discount of {gamma:.2f} (95 % interval {low:.2f} to "
-        f"{high:.2f}). Of new persons 95 % have discounts from {least:.2f} to {most:.2f}, or look "
-        f"{horizon.interval(least, most)} {horizon.many} ahead."
+        f"A typical person{whom} looks {horizon.text(gamma)} ahead: a discount of {decimals(gamma, 2)} (95 % interval "
+        f"{decimals(low, 2)} to {decimals(high, 2)}). Of new persons 95 % have discounts from {decimals(least, 2)} to "
+        f"{decimals(most, 2)}, or look {horizon.interval(least, most)} {horizon.many} ahead."
     )
 
 
@@ -269,7 +282,7 @@ def _beyond_chance(difference: Difference) -> str:
 
 
 def named_group(column: str, *levels: str) -> str:
-    """Groups by their names, such as "the young group", "the Oslo and Turin groups" or "the group with ill = yes"."""
+    """Return groups by their names, such as "the young group", "the Oslo and Turin groups" or "the group with ill = yes"."""
     names, s = [shortened(level, 60) for level in levels], "s" if len(levels) > 1 else ""
     plain = all(any(c.isalpha() for c in name) and name.lower() not in ("true", "false", "yes", "no") for name in names)
     if not plain:
@@ -280,7 +293,7 @@ def named_group(column: str, *levels: str) -> str:
 
 
 def _pair(difference: Difference, largest: float, horizon: Horizon) -> str:
-    """Of two groups, two conditions or a number: who looks further ahead than whom, or that the data do not show it."""
+    """Say of two groups, two conditions or a number: who looks further ahead than whom, or that the data do not show it."""
     (pair,), column = difference.pairs, difference.name
     (near, far), (low, high) = pair["levels"], pair["typical"]
     mean, sign = (
@@ -298,7 +311,7 @@ def _pair(difference: Difference, largest: float, horizon: Horizon) -> str:
     reach = f"or {horizon.number(high)} and {horizon.text(low)}"
     if pair["number"]:
         values, levels = (low, high) if sign > 0 else (high, low), (near, far) if pair["estimate"] >= 0 else (far, near)
-        at = f"{values[0]:.2f} at {levels[0]} and {values[1]:.2f} at {levels[1]}"
+        at = f"{decimals(values[0], 2)} at {levels[0]} and {decimals(values[1], 2)} at {levels[1]}"
         if difference.clear:
             whom, unit = "the same people" if difference.within else "people", round_unit(float(levels[1]) - float(levels[0]))
             change = apart(float(pair["estimate"]) * unit / (float(levels[1]) - float(levels[0])))
@@ -312,27 +325,27 @@ def _pair(difference: Difference, largest: float, horizon: Horizon) -> str:
     elif difference.within:
         if difference.clear:
             whom = f"With {column} {far} the same people look further ahead than with {column} {near}"
-            return f"{whom}: typical discounts {high:.2f} and {low:.2f}, {reach}, {size}, {p}"
+            return f"{whom}: typical discounts {decimals(high, 2)} and {decimals(low, 2)}, {reach}, {size}, {p}"
         whom = f"that the same people look further ahead with {column} {far} than with {column} {near}"
-        missing = f"The data do not show {whom}: typical discounts {high:.2f} and {low:.2f}"
+        missing = f"The data do not show {whom}: typical discounts {decimals(high, 2)} and {decimals(low, 2)}"
     else:
         if difference.clear:
             first, other = named_group(column, far), named_group(column, near)
             whom = f"{first[0].upper()}{first[1:]} looks further ahead than {other}"
-            return f"{whom}: typical discounts {high:.2f} and {low:.2f}, {reach}, {size}, {p}"
+            return f"{whom}: typical discounts {decimals(high, 2)} and {decimals(low, 2)}, {reach}, {size}, {p}"
         whom = f"between {named_group(column, far)} and {named_group(column, near)}"
-        missing = f"The data do not show a difference {whom}: typical discounts {high:.2f} and {low:.2f}"
+        missing = f"The data do not show a difference {whom}: typical discounts {decimals(high, 2)} and {decimals(low, 2)}"
     most = f"; a difference of up to {_size(max(map(abs, ends)))} would be compatible" if known else ""
     return f"{missing}, {p}{most}"
 
 
 def _size(value: float) -> str:
-    """A difference of discounts with two decimals, and more where these would show nothing."""
+    """Return a difference of discounts with two decimals, and more where these would show nothing."""
     return decimals(value, 2 if abs(value) >= 0.01 or value == 0 else 3) or "unknown"
 
 
 def round_unit(distance: float) -> float:
-    """The largest of 1, 5, 10, 50, … and of such parts of 1 that fits twice into a distance.
+    """Return the largest of 1, 5, 10, 50, … and of such parts of 1 that fits twice into a distance.
 
     Example:
         >>> [round_unit(distance) for distance in (35.0, 12.0, 0.3)]
@@ -343,7 +356,7 @@ def round_unit(distance: float) -> float:
 
 
 def _also_at_random(difference: Difference, hotter: Difference | None) -> str:
-    """What temperatures add to the sentence on a pair; nothing where they do not differ."""
+    """Return what temperatures add to the sentence on a pair; nothing where they do not differ."""
     if hotter is None:
         return ""
     (own,), (pair,) = difference.pairs, hotter.pairs
@@ -354,22 +367,21 @@ def _also_at_random(difference: Difference, hotter: Difference | None) -> str:
         return f"; {whom} choose {more} at random with higher {difference.name} ({p})"
     if not difference.clear:
         if difference.within:
-            return (
-                f"; but they choose more at random with {difference.name} {hot}: temperatures are {times:.2g} times as high ({p})"
-            )
+            with_it = f"{difference.name} {hot}: temperatures are {significant(times, 2)} times as high"
+            return f"; but they choose more at random with {with_it} ({p})"
         whom = named_group(difference.name, hot)
-        return f"; but {whom} chooses more at random: its temperature is {times:.2g} times as high ({p})"
-    more = "more" if hot == own["levels"][1] else "less"
+        return f"; but {whom} chooses more at random: its temperature is {significant(times, 2)} times as high ({p})"
+    more, times = ("more", times) if hot == own["levels"][1] else ("less", 1 / times)
     them = "they also choose" if difference.within else "it also chooses"
-    return f"; {them} {more} at random, with a temperature {times if more == 'more' else 1 / times:.2g} times as high ({p})"
+    return f"; {them} {more} at random, with a temperature {significant(times, 2)} times as high ({p})"
 
 
 def _several_groups(difference: Difference, largest: float) -> str:
-    """Which of several groups, or conditions, look further ahead than which, or that the data do not show it."""
+    """Return which of several groups, or conditions, look further ahead than which, or that the data do not show it."""
     column, pairs = difference.name, difference.pairs
     typical = {level: value for pair in pairs for level, value in zip(pair["levels"], pair["typical"], strict=True)}
     order = sorted(typical, key=lambda level: -typical[level])
-    named = [f"{typical[level]:.2f} for {shortened(level, 60)}" for level in order]
+    named = [f"{decimals(typical[level], 2)} for {shortened(level, 60)}" for level in order]
     each = f"typical discounts {f'are {in_words(named)}' if len(order) <= 6 else f'go from {named[-1]} to {named[0]}'}"
     clear = {frozenset(pair["levels"]): pair for pair in difference.clear_pairs}
     whole = f"Discounts differ with {column} (p {p_text(difference.p)})"
@@ -385,7 +397,7 @@ def _several_groups(difference: Difference, largest: float) -> str:
     for cut in range(1, len(order)):
         above, below = order[:cut], order[cut:]
         if set(clear) == {frozenset((one, other)) for one in above for other in below} and len(order) <= 6:
-            values = in_words([f"{typical[level]:.2f}" for level in order])
+            values = in_words([f"{decimals(typical[level], 2)}" for level in order])
             look = f"typical discounts {values}, p {p_text(worst)} by Holm"
             if difference.within:
                 whom = f"With {column} {in_words(above)} the same people look further ahead than with {column} {in_words(below)}"
@@ -402,7 +414,7 @@ def _several_groups(difference: Difference, largest: float) -> str:
 
 
 def _temperatures_differ(difference: Difference) -> list[str]:
-    """Who chooses more at random than whom, where temperatures differ."""
+    """Return who chooses more at random than whom, where temperatures differ."""
     column, clear = difference.name, difference.clear_pairs
     whole = f"Temperatures differ with {difference.said} (p {p_text(difference.p)})"
     if not clear:
@@ -410,7 +422,7 @@ def _temperatures_differ(difference: Difference) -> list[str]:
     named = clear if len(clear) <= 6 else sorted(clear, key=lambda pair: -abs(pair["estimate"]))[:3]
     words = []
     for pair in named:
-        (low, high), times = pair["levels"], f"{np.exp(abs(pair['estimate'])):.2g} times"
+        (low, high), times = pair["levels"], f"{significant(np.exp(abs(pair['estimate'])), 2)} times"
         how = f"(p {p_text(pair['adjusted'])})"
         if pair["number"]:
             more = "higher" if pair["estimate"] >= 0 else "lower"

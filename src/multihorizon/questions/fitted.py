@@ -38,7 +38,7 @@ from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.likelihood.separate import ProfilesApart, Reason
 from multihorizon.numerics.distributions import chi2_ppf
 from multihorizon.parallel import Run
-from multihorizon.population.evidence import PopulationEvidence
+from multihorizon.population.findings import PopulationEvidence
 from multihorizon.population.solver import Population
 from multihorizon.population.types import open_words
 from multihorizon.problem import Problem, SampledProblem
@@ -685,7 +685,7 @@ def check_fit(fitted: F, asked: Asked, run: Run) -> Iterator[F]:
         if asked.population is None or reported is None:
             checks = check_model(solution, seed=run.seed, progress=run.progress)
         else:
-            checks = check_population(asked.population, reported, solution, seed=run.seed, progress=run.progress)
+            checks = check_population(asked.population, reported, solution, run=run)
     except ValueError as error:
         remark = f"The model was not checked on held-out episodes: {error}."
         yield replace(fitted, remarks=[*fitted.remarks, remark])

@@ -37,6 +37,7 @@ from multihorizon.likelihood.look_ahead import LookaheadFit, fit_lookahead, look
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.numerics.distributions import chi2_sf
 from multihorizon.parallel import Progress, Run, part_of, silent
+from multihorizon.parallel import Progress, Run, silent
 from multihorizon.problem import Problem, require_counts, require_finite
 from multihorizon.questions.model_checks import deal, of_part
 from multihorizon.questions.schedule import tables_of
@@ -104,10 +105,10 @@ class LookaheadComparison(Result):
         return tuple(row.family for row in self.rows if not row.verdict.startswith("differs"))
 
     def sentences(self) -> str:
-        """The result in a few sentences."""
+        """Return the result in a few sentences."""
 
         def listed(beginning: str) -> str:
-            """The families with such a verdict."""
+            """Return the families with such a verdict."""
             names = [row.family for row in self.rows if row.verdict.startswith(beginning)]
             return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
@@ -129,14 +130,14 @@ class LookaheadComparison(Result):
         return first
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per family, without the parameters of each expert."""
+        """Return one row per family, without the parameters of each expert."""
         return pd.DataFrame([{k: v for k, v in asdict(row).items() if k != "details"} for row in self.rows])
 
     def _facts(self) -> dict[str, Any]:
         return {"experts": len(self.experts), "decisions": self.decisions, "best by AIC": self.best, "steps": self.steps}
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists and dicts; what is not known is NaN."""
+        """Return plain lists and dicts; what is not known is NaN."""
         return {
             "best": self.best,
             "cannot_be_told_apart": list(self.candidates),
@@ -186,11 +187,11 @@ def compare_lookahead(
         >>> len(mh.compare_lookahead(problem, (mh.Exponential(), mh.Depth())).to_frame())
         3
     """
-    seed = as_seed(seed)
+    run = Run(as_seed(seed), progress=progress)
     solver = solver or MaximumLikelihood()
     check_comparable(require_finite(problem), solver)
-    found = replace(solver, deviations=0.0).search(problem, Run(seed, progress=progress).part(0.0, 0.4))[1]
-    return compare_from(found.best.point, families, demonstrations, seed=seed, progress=part_of(progress, 0.4, 1.0))
+    exponential = replace(solver, deviations=0.0).search(problem, run.seed, run.part(0.0, 0.4).progress)[1]
+    return compare_from(exponential.best.point, families, demonstrations, run=run.part(0.4, 1.0))
 
 
 def check_comparable(problem: Problem, solver: MaximumLikelihood) -> None:
@@ -209,10 +210,9 @@ def compare_from(
     families: Sequence[Lookahead] = FAMILIES,
     demonstrations: Demonstrations | Sequence[Demonstrations] | None = None,
     *,
-    seed: int = 0,
-    progress: Progress = silent,
+    run: Run,
 ) -> LookaheadComparison:
-    """The comparison begun at an answer with discounts; arguments as in `compare_lookahead`."""
+    """Return the comparison begun at an answer with discounts; arguments as in `compare_lookahead`."""
     likelihood = base.likelihood
     # Free weights come last: they begin where the others ended, and the others are tested against them.
     wanted = [*dict.fromkeys(family for family in FAMILIES if family in families), *(f for f in families if f not in FAMILIES)]
@@ -221,11 +221,11 @@ def compare_from(
     for number, family in enumerate(wanted):
         contained = [fit.point for fit in fits] if isinstance(family, FreeWeights) else []
         fits.append(fit_lookahead(base, family, contained))
-        progress(0.5 * (number + 1) / len(wanted), f"{family.name}: log-likelihood {decimals(fits[-1].point.value, 2)}")
+        run.progress(0.5 * (number + 1) / len(wanted), f"{family.name}: log-likelihood {decimals(fits[-1].point.value, 2)}")
     held_out = np.full(len(fits), np.nan)
     tables = [] if demonstrations is None else tables_of(likelihood.problem, demonstrations)
     if tables and all(min(table.episode_counts) > 1 for table in tables):
-        held_out = _held_out(base, fits, tables, seed, part_of(progress, 0.5, 1.0))
+        held_out = _held_out(base, fits, tables, run.part(0.5, 1.0))
     details = [lookahead_evidence(fit, base) for fit in fits]
     counts = [int(detail["parameter_count"]) for detail in details]
     aic = [2 * p - 2 * fit.point.value for p, fit in zip(counts, fits, strict=True)]
@@ -243,7 +243,8 @@ def compare_from(
 
 
 def _nested_test(fit: LookaheadFit, wider: LookaheadFit) -> tuple[float, int, float]:
-    """The likelihood-ratio test of a family within a wider one: statistic, degrees of freedom, p-value; NaN for the same."""
+    """Return the likelihood-ratio test of a family within a wider one: statistic, degrees of freedom, p-value; NaN for the
+    same."""
     if fit is wider or not (fit.ascent.finished and wider.ascent.finished):
         return np.nan, 0, np.nan
     most = {"depth": 0, "quasi-hyperbolic": 1}.get(fit.model.family.name, fit.model.n_coordinates)
@@ -253,7 +254,7 @@ def _nested_test(fit: LookaheadFit, wider: LookaheadFit) -> tuple[float, int, fl
 
 
 def _against_best(fit: LookaheadFit, best: LookaheadFit, more: int) -> tuple[float, str]:
-    """The p-value of "as good as the best", and the verdict.
+    """Return the p-value of "as good as the best", and the verdict.
 
     The test is the likelihood ratio where one family contains the other, else Vuong's; `more` is p_f − p_g.
     """
@@ -285,12 +286,10 @@ def _contains(wide: LookaheadFit, narrow: LookaheadFit) -> bool:
     return isinstance(family, FreeWeights) or (isinstance(family, QuasiHyperbolic) and isinstance(other, Exponential))
 
 
-def _held_out(
-    base: Point, fits: Sequence[LookaheadFit], tables: Sequence[Demonstrations], seed: int, progress: Progress
-) -> Floats:
-    """The log-likelihood `(F,)` of each half of the episodes under each family's fit to the other half, summed."""
+def _held_out(base: Point, fits: Sequence[LookaheadFit], tables: Sequence[Demonstrations], run: Run) -> Floats:
+    """Return the log-likelihood `(F,)` of each half of the episodes under each family's fit to the other half, summed."""
     experts = base.likelihood.problem.experts
-    parts = deal(base.likelihood.problem, tables, 2, np.random.default_rng(seed))
+    parts = deal(base.likelihood.problem, tables, 2, run.rng())
     total = np.zeros(len(fits))
     for number, test in enumerate(parts, start=1):
         train = [require_counts(expert) - part for expert, part in zip(experts, test, strict=True)]
@@ -301,5 +300,5 @@ def _held_out(
             reached = end.model.with_counts(test).at(end.point.x)
             assert reached is not None
             total[i] += reached.value
-        progress(number / len(parts), f"held-out half {number}")
+        run.progress(number / len(parts), f"held-out half {number}")
     return total

@@ -49,8 +49,8 @@ from multihorizon.choice.surfaces import Tables
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.likelihood.action_rewards import StateRewardTest
 from multihorizon.numerics.distributions import chi2_ppf
-from multihorizon.parallel import Progress, part_of, silent
-from multihorizon.population.evidence import CELL_NUMBERS, PopulationEvidence, PopulationFindings
+from multihorizon.parallel import Run
+from multihorizon.population.findings import CELL_NUMBERS, PopulationEvidence, PopulationFindings
 from multihorizon.population.solver import Population, absent_words
 from multihorizon.population.types import open_words
 from multihorizon.problem import CountedTask, Problem
@@ -307,7 +307,7 @@ class People:
 
 
 def artefact(population: PopulationFindings) -> str:
-    """Why differences may be artefacts of the reward, so that nothing is said of them; empty where they need not be."""
+    """Return why differences may be artefacts of the reward, so that nothing is said of them; empty where they need not be."""
     return "" if population.state_reward is None else StateRewardTest.read(population.state_reward).why
 
 
@@ -352,7 +352,7 @@ class KnownCells:
 
     @classmethod
     def of(cls, solution: Solution, decided: Problem | None = None) -> KnownCells | None:
-        """The cells of a solution of `Population`, with its own decisions or those of another problem with the same tasks.
+        """Return the cells of a solution of `Population`, with its own decisions or those of another problem with the same tasks.
 
         None where the population did not converge, where persons have rewards of their own, and where the conditions of
         decisions are not known, as of a solution that was read from a file.
@@ -396,7 +396,7 @@ class KnownCells:
         return cls(persons, names, np.asarray(groups), tasks, solution.reward, population.largest_discount, eta, weights)
 
     def some(self, cells: Ints) -> KnownCells:
-        """The same for some of the cells `(k,)`."""
+        """Return those of some of the cells `(k,)`."""
         return replace(
             self,
             persons=tuple(self.persons[i] for i in cells),
@@ -426,7 +426,7 @@ class KnownCells:
         return self.tables.counts(self.tasks)
 
     def at_nodes(self) -> Iterator[tuple[slice, Floats]]:
-        """`log π` `(R,k,Q)` of some cells after the other at their nodes."""
+        """Yield `log π` `(R,k,Q)` of some cells after the other at their nodes."""
         m, q = self.weights.shape
         if len(self.eta) == 1:
             yield slice(0, m), np.broadcast_to(self.tables.exact(self.eta[0])[:, None, :], (self.tables.rows, m, q))
@@ -437,18 +437,18 @@ class KnownCells:
             yield slice(low, low + len(eta)), self.tables.exact(eta.reshape(-1, 2)).reshape(-1, len(eta), q)
 
     def policies(self) -> Floats:
-        """The probabilities `(m,R)` of actions that are expected of each cell."""
+        """Return the probabilities `(m,R)` of actions that are expected of each cell."""
         parts = [np.einsum("rkq,kq->kr", np.exp(log), self.weights[cells]) for cells, log in self.at_nodes()]
         return np.concatenate(parts)
 
 
 def _keys(persons: Iterable[Any], columns: Sequence[Iterable[Any]]) -> list[tuple[str, ...]]:
-    """A person and the conditions, as one key."""
+    """Return a person and the conditions, as one key."""
     return [tuple(map(str, key)) for key in zip(persons, *columns, strict=True)]
 
 
 def _nodes(known: Mapping[str, Any]) -> tuple[Floats, Floats]:
-    """η `(m,9,2)` at nine nodes of what is known of each cell, and their weights `(m,9)`."""
+    """Return η `(m,9,2)` at nine nodes of what is known of each cell, and their weights `(m,9)`."""
     names = "logit_discount", "log_temperature", "logit_discount_error", "log_temperature_error"
     x, y, a, b = (np.asarray(known[name], dtype=np.float64)[:, None] for name in names)
     rho = np.asarray(known["correlation"])[:, None] if "correlation" in known else np.zeros_like(x)
@@ -462,7 +462,7 @@ def _nodes(known: Mapping[str, Any]) -> tuple[Floats, Floats]:
 
 
 def expected_choices(solution: Solution) -> Compared | None:
-    """The choices of cells beside those that a solution of `Population` expects; of very many, some are looked at.
+    """Return the choices of cells beside those that a solution of `Population` expects; of very many, some are looked at.
 
     None where that is not known: see `KnownCells.of`.
     """
@@ -492,7 +492,8 @@ def expected_choices(solution: Solution) -> Compared | None:
 
 
 def all_choices(solution: Solution) -> AllChoices | None:
-    """What the overall test asks of a population: all choices of its cells, or of some of very many; None where it has no test.
+    """Return what the overall test asks of a population: all choices of its cells, or of some of very many; None where it has no
+    test.
 
     A cell's η varies around its mean as is known of it, C. So `H = C⁻¹`, and P is what the population adds to the choices.
     """
@@ -557,10 +558,9 @@ def held_out_choices(
     tables: Sequence[Demonstrations],
     names: Sequence[str],
     parts: Sequence[Ints],
-    seed: int = 0,
-    progress: Progress = silent,
+    run: Run,
 ) -> HeldOut:
-    """The decisions of each part of the episodes, as a population predicts them that was fitted to the others.
+    """Return the decisions of each part of the episodes, as a population predicts them that was fitted to the others.
 
     Args:
         asked: what was asked of the population.
@@ -568,17 +568,17 @@ def held_out_choices(
         tables: one for each of its tasks.
         names: of the persons that are wanted.
         parts: the part `(E,)` of each table's episodes, as `fold_of_episodes` deals them.
-        seed, progress: of the fits.
+        run: that of the fits.
 
     Raises:
         ValueError: where a population cannot be fitted to a part.
     """
     place = {name: i for i, name in enumerate(names)}
-    folds = max(int(part.max(initial=0)) for part in parts) + 1
+    folds = range(max(int(part.max(initial=0)) for part in parts) + 1)
     decisions, total, pairs = np.zeros(len(names)), np.zeros(len(names)), []
-    for fold in range(folds):
-        progress(fold / folds, f"fold {fold + 1}: the population")
-        train = asked.solve(problem.of_episodes(tables, [part != fold for part in parts]), seed=seed)
+    for fold, part_of_work in run.over(folds):
+        part_of_work.progress(0.0, f"fold {fold + 1}: the population")
+        train = asked.solve(problem.of_episodes(tables, [part != fold for part in parts]), seed=run.seed)
         known = KnownCells.of(train, problem.of_episodes(tables, [part == fold for part in parts]))
         if known is None:
             raise ValueError("the population cannot be estimated from a part of the episodes")
@@ -599,8 +599,7 @@ def check_population(
     demonstrations: Demonstrations | Sequence[Demonstrations] | None = None,
     folds: int = 2,
     *,
-    seed: int = 0,
-    progress: Progress = silent,
+    run: Run,
 ) -> ModelChecks:
     """Check a population on the tables it was fitted to; what simpler models predict is taken from fits of each person alone.
 
@@ -608,7 +607,8 @@ def check_population(
         asked: what was asked of the population.
         population: its solution.
         alone: the maximum-likelihood solution of the same persons one by one.
-        demonstrations, folds, seed, progress: as in `check_model`.
+        demonstrations, folds: as in `check_model`.
+        run: that of the checks.
 
     Raises:
         ValueError: as in `check_model`, and where a population cannot be fitted to a part of the episodes.
@@ -616,19 +616,20 @@ def check_population(
     conditions, expected = PopulationEvidence.of(population).population.conditions, expected_choices(population)
     if expected is None:
         raise ValueError("there is no check of this population yet")
-    problem, rng = alone.require_problem(), np.random.default_rng(seed)
-    simpler = check_model(alone, demonstrations, folds, conditions=conditions, seed=seed, progress=part_of(progress, 0.0, 0.5))
+    problem, rng = alone.require_problem(), run.rng()
+    first, second = run.parts(1, 1)
+    simpler = check_model(alone, demonstrations, folds, conditions=conditions, seed=run.seed, progress=first.progress)
     tables = tables_of(problem, demonstrations)
     parts = [fold_of_episodes(table, folds, rng, conditions) for table in tables]
-    new = held_out_choices(asked, problem, tables, alone.experts, parts, seed, part_of(progress, 0.5, 1.0))
+    new = held_out_choices(asked, problem, tables, alone.experts, parts, second)
     person_alone = simpler.held_out[MODELS[0]]
     ours = np.where(new.decisions > 0, new.log_likelihood / np.maximum(new.decisions, 1.0), person_alone)
     return replace(
         simpler,
         held_out={MODELS[0]: ours, ALONE: person_alone, **{name: simpler.held_out[name] for name in MODELS[1:]}},
         calibration=calibration_bins(new.pairs),
-        worst=[found._asdict() for found in misfits(expected)[:WORST]],
-        overall=overall_test(all_choices(population), seed),
+        worst=[misfit._asdict() for misfit in misfits(expected)[:WORST]],
+        overall=overall_test(all_choices(population), run.seed),
     )
 
 
@@ -655,7 +656,7 @@ class GroupPrediction:
 
 
 def predicted_by_group(solution: Solution) -> list[GroupPrediction]:
-    """For each of the four largest groups of a solution of `Population`, shares of choices as predicted and as taken.
+    """Return, for each of the four largest groups of a solution of `Population`, shares of choices as predicted and as taken.
 
     Under conditions, a group is one combination of them. Of many persons some are looked at, evenly over the group. Nothing where
     even a few of them would take long, or for types.
@@ -668,7 +669,7 @@ def predicted_by_group(solution: Solution) -> list[GroupPrediction]:
     each = int(3e6 / (9 * largest_groups * max(sum(task.mdp.stacked.nnz for task in every.tasks), 1)))
     if each < min(10, int(size.max())):
         return []
-    found = []
+    predictions = []
     for name in [name for name in population.predictions if name in set(size.index[:largest_groups])]:
         members = np.flatnonzero(every.groups == name)
         known = every.some(members[np.linspace(0, members.size - 1, min(members.size, each, 100)).astype(np.int64)])
@@ -692,5 +693,5 @@ def predicted_by_group(solution: Solution) -> list[GroupPrediction]:
         low, high = np.maximum(expected - half, 0.0), np.minimum(expected + half, total)
         shares = np.stack([expected, low, high, taken, total * all_choices]) / all_choices
         listed = [PredictedShare._make(shares[:, k].tolist()) for k in np.flatnonzero(total >= FEWEST_DECISIONS)]
-        found.append(GroupPrediction(name, len(known.names), listed))
-    return found
+        predictions.append(GroupPrediction(name, len(known.names), listed))
+    return predictions

@@ -76,15 +76,16 @@ from multihorizon.likelihood.look_ahead import fit_lookahead
 from multihorizon.likelihood.maximum_likelihood import WEAK_PRIOR, MaximumLikelihood, resume
 from multihorizon.numerics.newton import Local, maximize_many
 from multihorizon.parallel import Progress, Run, in_parallel, part_of, silent
+from multihorizon.parallel import Progress, Run, silent
 from multihorizon.population.covariates import Covariates
-from multihorizon.population.marginal import Marginal, Maximum
+from multihorizon.population.marginal import Marginal
+from multihorizon.population.maximum import Maximum
 from multihorizon.population.solver import Population
 from multihorizon.problem import Problem
 from multihorizon.result import package_version
 from multihorizon.solution import Solution
+from multihorizon.words import decimals, significant
 
-#: Numbers that draws of a log-likelihood may have, 200 MB; where single decisions would be more, it is kept by expert.
-KEPT = 25_000_000
 #: Reported quantities: the names of their dimensions, and draws `(n,…)`.
 Reported = dict[str, tuple[tuple[str, ...], Floats]]
 
@@ -100,16 +101,16 @@ class Priors:
 
     @classmethod
     def read(cls, given: Mapping[str, Any] | None, people: bool) -> Priors:
-        """The priors of a mapping; `people` says that they are those of a population."""
+        """Return the priors of a mapping; `people` says that they are those of a population."""
         names = ["reward", "discount", "temperature", *(["spread"] if people else [])]
         if given is not None and not isinstance(given, Mapping):
             raise ValueError(f"priors must map names to numbers, such as {{'reward': 10}}, received {given!r}")
-        found: dict[str, Any] = {"discount": (0.0, 1.5), "spread": 2.0} if people else {}
+        scales: dict[str, Any] = {"discount": (0.0, 1.5), "spread": 2.0} if people else {}
         for name, value in (given or {}).items():
             if name not in names:
                 raise ValueError(f"priors must be of {', '.join(names)}, received {name!r}")
             if name in ("reward", "spread"):
-                found[name] = as_positive(value, f"the prior of {name}")
+                scales[name] = as_positive(value, f"the prior of {name}")
             elif name == "discount" and isinstance(value, str):
                 if value != "uniform" or people:
                     words = "two numbers, the mean and the standard deviation of logit γ" + ("" if people else ', or "uniform"')
@@ -120,8 +121,8 @@ class Priors:
                 if pair.shape != (2,) or not pair[1] > 0:
                     words = f"two numbers, the mean and the positive standard deviation of {what}"
                     raise ValueError(f"the prior of {name} must be {words}, received {value!r}")
-                found[name] = (float(pair[0]), float(pair[1]))
-        return cls(**found)
+                scales[name] = (float(pair[0]), float(pair[1]))
+        return cls(**scales)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,12 +139,12 @@ class Normal:
         return np.linalg.cholesky(np.linalg.inv(self.precision))
 
     def at(self, u: Floats) -> tuple[float, Floats]:
-        """Its logarithm without constants, and the gradient in these entries."""
+        """Return its logarithm without constants, and the gradient in these entries."""
         pull = -self.precision @ (u[self.places] - self.mean)
         return 0.5 * float(pull @ (u[self.places] - self.mean)), pull
 
     def draw(self, n: int, rng: np.random.Generator) -> Floats:
-        """Draws `(n,k)`."""
+        """Return draws `(n,k)`."""
         return self.mean + rng.standard_normal((n, self.mean.size)) @ self.root.T
 
 
@@ -170,29 +171,29 @@ class Target(ABC):
 
     @abstractmethod
     def at(self, u: Floats) -> tuple[float, Floats] | None:
-        """The logarithm of the density and its gradient; None where a soft value is infinite."""
+        """Return the logarithm of the density and its gradient; None where a soft value is infinite."""
 
     @abstractmethod
     def curvature(self, u: Floats) -> Floats:
-        """The information of the decisions and the curvature of the priors, positive definite."""
+        """Return the information of the decisions and the curvature of the priors, positive definite."""
 
     @abstractmethod
     def prior_draws(self, n: int, rng: np.random.Generator) -> Floats:
-        """Draws of u `(n,size)` from the prior."""
+        """Return draws of u `(n,size)` from the prior."""
 
     @abstractmethod
     def report(self, draws: Floats, rng: np.random.Generator, decided: bool) -> tuple[Reported, Floats, float]:
-        """What is reported of draws `(n,size)`, the log-likelihoods `(n,…)`, and how far the density is off.
+        """Return what is reported of draws `(n,size)`, the log-likelihoods `(n,…)`, and how far the density is off.
 
         Where nothing has been `decided`, draws are those of the prior.
         """
 
     def fitted_to(self, mode: Floats, curvature: Floats) -> Target:
-        """The same density, made ready to be asked very often near its mode."""
+        """Return the same density, made ready to be asked very often near its mode."""
         return self
 
     def normal_priors(self, u: Floats) -> tuple[float, Floats]:
-        """The logarithms of all normal priors, and their gradient."""
+        """Return the logarithms of all normal priors, and their gradient."""
         total, gradient = 0.0, np.zeros(self.size)
         for prior in self.normals:
             value, pull = prior.at(u)
@@ -242,11 +243,11 @@ class Listed(Target):
         self.uniform = priors.discount is None
         self.normals = self._normal(priors, spread)
         whole = all(np.array_equal(batch.counts, np.round(batch.counts)) for batch in model.batches)
-        self.decided = "decision" if whole and draws * model.decisions <= KEPT else "expert"
+        self.decided = "decision" if whole and draws * model.decisions <= 25_000_000 else "expert"
         self._label()
 
     def _normal(self, priors: Priors, spread: float | None) -> list[Normal]:
-        """The normal priors, and all of them in words."""
+        """Return the normal priors, and all of them in words."""
         model, made = self.model, []
         deviation = priors.reward * model.known_temperature / model.feature_sizes[self.rewards]
         self.told = {}
@@ -271,7 +272,8 @@ class Listed(Target):
             covariance, words = s**2 * np.eye(self.warm.size), f"N({m:g}, {s:g}²) of the logarithm of each temperature"
             if priors.temperature is None and spread:
                 covariance = spread**2 * np.eye(self.warm.size) + s**2
-                words = f"N({m:g}, {s:g}²) of the mean logarithm of temperatures, and N(0, {spread:.3g}²) of deviations from it"
+                words = f"N({m:g}, {s:g}²) of the mean logarithm of temperatures, and N(0, {significant(spread)}²) of deviations"
+                words += " from it"
             precision = np.linalg.inv(self.basis.T @ covariance @ self.basis)
             made.append(Normal(self.warm_part, np.full(n, m), precision))
             self.told["temperature"] = words + (", whose mean is 0" if model.scale_is_free else "")
@@ -305,7 +307,7 @@ class Listed(Target):
             self.coordinates |= {name: ("decision", np.array(each)[self.repeats]) for name, each in labels.items()}
 
     def place(self, u: Floats) -> Floats:
-        """x of u."""
+        """Return x of u."""
         x = self.x.copy()
         x[self.rewards] = u[self.reward_part]
         x[self.ahead] = self.low + self.range * expit(u[self.ahead_part])
@@ -314,13 +316,14 @@ class Listed(Target):
         return x
 
     def pull(self, u: Floats, gradient: Floats) -> Floats:
-        """A gradient `(…,p)` in x as one in u."""
+        """Return a gradient `(…,p)` in x as one in u."""
         slope = self.range * expit(u[self.ahead_part]) * expit(-u[self.ahead_part])
         parts = gradient[..., self.rewards], gradient[..., self.ahead] * slope, gradient[..., self.warm] @ self.basis
         return np.concatenate([*parts, gradient[..., self.moves]], axis=-1)
 
     def at(self, u: Floats) -> tuple[float, Floats] | None:
-        """By one plan and one adjoint solve for each expert. Plans begin at those of the fit, whatever was asked before."""
+        """Evaluate by one plan and one adjoint solve for each expert. Plans begin at those of the fit, whatever was asked
+        before."""
         point = self.model.at(self.place(u), self.near)
         if point is None:
             return None
@@ -334,7 +337,7 @@ class Listed(Target):
         return (value, gradient) if np.isfinite(value) and np.isfinite(gradient).all() else None
 
     def curvature(self, u: Floats) -> Floats:
-        """The Fisher information, carried over to u, and the priors."""
+        """Return the Fisher information, carried over to u, and the priors."""
         point = self.model.at(self.place(u), self.near)
         assert point is not None
         total = self.pull(u, self.pull(u, point.information).T)
@@ -347,34 +350,34 @@ class Listed(Target):
         return total
 
     def prior_draws(self, n: int, rng: np.random.Generator) -> Floats:
-        """Each part by itself."""
-        found = np.zeros((n, self.size))
+        """Return each part by itself."""
+        draws = np.zeros((n, self.size))
         for prior in self.normals:
-            found[:, prior.places] = prior.draw(n, rng)
+            draws[:, prior.places] = prior.draw(n, rng)
         if self.uniform:
-            found[:, self.ahead_part] = rng.logistic(size=(n, self.ahead.size))
+            draws[:, self.ahead_part] = rng.logistic(size=(n, self.ahead.size))
         counts = self.model.move_counts
-        found[:, self.move_part] = np.log(np.maximum(rng.gamma(counts, size=(n, counts.size)), 1e-300) / counts)
-        return found
+        draws[:, self.move_part] = np.log(np.maximum(rng.gamma(counts, size=(n, counts.size)), 1e-300) / counts)
+        return draws
 
     def report(self, draws: Floats, rng: np.random.Generator, decided: bool) -> tuple[Reported, Floats, float]:
-        """Rewards, the parameters of the look-ahead, temperatures, and estimated transitions; plans are exact."""
+        """Return rewards, the parameters of the look-ahead, temperatures, and estimated transitions; plans are exact."""
         model, places = self.model, np.array([self.place(u) for u in draws])
-        found: Reported = {}
+        reported: Reported = {}
         if self.rewards.size:
-            found["reward"] = ("parameter",), places[:, self.rewards]
+            reported["reward"] = ("parameter",), places[:, self.rewards]
         if self.ahead.size and isinstance(model, WeightedLikelihood):
             own = np.array([model.family.report(model.coordinates(x))[0] for x in places])
             names = model.family.parameters(model.steps)
-            found |= {name: (("expert",), own[:, :, i]) for i, name in enumerate(names)}
+            reported |= {name: (("expert",), own[:, :, i]) for i, name in enumerate(names)}
         elif self.ahead.size:
-            found["discount"] = ("expert",), np.array([model.discounts(x) for x in places])
+            reported["discount"] = ("expert",), np.array([model.discounts(x) for x in places])
         if self.warm.size:
-            found["temperature"] = ("expert",), np.array([model.temperatures(x) for x in places])
+            reported["temperature"] = ("expert",), np.array([model.temperatures(x) for x in places])
         if not decided:
-            return found, np.zeros((len(draws), 0)), 0.0
+            return reported, np.zeros((len(draws), 0)), 0.0
         logs = [self._log_likelihoods(x) for x in places]
-        return found, np.array(logs), 0.0
+        return reported, np.array(logs), 0.0
 
     def _log_likelihoods(self, x: Floats) -> Floats:
         point = self.model.at(x, self.near)
@@ -389,7 +392,7 @@ class Listed(Target):
 
 
 def _largest_known(persons: Sequence[Persons], theta: Floats | None) -> float:
-    """The largest reward that is known of a decision; 0 where none is."""
+    """Return the largest reward that is known of a decision; 0 where none is."""
     paid = [each.known_reward if theta is None else each.reward(theta) for each in persons]
     return max(float(np.abs(each).max(initial=0.0)) for each in paid)
 
@@ -397,12 +400,12 @@ def _largest_known(persons: Sequence[Persons], theta: Floats | None) -> float:
 class PeopleTarget(Target):
     """A population with persons averaged out; u is ψ."""
 
-    def __init__(self, covariates: Covariates, found: Maximum, priors: Priors) -> None:
-        self.covariates, self.found = covariates, found
+    def __init__(self, covariates: Covariates, maximum: Maximum, priors: Priors) -> None:
+        self.covariates, self.maximum = covariates, maximum
         #: This is asked inside a task, on a thread of the sampler.
-        self.layout = layout = copy.copy(found.marginal.layout)
+        self.layout = layout = copy.copy(maximum.marginal.layout)
         layout.jobs = 0
-        self.size, self.start = layout.size, found.psi
+        self.size, self.start = layout.size, maximum.psi
         # from the third row of L on, the density is unbounded where a row is 0, though it has no weight there
         self.has_mode = layout.deep == 2
         self.count, self.scale = 15, priors.spread or 2.0
@@ -431,7 +434,7 @@ class PeopleTarget(Target):
         self.decided = "expert"
 
     def spread_prior(self, psi: Floats) -> tuple[float, Floats]:
-        """The logarithm of the prior of the spread, in the coordinates of ψ, and its gradient there.
+        """Return the logarithm of the prior of the spread, in the coordinates of ψ, and its gradient there.
 
         Row i of L has the length σ_i, the standard deviation, and a direction whose last entry is l_i. With D rows the volume of
         (row, log L_ii) makes of half-normal σ and of correlations with density `det^{η−1}`, η = 2,
@@ -452,7 +455,7 @@ class PeopleTarget(Target):
         return float(value.sum()), gradient
 
     def at(self, u: Floats) -> tuple[float, Floats] | None:
-        """By the nodes as they are placed, or anew at u."""
+        """Evaluate by the nodes as they are placed, or anew at u."""
         root = self.layout.unpack(u).root
         if not (
             np.abs(root).max() < 1e3 and np.diag(root).min() > 1e-4
@@ -460,7 +463,7 @@ class PeopleTarget(Target):
             return None
         fixed = self.marginal
         try:
-            parts = (Marginal(self.layout, self.found.persons_at(u), self.count) if fixed is None else fixed).scores(u)
+            parts = (Marginal(self.layout, self.maximum.persons_at(u), self.count) if fixed is None else fixed).scores(u)
         except np.linalg.LinAlgError:  # a population so narrow along some direction that its nodes fall together
             return None
         if parts is None:
@@ -473,9 +476,9 @@ class PeopleTarget(Target):
         return (value, gradient) if np.isfinite(value) and np.isfinite(gradient).all() else None
 
     def curvature(self, u: Floats) -> Floats:
-        """By differences of the gradient in what is not the reward, and in it by what was found at the maximum."""
+        """Differentiate by differences of the gradient in what is not the reward, and in it by what was found at the maximum."""
         layout, step = self.layout, 1e-4
-        total = self.found.value.information.copy()
+        total = self.maximum.value.information.copy()
         total[layout.reward, layout.reward] -= np.diag(layout.ridge[layout.free])
         for prior in self.normals:
             total[prior.places, prior.places] += prior.precision
@@ -485,18 +488,19 @@ class PeopleTarget(Target):
             total[layout.spread, j] -= (ahead - behind) / (2 * step)
         values, vectors = np.linalg.eigh((total + total.T) / 2)
         wide = np.maximum(np.abs(values), 1e-6 * np.abs(values).max())
-        found: Floats = (vectors * wide) @ vectors.T
-        return found
+        curvature: Floats = (vectors * wide) @ vectors.T
+        return curvature
 
     def fitted_to(self, mode: Floats, curvature: Floats) -> Target:
-        """Nodes that stay where they are, as many as are needed; where the reward is free, or 41 are too few, they follow."""
+        """Return nodes that stay where they are, as many as are needed; where the reward is free, or 41 are too few, they
+        follow."""
         if self.layout.free.size or self.layout.mixed:
             return self
         back = np.linalg.inv(np.linalg.cholesky(curvature))
         tried = mode + 1.5 * np.random.default_rng(0).standard_normal((20, self.size)) @ back
         ready = copy.copy(self)
         for count in (15, 25, 41):
-            ready.marginal = Marginal(self.layout, self.found.persons_at(mode), count)
+            ready.marginal = Marginal(self.layout, self.maximum.persons_at(mode), count)
             anew = copy.copy(self)
             anew.count = count
             pairs = [(ready.at(u), anew.at(u)) for u in tried]
@@ -506,10 +510,10 @@ class PeopleTarget(Target):
         return self
 
     def prior_draws(self, n: int, rng: np.random.Generator) -> Floats:
-        """Each part by itself; correlations row by row of their root, as in Lewandowski and others (2009)."""
-        found = np.zeros((n, self.size))
+        """Return each part by itself; correlations row by row of their root, as in Lewandowski and others (2009)."""
+        draws = np.zeros((n, self.size))
         for prior in self.normals:
-            found[:, prior.places] = prior.draw(n, rng)
+            draws[:, prior.places] = prior.draw(n, rng)
         size = self.layout.deep
         sigma = np.abs(rng.normal(scale=self.scale, size=(n, size)))
         place = self.layout.spread.start
@@ -518,20 +522,20 @@ class PeopleTarget(Target):
             last = np.ones(n) if i == 1 else rng.beta((size - i) / 2 + 2.0, (i - 1) / 2, size=n)
             direction = rng.standard_normal((n, i - 1))
             direction *= np.sqrt(1 - last)[:, None] / np.maximum(np.linalg.norm(direction, axis=1, keepdims=True), 1e-300)
-            found[:, place : place + i - 1] = sigma[:, [i - 1]] * direction
-            found[:, place + i - 1] = np.log(sigma[:, i - 1] * np.sqrt(last))
+            draws[:, place : place + i - 1] = sigma[:, [i - 1]] * direction
+            draws[:, place + i - 1] = np.log(sigma[:, i - 1] * np.sqrt(last))
             place += i
-        return found
+        return draws
 
     def report(self, draws: Floats, rng: np.random.Generator, decided: bool) -> tuple[Reported, Floats, float]:
-        """Effects, spreads, rewards, and each person on the average of conditions."""
+        """Return effects, spreads, rewards, and each person on the average of conditions."""
         layout, covariates = self.layout, self.covariates
         parts = [layout.unpack(psi) for psi in draws]
         effects = np.array([covariates.units @ each.effects for each in parts])
         turn = np.kron(covariates.typical_random.mean(axis=0) @ covariates.random_units, np.eye(2))
         between = np.array([turn @ each.covariance @ turn.T for each in parts])
         sizes = np.sqrt(np.diagonal(between, axis1=1, axis2=2))
-        found: Reported = {
+        reported: Reported = {
             "discount_effect": (("term",), effects[:, :, 0]),
             "temperature_effect": (("term",), effects[:, :, 1]),
             "discount_spread": ((), sizes[:, 0]),
@@ -539,7 +543,7 @@ class PeopleTarget(Target):
             "correlation": ((), between[:, 0, 1] / sizes.prod(axis=1)),
         }
         if layout.free.size:
-            found["reward"] = ("parameter",), np.array([each.theta for each in parts])
+            reported["reward"] = ("parameter",), np.array([each.theta for each in parts])
         x, z = covariates.typical @ covariates.units, covariates.typical_random @ covariates.random_units
         rest = x - (z[:, None, :] @ layout.along)[:, 0]
         eta, logs = np.empty((len(draws), layout.persons, 2)), np.zeros((len(draws), layout.persons if decided else 0))
@@ -552,16 +556,16 @@ class PeopleTarget(Target):
                 own = layout.means(each.effects) + rng.standard_normal((layout.persons, layout.deep)) @ each.root.T
             eta[k] = (z[:, :, None] * own.reshape(layout.persons, -1, 2)).sum(axis=1) + rest @ each.effects
             if k in check:
-                finer = Marginal(layout, self.found.persons_at(psi), 25 if self.count < 25 else 41).scores(psi)
+                finer = Marginal(layout, self.maximum.persons_at(psi), 25 if self.count < 25 else 41).scores(psi)
                 assert finer is not None
                 off.append(float(logs[k].sum() - sum(part.persons.sum() for part in finer)))
-        found["discount"] = ("expert",), layout.largest * expit(eta[:, :, 0])
-        found["temperature"] = ("expert",), np.exp(eta[:, :, 1])
-        return found, logs, float(np.std(off)) if off else 0.0
+        reported["discount"] = ("expert",), layout.largest * expit(eta[:, :, 0])
+        reported["temperature"] = ("expert",), np.exp(eta[:, :, 1])
+        return reported, logs, float(np.std(off)) if off else 0.0
 
     def _persons(self, psi: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
-        """A draw of v `(n,D)` given ψ and the decisions, and log p_i `(n,)` as the sampler has it."""
-        near = Marginal(self.layout, self.found.persons_at(psi), self.count)
+        """Return a draw of v `(n,D)` given ψ and the decisions, and log p_i `(n,)` as the sampler has it."""
+        near = Marginal(self.layout, self.maximum.persons_at(psi), self.count)
         likely = near.scores(psi, rng.standard_normal((100, self.layout.deep)))
         asked = (near if self.marginal is None else self.marginal).scores(psi)
         assert likely is not None
@@ -627,21 +631,21 @@ def posterior(
     as_count(draws, "draws", least=4)
     as_count(tune, "tune", least=1)
     as_count(chains, "chains")
-    seed = as_seed(seed)
+    run = Run(as_seed(seed), jobs, progress)
     _extra()
     begun = time.process_time()
-    target = _target(study, solver, priors, draws * chains, seed, part_of(progress, 0.0, 0.2))
+    target = _target(study, solver, priors, draws * chains, run.part(0.0, 0.2))
     mode, curvature = _mode(target)
     target = target.fitted_to(mode, curvature)
     spent, parts = time.process_time() - begun, []
-    seeds = np.random.SeedSequence(seed).spawn(chains + 1)
-    for part in in_parallel(partial(_chain, target, mode, curvature, draws, tune), seeds[:chains], jobs):
+    seeds = np.random.SeedSequence(run.seed).spawn(chains + 1)
+    for part in run.map(partial(_chain, target, mode, curvature, draws, tune), seeds[:chains]):
         parts.append(part)
         progress(0.2 + 0.75 * len(parts) / chains, f"chain {len(parts)} of {chains}")
     begun = time.process_time()
     tree = _tree(target, parts, np.random.default_rng(seeds[-1]))
     spent += time.process_time() - begun + sum(part.seconds for part in parts)
-    tree.attrs |= {"processor_seconds": spent, "seed": seed, "tune": tune}
+    tree.attrs |= {"processor_seconds": spent, "seed": run.seed, "tune": tune}
     tree.attrs["summary"] = _summary(tree)
     progress(1.0, "done")
     return tree
@@ -664,7 +668,7 @@ def sampled_estimate(tree: Any, solution: Solution) -> Sampled:
 
 
 def _extra() -> tuple[Any, Any, Any]:
-    """The sampler, ArviZ's statistics, and xarray; a sentence where they are missing."""
+    """Return the sampler, ArviZ's statistics, and xarray; a sentence where they are missing."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an old ArviZ, which nutpie loads, announces its next version
@@ -673,8 +677,8 @@ def _extra() -> tuple[Any, Any, Any]:
         raise ValueError(f"a posterior needs nutpie and ArviZ: pip install 'multihorizon[bayes]' ({error})") from error
 
 
-def _target(study: Any, solver: Any, priors: Mapping[str, Any] | None, draws: int, seed: int, progress: Progress) -> Target:
-    """The density of a study, whether it is solved already or not."""
+def _target(study: Any, solver: Any, priors: Mapping[str, Any] | None, draws: int, run: Run) -> Target:
+    """Return the density of a study, whether it is solved already or not."""
     problem: Any
     if isinstance(study, Solution):
         if solver is not None:
@@ -691,20 +695,21 @@ def _target(study: Any, solver: Any, priors: Mapping[str, Any] | None, draws: in
     if isinstance(solver, Population):
         if solver.distribution != "normal":
             raise ValueError(f"a posterior needs a normal population, received distribution={solver.distribution!r}")
-        covariates, found, *_ = solver.search(problem, seed, progress)
-        return PeopleTarget(covariates, found, read)
+        covariates, maximum, *_ = solver.search(problem, run)
+        return PeopleTarget(covariates, maximum, read)
     if not isinstance(solver.lookahead, Exponential):
         if isinstance(solver.lookahead, Depth):
             raise ValueError("a posterior needs a look-ahead that varies smoothly, received depths, which are whole numbers")
-        best = solver.search(problem, Run(seed, progress=progress))[1]
+        best = solver.search(problem, run.seed, run.progress)[1]
         spread = None if best.spread is None else best.spread.value
         return Listed(fit_lookahead(best.best.point, solver.lookahead).point, read, spread, draws)
-    solution = study if isinstance(study, Solution) else solve(problem, solver, seed=seed, progress=progress)
+    solution = study if isinstance(study, Solution) else solve(problem, solver, seed=run.seed, progress=run.progress)
     return Listed(resume(solution), read, LikelihoodEvidence.of(solution).temperature_spread, draws)
 
 
 def _mode(target: Target) -> tuple[Floats, Floats]:
-    """The mode of the density, near enough to centre the sampler there, and the curvature at it; the fit where it has no mode."""
+    """Return the mode of the density, near enough to centre the sampler there, and the curvature at it; the fit where it has no
+    mode."""
     u = target.start
     if target.at(u) is None:
         raise ValueError("the soft values must be finite at the fit: check rewards and transitions")
@@ -734,20 +739,8 @@ class Chain:
     seconds: float
 
 
-#: What is kept of the sampler's notes, by its names and by ArviZ's.
-STATS = {
-    "diverging": "diverging",
-    "depth": "tree_depth",
-    "n_steps": "n_steps",
-    "energy": "energy",
-    "logp": "lp",
-    "mean_tree_accept": "acceptance_rate",
-    "step_size": "step_size",
-}
-
-
 def _chain(target: Target, mode: Floats, curvature: Floats, draws: int, tune: int, seeds: np.random.SeedSequence) -> Chain:
-    """One chain, with random numbers of its own."""
+    """Return one chain, with random numbers of its own."""
     nutpie, begun = _extra()[0], time.process_time()
     from_pyfunc = import_module("nutpie.compiled_pyfunc").from_pyfunc
     target, rng = (
@@ -760,16 +753,16 @@ def _chain(target: Target, mode: Floats, curvature: Floats, draws: int, tune: in
     failures: list[Exception] = []
 
     def density(z: Floats, **_: Any) -> tuple[float, Floats]:
-        found = None
+        value = None
         try:
             with np.errstate(all="ignore"):  # far out numbers may overflow, and then there is no density
-                found = target.at(mode + back @ z)
+                value = target.at(mode + back @ z)
         except Exception as error:  # the sampler's thread would not survive it
             failures.append(error)
-        return (-np.inf, np.zeros(z.size)) if found is None else (found[0], found[1] @ back)
+        return (-np.inf, np.zeros(z.size)) if value is None else (value[0], value[1] @ back)
 
-    def first(seed: int) -> Floats:
-        return 2 * np.random.default_rng(seed).standard_normal(target.size)
+    def first(number: int) -> Floats:
+        return 2 * np.random.default_rng(number).standard_normal(target.size)
 
     model = from_pyfunc(
         target.size,
@@ -802,14 +795,17 @@ def _chain(target: Target, mode: Floats, curvature: Floats, draws: int, tune: in
             raise KeyboardInterrupt
         if not np.asarray(trace["sample_stats"]["diverging"]).any():
             break
-    found = mode + z @ back.T
-    stats = {STATS[name]: np.asarray(trace["sample_stats"][name])[0] for name in STATS if name in trace["sample_stats"]}
-    reported, logs, off = target.report(found, rng, decided=True)
-    return Chain(found, stats, reported, logs, off, time.process_time() - begun)
+    places = mode + z @ back.T
+    names = {"diverging": "diverging", "depth": "tree_depth", "n_steps": "n_steps", "energy": "energy"}  # and by ArviZ's
+    names |= {"logp": "lp", "mean_tree_accept": "acceptance_rate", "step_size": "step_size"}
+    notes = trace["sample_stats"]
+    stats = {names[name]: np.asarray(notes[name])[0] for name in names if name in notes}
+    reported, logs, off = target.report(places, rng, decided=True)
+    return Chain(places, stats, reported, logs, off, time.process_time() - begun)
 
 
 def _tree(target: Target, parts: Sequence[Chain], rng: np.random.Generator) -> Any:
-    """All chains as a `DataTree`, with prior draws, widths, and what was measured of them."""
+    """Return all chains as a `DataTree`, with prior draws, widths, and what was measured of them."""
     _, statistics, xarray = _extra()
     n = 4000  # prior draws: enough for the ends of central 95 % intervals
     before = target.prior_draws(n, rng)
@@ -841,7 +837,12 @@ def _tree(target: Target, parts: Sequence[Chain], rng: np.random.Generator) -> A
         warnings.simplefilter("ignore")  # of quantities that are known, and so do not vary
         rhat, ess = (
             np.concatenate(
-                [np.ravel(found[name]) for each in (own, after) for found in (measure(each),) for name in found.data_vars]
+                [
+                    np.ravel(measured[name])
+                    for each in (own, after)
+                    for measured in (measure(each),)
+                    for name in measured.data_vars
+                ]
             )
             for measure in (statistics.rhat, partial(statistics.ess, method="bulk"))
         )
@@ -850,7 +851,7 @@ def _tree(target: Target, parts: Sequence[Chain], rng: np.random.Generator) -> A
     rhat, ess = rhat[~np.isnan(rhat)], ess[~np.isnan(ess)]
     widths, open_directions = _widths(target, parts, before, prior)
     groups["/widths"] = xarray.Dataset.from_dataframe(widths.set_index("quantity"))
-    found = {
+    measured = {
         "max_rhat": float(rhat.max(initial=1.0)) if len(parts) > 1 else np.nan,
         "min_ess_bulk": float(ess.min(initial=np.inf)),
         "divergences": int(sum(part.stats["diverging"].sum() for part in parts)),
@@ -860,13 +861,13 @@ def _tree(target: Target, parts: Sequence[Chain], rng: np.random.Generator) -> A
     tree = xarray.DataTree.from_dict(groups)
     told = {f"prior_{name}": words for name, words in target.told.items()}
     said = {"log_likelihood_of": target.decided, "sampler": "nutpie", "inference_library": "multihorizon"}
-    tree.attrs = {**said, "inference_library_version": package_version(), **told, **found}
+    tree.attrs = {**said, "inference_library_version": package_version(), **told, **measured}
     tree.attrs["warnings"] = _warnings(tree, widths)
     return tree
 
 
 def _widths(target: Target, parts: Sequence[Chain], before: Floats, prior: Reported) -> tuple[pd.DataFrame, int]:
-    """Prior against posterior for each reported number, and how many directions the decisions leave open."""
+    """Return prior against posterior for each reported number, and how many directions the decisions leave open."""
     after = np.concatenate([part.draws for part in parts])
     if target.size > 50:  # of so many numbers draws show the variances, not how they are correlated
         scale = np.diag(1 / before.std(axis=0))
@@ -895,21 +896,23 @@ def _widths(target: Target, parts: Sequence[Chain], before: Floats, prior: Repor
 
 
 def _warnings(tree: Any, widths: pd.DataFrame) -> list[str]:
-    """What a reader must know before the draws are used."""
-    found, words = tree.attrs, []
-    if not found["max_rhat"] < 1.01:
+    """Return what a reader must know before the draws are used."""
+    attributes, words = tree.attrs, []
+    if not attributes["max_rhat"] < 1.01:
         said = (
             "one chain alone has no R̂"
-            if np.isnan(found["max_rhat"])
-            else f"the largest R̂ is {found['max_rhat']:.3f}, not below 1.01"
+            if np.isnan(attributes["max_rhat"])
+            else f"the largest R̂ is {decimals(attributes['max_rhat'], 3)}, not below 1.01"
         )
         words.append(f"It is not shown that the chains agree: {said}. Draw more, and more chains.")
-    if found["min_ess_bulk"] < 400:
-        words.append(f"The least bulk ESS is {found['min_ess_bulk']:.0f}, below 400: ends of intervals are not yet reliable.")
-    if found["divergences"]:
-        words.append(f"{found['divergences']} draws diverged: parts of the posterior may not have been reached.")
-    if found["quadrature_error"] > 0.1:
-        words.append(f"The integral over persons is off by {found['quadrature_error']:.2g} in the log-density.")
+    if attributes["min_ess_bulk"] < 400:
+        words.append(
+            f"The least bulk ESS is {decimals(attributes['min_ess_bulk'], 0)}, below 400: ends of intervals are not yet reliable."
+        )
+    if attributes["divergences"]:
+        words.append(f"{attributes['divergences']} draws diverged: parts of the posterior may not have been reached.")
+    if attributes["quadrature_error"] > 0.1:
+        words.append(f"The integral over persons is off by {significant(attributes['quadrature_error'], 2)} in the log-density.")
     decided = widths["quantity"][widths["prior_decides"].astype(bool)].tolist()
     if decided:
         words.append(f"The prior decides, and not the decisions: {first_few(decided)}.")
@@ -917,24 +920,27 @@ def _warnings(tree: Any, widths: pd.DataFrame) -> list[str]:
 
 
 def _summary(tree: Any) -> str:
-    """All of it in words and one table."""
-    found, size = tree.attrs, dict(tree["posterior"].sizes)
+    """Return all of it in words and one table."""
+    attributes, size = tree.attrs, dict(tree["posterior"].sizes)
     lines = [
-        f"{size['chain']} chains with {size['draw']} draws each, {found['processor_seconds']:.0f} processor seconds.",
-        f"Largest R̂ {found['max_rhat']:.3f}, least bulk ESS {found['min_ess_bulk']:.0f}, {found['divergences']} divergences, "
-        f"{found['open_directions']} directions that the decisions leave open.",
-        *(f"Prior of {name.removeprefix('prior_')}: {words}." for name, words in found.items() if name.startswith("prior_")),
-        *found["warnings"],
+        f"{size['chain']} chains with {size['draw']} draws each, "
+        f"{decimals(attributes['processor_seconds'], 0)} processor seconds.",
+        f"Largest R̂ {decimals(attributes['max_rhat'], 3)}, least bulk ESS {decimals(attributes['min_ess_bulk'], 0)}, "
+        f"{attributes['divergences']} divergences, {attributes['open_directions']} directions that the decisions leave open.",
+        *(f"Prior of {name.removeprefix('prior_')}: {words}." for name, words in attributes.items() if name.startswith("prior_")),
+        *attributes["warnings"],
         "",
         f"{'':30} {'prior 95 %':>21} {'posterior 95 %':>21} {'ratio':>6}  prior decides",
     ]
     rows = tree["widths"].to_dataset().to_dataframe()
     for name, row in list(rows.iterrows())[:60]:
         ends = [
-            f"{row[low]:9.3g} … {row[high]:9.3g}"
+            f"{significant(row[low]):>9} … {significant(row[high]):>9}"
             for low, high in (("prior_low", "prior_high"), ("posterior_low", "posterior_high"))
         ]
-        lines.append(f"{name!s:30} {ends[0]} {ends[1]} {row['ratio']:6.2f}  {'yes' if row['prior_decides'] else ''}".rstrip())
+        lines.append(
+            f"{name!s:30} {ends[0]} {ends[1]} {decimals(row['ratio'], 2):>6}  {'yes' if row['prior_decides'] else ''}".rstrip()
+        )
     if len(rows) > 60:
         lines.append(f"… and {len(rows) - 60} more in the group widths")
     return "\n".join(lines)

@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -45,16 +45,12 @@ from multihorizon.mdp import MDP
 from multihorizon.numerics.distributions import normal_nodes
 from multihorizon.numerics.spectrum import spectrum
 from multihorizon.population.covariates import Covariates, least_persons
-from multihorizon.population.evidence import PopulationEvidence
+from multihorizon.population.findings import PopulationEvidence
 from multihorizon.population.solver import Population
 from multihorizon.problem import Expert, Problem, require_counts
 from multihorizon.solution import Solution, Status
 from multihorizon.words import in_words
 
-#: The most decisions of an episode and the most episodes of a block that are planned for.
-LONGEST = 10_000
-#: The most decisions of an episode where nothing is said of it.
-LENGTH = 200
 #: Nobody is given anything more often, or asked for more episodes or decisions, than this.
 MOST_TIMES = 1_000_000
 
@@ -103,19 +99,19 @@ class StudyDesign:
     decisions: float
 
     def draw_people(self, people: int, rng: np.random.Generator) -> Ints:
-        """Which person of the study each of so many is made after: everyone equally often, the rest drawn."""
+        """Return which person of the study each of so many is made after: everyone equally often, the rest drawn."""
         k = self.problem.n_experts
         rest = np.sort(rng.permutation(k)[: people % k])
         return np.concatenate([np.tile(np.arange(k), people // k), rest]).astype(np.int64)
 
     def names_of(self, members: Ints) -> list[str]:
-        """A name for each person made after a pattern: the first has the pattern's own, each further one a number too."""
+        """Return a name for each person made after a pattern: the first has the pattern's own, each further one a number too."""
         before = [int((members[:i] == k).sum()) for i, k in enumerate(members)]
         names = [self.problem.names[k] for k in members]
         return [f"{name} #{number + 1}" if number else name for name, number in zip(names, before, strict=True)]
 
     def of_people(self, members: Ints) -> tuple[Problem, list[int]]:
-        """The problem of these persons with the decisions of their patterns, and the pattern of each of its experts."""
+        """Return the problem of these persons with the decisions of their patterns, and the pattern of each of its experts."""
         owners = list(enumerate(self.problem.owner))
         pairs = zip(members, self.names_of(members), strict=True)
         made = [(place, name) for k, name in pairs for place, owner in owners if owner == k]
@@ -123,7 +119,7 @@ class StudyDesign:
         return self.problem.with_experts(experts), [place for place, _ in made]
 
     def simulate(self, problem: Problem, patterns: Sequence[int], policies: Sequence[Floats], share: float, seed: int) -> Problem:
-        """The problem with new decisions by these policies, `share` times as many as the patterns have."""
+        """Return the problem with new decisions by these policies, `share` times as many as the patterns have."""
         streams = np.random.SeedSequence(seed).spawn(len(policies))
         experts = [
             replace(expert, counts=self._decide(place, policy, share, stream), conditions=None)
@@ -132,7 +128,7 @@ class StudyDesign:
         return problem.with_experts(experts)
 
     def _decide(self, place: int, policy: Floats, share: float, stream: np.random.SeedSequence) -> Floats:
-        """Counts `(S,A)` of new decisions after one pattern."""
+        """Return counts `(S,A)` of new decisions after one pattern."""
         first, second = stream.spawn(2)
         rng, expert = np.random.default_rng(first), self.problem.experts[place]
         if self.starts is None:
@@ -154,7 +150,7 @@ class StudyDesign:
 
 
 def read_design(problem: Problem, demonstrations: Demonstrations | Sequence[Demonstrations] | None) -> StudyDesign:
-    """The design of a study, with the starts of its episodes where the tables are given, one for each task in order.
+    """Return the design of a study, with the starts of its episodes where the tables are given, one for each task in order.
 
     The tables may hold further experts, whom the problem leaves out.
     """
@@ -209,6 +205,10 @@ class Schedule:
         unused: columns of the table it was read from that mean nothing here.
     """
 
+    #: The most decisions of an episode and the most episodes of a block, and the most decisions where nothing is said of them.
+    longest: ClassVar = 10_000
+    usual_length: ClassVar = 200
+
     tasks: tuple[MDP, ...]
     candidates: tuple[Candidate, ...]
     times: Ints
@@ -233,11 +233,10 @@ class Schedule:
             if not counted or not paid:
                 what = f"cost {candidate.cost}" if counted else f"most {candidate.most}"
                 raise ValueError(f"candidate {candidate.name} must have a positive cost and a whole limit, received {what}")
-            wrong = next((length for length in candidate.lengths if length % 1 or not 1 <= length <= LONGEST), None)
+            wrong = next((length for length in candidate.lengths if length % 1 or not 1 <= length <= self.longest), None)
             if wrong is not None:
-                raise ValueError(
-                    f"candidate {candidate.name} must have episodes of 1 to {LONGEST:,} decisions, received a length of {wrong}"
-                )
+                must = f"must have episodes of 1 to {self.longest:,} decisions"
+                raise ValueError(f"candidate {candidate.name} {must}, received a length of {wrong}")
             if not 0 <= candidate.task < len(self.tasks):
                 raise ValueError(
                     f"the task of candidate {candidate.name} must be one of {len(self.tasks)}, received {candidate.task}"
@@ -276,23 +275,27 @@ class Schedule:
         def numbers(column: str, default: float, least: float, whole: bool = True) -> Floats:
             if column not in has:
                 return np.full(n, default)
-            found = rows.whole_numbers(column).astype(np.float64) if whole else rows.numbers(column)
-            wrong = found < least if whole else found <= least
+            values = rows.whole_numbers(column).astype(np.float64) if whole else rows.numbers(column)
+            wrong = values < least if whole else values <= least
             if wrong.any():
                 row, bound = int(np.argmax(wrong)), f"at least {least:g}" if whole else f"above {least:g}"
-                raise ValueError(f"{rows.at(row)}: column {column} must be {bound}, received {found[row]:g}")
-            return found
+                raise ValueError(f"{rows.at(row)}: column {column} must be {bound}, received {values[row]:g}")
+            return values
 
         task = numbers("task", 1, 1).astype(np.int64) - 1
         if (task >= len(mdps)).any():
             row = int(np.argmax(task >= len(mdps)))
             raise ValueError(f"{rows.at(row)}: column task must be from 1 to {len(mdps)}, received {task[row] + 1}")
-        length = numbers("length", 0, 1).astype(np.int64) if "length" in has else np.array(lengths or [LENGTH] * len(mdps))[task]
+        length = (
+            numbers("length", 0, 1).astype(np.int64)
+            if "length" in has
+            else np.array(lengths or [cls.usual_length] * len(mdps))[task]
+        )
         episodes = numbers("episodes", 1, 1).astype(np.int64)
         for name, given in (("length", length), ("episodes", episodes)):
-            if (given > LONGEST).any():
-                row = int(np.argmax(given > LONGEST))
-                raise ValueError(f"{rows.at(row)}: column {name} must be at most {LONGEST:,}, received {given[row]:,}")
+            if (given > cls.longest).any():
+                row = int(np.argmax(given > cls.longest))
+                raise ValueError(f"{rows.at(row)}: column {name} must be at most {cls.longest:,}, received {given[row]:,}")
         own = {
             "most": numbers("most", np.inf, 1),
             "cost": numbers("cost", 1.0, 0, whole=False),
@@ -340,8 +343,8 @@ class Schedule:
 
     @classmethod
     def of_starts(cls, tasks: Sequence[MDP], lengths: Sequence[int] | None = None) -> Schedule:
-        """One episode from each state in which episodes may begin, or from each that has a choice, where they begin in one; with
-        the most decisions of an episode of each task."""
+        """Return one episode from each state in which episodes may begin, or from each that has a choice, where they begin in
+        one; with the most decisions of an episode of each task."""
         candidates = []
         for place, mdp in enumerate(tasks):
             starts = np.flatnonzero((mdp.initial > 0) & ~mdp.terminal)
@@ -349,11 +352,11 @@ class Schedule:
                 starts = np.flatnonzero(~mdp.terminal & (mdp.available.sum(axis=1) > 1))
             for state in starts.tolist():
                 name = mdp.state_names[state] if len(tasks) == 1 else f"{mdp.state_names[state]} in task {place + 1}"
-                candidates.append(Candidate(name, place, (state,), ((lengths or [LENGTH] * len(tasks))[place],)))
+                candidates.append(Candidate(name, place, (state,), ((lengths or [cls.usual_length] * len(tasks))[place],)))
         return cls(tuple(tasks), tuple(candidates), np.zeros(len(candidates), dtype=np.int64))
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per kind of episode: what `read` reads."""
+        """Return one row per kind of episode: what `read` reads."""
         rows, unlimited = [], all(np.isinf(candidate.most) for candidate in self.candidates)
         for candidate, times in zip(self.candidates, self.times.tolist(), strict=True):
             names = self.tasks[candidate.task].state_names
@@ -369,27 +372,29 @@ class Schedule:
         return pd.DataFrame(rows)
 
     def visits(self, task: int, policy: Floats) -> Floats:
-        """How often a person with this policy `(S,A)` is expected to decide in each state of a task if given each candidate once.
+        """Return how often a person with this policy `(S,A)` is expected to decide in each state of a task if given each
+        candidate once.
 
         `(J,S)`; 0 for candidates of other tasks.
         """
-        mdp, found = self.tasks[task], np.zeros((len(self.candidates), self.tasks[task].n_states))
+        mdp, visits = self.tasks[task], np.zeros((len(self.candidates), self.tasks[task].n_states))
         under = sp.csr_array(mdp.under(policy).T)
         begun: dict[int, Floats] = {}
         for j, candidate in enumerate(self.candidates):
             if candidate.task == task:
                 for state, length in zip(candidate.starts, candidate.lengths, strict=True):
-                    begun.setdefault(length, np.zeros(found.shape))[j, state] += 1
+                    begun.setdefault(length, np.zeros(visits.shape))[j, state] += 1
         for length, here in begun.items():
             for _ in range(length):
-                found += here
+                visits += here
                 here = np.where(mdp.terminal, 0.0, (under @ here.T).T)
                 if here.sum() < 1e-12:
                     break
-        return found
+        return visits
 
     def study(self, problem: Problem, known: Any, rewards: Floats, discounts: Floats, temperatures: Floats) -> StudyDesign:
-        """The planned study of a problem's persons, who have these parameters, each given the candidates as often as it says.
+        """Return the planned study of a problem's persons, who have these parameters, each given the candidates as often as it
+        says.
 
         `known` and `rewards` are as in `policies_of`.
         """
@@ -410,7 +415,7 @@ class Schedule:
 
 
 def in_tasks(problem: Problem, tasks: Sequence[MDP], features: Sequence[Any] | None = None, known: Any = None) -> Problem:
-    """The problem's persons in each of these tasks, with one decision of every kind: what planned studies begin with.
+    """Return the problem's persons in each of these tasks, with one decision of every kind: what planned studies begin with.
 
     A reward of states goes by their names. Features are those of the problem's task with the same states and actions, unless
     they are given, `(A·S,d)`, or `(S,d)` on arrival, for each task. A `known` reward goes by the order of states and actions.
@@ -474,7 +479,7 @@ def in_tasks(problem: Problem, tasks: Sequence[MDP], features: Sequence[Any] | N
 
 
 def policies_of(problem: Problem, known: Any, rewards: Floats, discounts: Floats, temperatures: Floats) -> list[Floats]:
-    """The policy `(S,A)` of each of the problem's experts and tasks under each person's reward and parameters.
+    """Return the policy `(S,A)` of each of the problem's experts and tasks under each person's reward and parameters.
 
     `known` is the known part of the reward, as in `MaximumLikelihood`, `rewards` `(K,d)` the parameters of the rest.
     """
@@ -561,7 +566,7 @@ def read_pilot(
     seed: int = 0,
     difference: float | None = None,
 ) -> Pilot:
-    """What one solution, or several equally likely ones, say; `further` takes the decisions of the fit into account.
+    """Return what one solution, or several equally likely ones, say; `further` takes the decisions of the fit into account.
 
     Raises:
         ValueError: for a solution that a study cannot be planned with.
@@ -619,7 +624,7 @@ class Tied:
 
 
 def _individuals(guesses: Sequence[Solution], persons: int | None, further: bool, draws: int, seed: int) -> Pilot:
-    """Persons with the discounts, rewards and temperatures of the guess; each discount is a target."""
+    """Return persons with the discounts, rewards and temperatures of the guess; each discount is a target."""
     first = guesses[0]
     problem = first.require_problem()
     k = problem.n_experts
@@ -699,7 +704,7 @@ def _drawn(draws: Draws, solution: Solution) -> list[Parameters]:
 
 
 def _tied(solution: Solution, point: Point, d: int) -> Tied:
-    """How `MaximumLikelihood` ties parameters together."""
+    """Return how `MaximumLikelihood` ties parameters together."""
     model, numbers = point.likelihood, []
     for groups, at in ((model.groups, model.discount_slice), (model.temperature_groups, model.temperature_slice)):
         free = dict.fromkeys(g for g in groups.tolist() if not model.fixed[at.start + g])
@@ -717,7 +722,7 @@ def _tied(solution: Solution, point: Point, d: int) -> Tied:
 
 
 def _layout_of_individuals(tied: Tied, more: float) -> Layout:
-    """The layout of one person of each kind, and of `more` further ones of each, who have parameters of their own."""
+    """Return the layout of one person of each kind, and of `more` further ones of each, who have parameters of their own."""
     k, d, own, t, n = tied.discount_of.size, tied.ridge.size, tied.deviations.size, tied.n_discounts, tied.n_temperatures
     temperatures, size = t + d, t + d + n
     apart = n == k and k > 1  # each has a temperature
@@ -754,7 +759,7 @@ def _layout_of_individuals(tied: Tied, more: float) -> Layout:
 
 
 def _with_decisions(layout: Layout, point: Point, tied: Tied) -> tuple[Layout, Floats]:
-    """The layout with the information of the fitted decisions in M₀, and the covariance of the discounts after the fit."""
+    """Return the layout with the information of the fitted decisions in M₀, and the covariance of the discounts after the fit."""
     model, free = point.likelihood, np.flatnonzero(~point.likelihood.fixed)
     ahead = [model.discount_slice.start + int(model.groups[tied.discount_of.tolist().index(g)]) for g in range(tied.n_discounts)]
     random = [
@@ -780,22 +785,22 @@ def _with_decisions(layout: Layout, point: Point, tied: Tied) -> tuple[Layout, F
 def _population(
     guesses: Sequence[Solution], persons: int | None, term: str | None, draws: int, seed: int, difference: float | None
 ) -> Pilot:
-    """Nodes of a quadrature for each pattern of covariates; the effect of a term is the target."""
+    """Return nodes of a quadrature for each pattern of covariates; the effect of a term is the target."""
     first, used = guesses[0], guesses[0].solver_used()
-    problem, found = first.require_problem(), [PopulationEvidence.of(one).population for one in guesses]
+    problem, populations = first.require_problem(), [PopulationEvidence.of(one).population for one in guesses]
     assert isinstance(used, Population)
     if used.distribution != "normal":
         raise ValueError("a study can be designed for a normal population, received one with types or a free distribution")
-    if found[0].conditions:  # a saved fit does not hold under which of them each decision was made
+    if populations[0].conditions:  # a saved fit does not hold under which of them each decision was made
         raise ValueError(
-            f"a study can be designed for covariates of persons, received the conditions {first_few(found[0].conditions)}: "
+            f"a study can be designed for covariates of persons, received the conditions {first_few(populations[0].conditions)}: "
             "fit the pilot without them"
         )
     covariates = used.covariates(problem)
     wanted, terms = _wanted(covariates, term), covariates.terms
-    effects = [one.effects for one in found]
-    if len(found) == 1 and draws > 1:
-        roots = [principal_root(covariance) for covariance in found[0].effect_covariances]
+    effects = [one.effects for one in populations]
+    if len(populations) == 1 and draws > 1:
+        roots = [principal_root(covariance) for covariance in populations[0].effect_covariances]
         for z in paired_normal(draws - 1, 2 * len(terms), seed):
             effects.append(effects[0] + np.column_stack([root @ part for root, part in zip(roots, np.split(z, 2), strict=True)]))
     rows, shares = _patterns(covariates, effects[0])
@@ -807,12 +812,12 @@ def _population(
             f"persons must be at least {least_persons(len(terms))}, as the formula has {len(terms)} terms, received {number}"
         )
     weight = number * np.outer(shares, weights).ravel()
-    spread = found[0].between[:2, :2] + 1e-4 * np.eye(2)
+    spread = populations[0].between[:2, :2] + 1e-4 * np.eye(2)
     matrix, noise = np.repeat(rows, len(nodes), axis=0), np.tile(nodes @ np.linalg.cholesky(spread).T, (len(rows), 1))
     every = [task.pooled for task in problem.tasks]
     paid = problem.with_experts(every)
     reward = with_known_reward(paid, used.known_reward)[1]
-    d, largest = 0 if reward is not None else paid.n_parameters, found[0].largest_discount
+    d, largest = 0 if reward is not None else paid.n_parameters, populations[0].largest_discount
 
     def persons_with(effect: Floats) -> Parameters:
         eta = matrix @ effect + noise
@@ -839,7 +844,7 @@ def _population(
 
 
 def _wanted(covariates: Covariates, term: str | None) -> str:
-    """The term that is the target."""
+    """Return the term that is the target."""
     others = [name for name in covariates.terms if name != "Intercept"]
     if term is None and len(others) > 1:
         raise ValueError(f"term must say which effect the study is for, one of {', '.join(others)}; received none")
@@ -849,7 +854,8 @@ def _wanted(covariates: Covariates, term: str | None) -> str:
 
 
 def _patterns(covariates: Covariates, effects: Floats) -> tuple[Floats, Floats]:
-    """Distinct rows of X and the shares of persons who have them; of very many, 60 evenly spread over what they predict."""
+    """Return distinct rows of X and the shares of persons who have them; of very many, 60 evenly spread over what they
+    predict."""
     rows, times = np.unique(covariates.matrix, axis=0, return_counts=True)
     if len(rows) > 60:
         parts = np.array_split(np.argsort(rows @ effects[:, 0], kind="stable"), 60)
@@ -860,7 +866,7 @@ def _patterns(covariates: Covariates, effects: Floats) -> tuple[Floats, Floats]:
 def _layout_of_population(
     matrix: Floats, weight: Floats, precision: Any, place: int, d: int, largest: float, at: Parameters
 ) -> Layout:
-    """The effect first; then rewards, the other effects on logit γ, those on log λ, and two numbers of each kind's own."""
+    """Return the effect first; then rewards, the other effects on logit γ, those on log λ, and two numbers of each kind's own."""
     n, p = matrix.shape
     others = [i for i in range(p) if i != place]
     size = d + 2 * p + 2 * n

@@ -46,14 +46,15 @@ from multihorizon.driver import solve
 from multihorizon.files import read_json
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood, resume
 from multihorizon.likelihood.search import climb
-from multihorizon.parallel import Progress, as_jobs, in_parallel, silent
+from multihorizon.parallel import Progress, Run, as_jobs, silent
 from multihorizon.population.covariates import Covariates, least_persons
-from multihorizon.population.evidence import PopulationEvidence, PopulationFindings
+from multihorizon.population.findings import PopulationEvidence, PopulationFindings
 from multihorizon.population.solver import Population
 from multihorizon.problem import Problem, require_finite
 from multihorizon.questions.schedule import Schedule, StudyDesign, policies_of, read_design, tables_of
 from multihorizon.result import COLOURS, Result, package_version
 from multihorizon.solution import Solution, Status
+from multihorizon.words import decimals, percent_with_error
 
 
 def simulate_study(
@@ -108,7 +109,7 @@ def simulate_study(
         (3, 3)
     """
     as_count(studies, "studies", least=2)
-    seed = as_seed(seed)
+    run = Run(as_seed(seed), jobs, progress)
     as_jobs(jobs)
     used = solver or (study.solver_used(MaximumLikelihood, Population) if isinstance(study, Solution) else MaximumLikelihood())
     problem = study.require_problem() if isinstance(study, Solution) else require_finite(study)
@@ -123,7 +124,7 @@ def simulate_study(
         raise ValueError("a study must have demonstrations or a schedule, received both")
     varied = _check_request(covariates, term, effects, discounts, decisions, None if schedule is not None else people)
     chosen = numbers_of(discounts or {}, problem.names, "discounts", "expert")
-    fitted = study if isinstance(study, Solution) else solve(problem, used, seed=seed)
+    fitted = study if isinstance(study, Solution) else solve(problem, used, seed=run.seed)
     if fitted.status == Status.NOT_CONVERGED or not np.isfinite(fitted.discounts).all() or fitted.temperature is None:
         raise ValueError(f"the study itself must have discounts to recover, received a fit that is {fitted.status}")
     known = np.where(np.isnan(chosen), fitted.discounts, chosen)
@@ -141,13 +142,13 @@ def simulate_study(
         sizes = [replace(size, people=number) for size in _sizes(design, truth, effects, decisions or [], [])]
     items = [(size, number) for size in sizes for number in range(studies)]
     outcomes: list[Outcome] = []
-    for outcome in in_parallel(_Study(design, truth, used, seed), items, jobs):
+    for outcome in run.map(_Study(design, truth, used, run.seed), items):
         outcomes.append(outcome)
         progress(len(outcomes) / len(items), f"simulated study {len(outcomes)} of {len(items)}")
     if all(outcome.problem for outcome in outcomes):
         raise ValueError(f"no simulated study has an answer: {outcomes[0].problem}")
     results = [SizeResult.of(size, outcomes[i * studies : (i + 1) * studies]) for i, size in enumerate(sizes)]
-    return Recovery(type(used).__name__, varied, tuple(results), seed)
+    return Recovery(type(used).__name__, varied, tuple(results), run.seed)
 
 
 def _check_request(
@@ -158,7 +159,7 @@ def _check_request(
     decisions: Sequence[int] | None,
     people: Sequence[int] | None,
 ) -> str | None:
-    """The term whose effect is varied; raises, before any work, for what cannot be and for what the solver cannot vary."""
+    """Return the term whose effect is varied; raises, before any work, for what cannot be and for what the solver cannot vary."""
     as_floats(effects or (), "effects")
     check_discounts(discounts)
     for name, numbers in (("decisions", decisions), ("people", people)):
@@ -206,7 +207,7 @@ class Truth:
         return np.nan if self.population is None or self.term is None else self.population.discount[self.term]["estimate"]
 
     def draw(self, members: Ints, effect: float, rng: np.random.Generator) -> tuple[Floats, Floats]:
-        """Discounts and temperatures of persons made after these, with this effect of the term."""
+        """Return discounts and temperatures of persons made after these, with this effect of the term."""
         if self.covariates is None or self.population is None:
             return self.discounts[members], self.temperatures[members]
         effects, spread = self.population.effects, self.population.spread
@@ -235,7 +236,7 @@ def _sizes(
     decisions: Sequence[int] | None,
     people: Sequence[int] | None,
 ) -> list[Size]:
-    """The study as designed first, then one change at a time."""
+    """Return the study as designed first, then one change at a time."""
     k, own = design.problem.n_experts, design.decisions
     tried = effects or ([np.nan] if truth.term is None else [0.0, truth.effect])
     if decisions is None:
@@ -243,10 +244,10 @@ def _sizes(
     if people is None:
         people = [] if truth.covariates is None else [round(0.5 * k), 2 * k]
     main = Size(k, own, float(tried[-1]))
-    found = [main, *(replace(main, effect=float(effect)) for effect in tried[:-1])]
-    found += [replace(main, decisions=float(number)) for number in decisions]
-    found += [replace(main, people=int(number)) for number in people]
-    return list(dict.fromkeys(found))
+    sizes = [main, *(replace(main, effect=float(effect)) for effect in tried[:-1])]
+    sizes += [replace(main, decisions=float(number)) for number in decisions]
+    sizes += [replace(main, people=int(number)) for number in people]
+    return list(dict.fromkeys(sizes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,20 +268,20 @@ class Outcome:
     problem: str = ""
 
     @classmethod
-    def of(cls, found: Solution, truth: Floats, term: str | None) -> Outcome:
-        """What a fitted study says."""
-        if found.status == Status.NOT_CONVERGED:
+    def of(cls, solution: Solution, truth: Floats, term: str | None) -> Outcome:
+        """Return what a fitted study says."""
+        if solution.status == Status.NOT_CONVERGED:
             return cls.without_answer(truth, "the fit did not converge")
-        identified = found.evidence.get("identified", found.status != Status.NOT_IDENTIFIED)
-        outcome = cls(truth, np.where(identified, found.discounts, np.nan), found.confidence_intervals(0.95))
+        identified = solution.evidence.get("identified", solution.status != Status.NOT_IDENTIFIED)
+        outcome = cls(truth, np.where(identified, solution.discounts, np.nan), solution.confidence_intervals(0.95))
         if term is None:
             return outcome
-        effect = PopulationEvidence.of(found).population.discount[term]
+        effect = PopulationEvidence.of(solution).population.discount[term]
         return replace(outcome, effect=[effect["estimate"], *effect["interval"], effect["p"]])
 
     @classmethod
     def without_answer(cls, truth: Floats, problem: str) -> Outcome:
-        """A study whose fit has no answer."""
+        """Return a study whose fit has no answer."""
         return cls(truth, np.full(truth.size, np.nan), np.full((truth.size, 2), np.nan), problem=problem)
 
 
@@ -303,13 +304,13 @@ class _Study:
         share = size.decisions / self.design.decisions
         simulated = self.design.simulate(problem, patterns, policies, share, int(seeds[2]))
         try:
-            found = solve(simulated, self._solver(members), seed=number)
+            solution = solve(simulated, self._solver(members), seed=number)
         except ValueError as error:
             return Outcome.without_answer(discounts, str(error))
-        return Outcome.of(found, discounts, self.truth.term)
+        return Outcome.of(solution, discounts, self.truth.term)
 
     def _solver(self, members: Ints) -> MaximumLikelihood | Population:
-        """The solver, with covariates for the persons of this study."""
+        """Return the solver, with covariates for the persons of this study."""
         if not isinstance(self.solver, Population) or self.solver.persons is None:
             return self.solver
         labels = [label(value, "column expert of persons") for value in self.solver.persons["expert"]]
@@ -359,8 +360,8 @@ class SizeResult:
 
     @classmethod
     def of(cls, size: Size, outcomes: Sequence[Outcome]) -> SizeResult:
-        """The summary of some studies of one size."""
-        truth, found = np.array([o.truth for o in outcomes]), np.array([o.estimates for o in outcomes])
+        """Return the summary of some studies of one size."""
+        truth, estimates = np.array([o.truth for o in outcomes]), np.array([o.estimates for o in outcomes])
         ends = np.array([o.intervals for o in outcomes])
         known = np.isfinite(ends).all(axis=2)
         inside = np.where(known, (ends[:, :, 0] <= truth) & (truth <= ends[:, :, 1]), np.nan)
@@ -374,10 +375,10 @@ class SizeResult:
             unanswered=len(reasons),
             reason=reasons[0] if reasons else "",
             truth=truth,
-            estimates=found,
-            bias=_mean(found - truth),
-            error=float(np.sqrt(_mean((found - truth) ** 2))),
-            correlation=_mean(np.array([_correlation(a, b) for a, b in zip(truth, found, strict=True)])),
+            estimates=estimates,
+            bias=_mean(estimates - truth),
+            error=float(np.sqrt(_mean((estimates - truth) ** 2))),
+            correlation=_mean(np.array([_correlation(a, b) for a, b in zip(truth, estimates, strict=True)])),
             coverage=_mean(inside),
             coverage_error=float(shares.std(ddof=1) / np.sqrt(shares.size)) if shares.size > 1 else np.nan,
             without_interval=float(1 - known.mean()),
@@ -388,13 +389,13 @@ class SizeResult:
         )
 
     def share_error(self, share: float) -> float:
-        """The standard error of a share of studies, with one more on either side: it is not 0 where all studies agree."""
+        """Return the standard error of a share of studies, with one more on either side: it is not 0 where all studies agree."""
         answered = self.studies - self.unanswered
         likely = (share * answered + 1) / (answered + 2)
         return float(np.sqrt(likely * (1 - likely) / (answered + 2)))
 
     def numbers(self) -> dict[str, Any]:
-        """The summary without the estimates of each study."""
+        """Return the summary without the estimates of each study."""
         return {name: value for name, value in asdict(self).items() if name not in ("truth", "estimates")}
 
 
@@ -407,11 +408,11 @@ def _mean(values: Floats) -> float:
     return float(known.mean()) if known.size else np.nan
 
 
-def _correlation(truth: Floats, found: Floats) -> float:
-    known = np.isfinite(found)
-    if known.sum() < 3 or not truth[known].std() > 0 or not found[known].std() > 0:
+def _correlation(truth: Floats, estimates: Floats) -> float:
+    known = np.isfinite(estimates)
+    if known.sum() < 3 or not truth[known].std() > 0 or not estimates[known].std() > 0:
         return np.nan
-    return float(np.corrcoef(truth[known], found[known])[0, 1])
+    return float(np.corrcoef(truth[known], estimates[known])[0, 1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -424,24 +425,25 @@ class Recovery(Result):
     seed: int
 
     def sentences(self) -> str:
-        """The result in a few sentences."""
+        """Return the result in a few sentences."""
         first = self.sizes[0]
         people = "1 person" if first.people == 1 else f"{first.people} people"
-        size = f"{first.studies} studies of {people} with {first.decisions:.0f} decisions each"
+        size = f"{first.studies} studies of {people} with {decimals(first.decisions, 0)} decisions each"
         if np.isnan(first.error):
             return f"{size} were simulated, and none of them identified a discount."
         words = [
-            f"{size} were simulated: discounts are recovered to ±{first.error:.2f} (root mean square), "
-            f"and 95 % intervals contain the truth in {100 * first.coverage:.0f} % of cases."
+            f"{size} were simulated: discounts are recovered to ±{decimals(first.error, 2)} (root mean square), "
+            f"and 95 % intervals contain the truth in {decimals(100 * first.coverage, 0)} % of cases."
         ]
         if first.without_interval:
-            words.append(f"For {100 * first.without_interval:.0f} % of the discounts there is no interval.")
+            words.append(f"For {decimals(100 * first.without_interval, 0)} % of the discounts there is no interval.")
         if np.isfinite(first.correlation):
-            words.append(f"Within a study true and estimated discounts correlate by {first.correlation:.2f} on average.")
+            words.append(f"Within a study true and estimated discounts correlate by {decimals(first.correlation, 2)} on average.")
         if self.term is not None and first.effect:
-            power = f"{100 * first.power:.0f} ± {100 * first.share_error(first.power):.0f} %"
+            power = percent_with_error(first.power, first.share_error(first.power))
             words.append(
-                f"An effect of {first.effect:.2f} of {self.term} on the logit of the discount is seen in {power} of studies."
+                f"An effect of {decimals(first.effect, 2)} of {self.term} on the logit of the discount is seen in {power} of "
+                "studies."
             )
         unanswered = sum(size.unanswered for size in self.sizes)
         if unanswered:
@@ -450,11 +452,11 @@ class Recovery(Result):
         return " ".join(words)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per size, the study as designed first."""
+        """Return one row per size, the study as designed first."""
         return pd.DataFrame([size.numbers() for size in self.sizes])
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists and dicts; what is not known is NaN."""
+        """Return plain lists and dicts; what is not known is NaN."""
         sizes = [{**size.numbers(), "truth": size.truth.tolist(), "estimates": size.estimates.tolist()} for size in self.sizes]
         said = {"summary": self.sentences(), "solver": self.solver, "term": self.term, "level": 0.95, "seed": self.seed}
         return {**said, "sizes": sizes, "version": package_version()}
@@ -486,7 +488,7 @@ class Recovery(Result):
         return 3.3
 
     def _draw(self, ax: Any) -> None:
-        """Estimated against true discounts of the study as designed."""
+        """Draw estimated against true discounts of the study as designed."""
         ax.plot([0, 1], [0, 1], color="0.6")
         ax.plot(self.sizes[0].truth.ravel(), self.sizes[0].estimates.ravel(), "o", color=COLOURS[0], alpha=0.5)
         ax.set(xlabel="true discount", ylabel="estimated discount")
@@ -514,18 +516,18 @@ class Bootstrap(Result):
         return deviations
 
     def confidence_intervals(self, level: float = 0.95) -> Floats:
-        """Percentile intervals `(K,2)` of the discounts."""
+        """Return percentile intervals `(K,2)` of the discounts."""
         tails = [(1 - as_level(level)) / 2, (1 + level) / 2]
         return np.quantile(self.discounts, tails, axis=0).T
 
     def sentences(self) -> str:
-        """How many tables were drawn and how."""
+        """Return how many tables were drawn and how."""
         drawn = "decisions were drawn from the fit" if self.kind == "parametric" else "episodes were drawn with replacement"
         first = f"In {len(self.discounts)} tables {drawn}; {self.failed} further fits did not finish."
         return f"{first} From low to high are 95 % of the discounts."
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per expert: mean and standard error of the discount, and the ends of the 95 % percentile interval."""
+        """Return one row per expert: mean and standard error of the discount, and the ends of the 95 % percentile interval."""
         low, high = self.confidence_intervals().T
         columns = {"discount": self.discounts.mean(axis=0), "standard_error": self.standard_errors, "low": low, "high": high}
         return pd.DataFrame({"expert": self.experts, **columns})
@@ -578,11 +580,11 @@ def bootstrap(
     seeds = np.random.SeedSequence(as_seed(seed)).spawn(draws)
     # Forty tasks are enough for many processes, and few enough that starting one costs little.
     chunks = [[seeds[i] for i in chunk] for chunk in np.array_split(np.arange(draws), min(draws, 40))]
-    found: list[Floats | None] = []
-    for part in in_parallel(partial(_refit, model, point.x, tables), chunks, jobs):
-        found += part
-        progress(len(found) / draws, f"bootstrap {len(found)} of {draws}")
-    kept = np.array([x for x in found if x is not None])
+    ends: list[Floats | None] = []
+    for part in Run(jobs=jobs).map(partial(_refit, model, point.x, tables), chunks):
+        ends += part
+        progress(len(ends) / draws, f"bootstrap {len(ends)} of {draws}")
+    kept = np.array([x for x in ends if x is not None])
     if len(kept) < 2:
         raise ValueError(f"fewer than two of {draws} bootstrap fits finished: the problem is too close to not being identified")
     discounts = np.array([model.discounts(x) for x in kept])
@@ -592,21 +594,21 @@ def bootstrap(
 def _refit(
     likelihood: Likelihood, x: Floats, tables: list[Demonstrations] | None, seeds: Sequence[np.random.SeedSequence]
 ) -> list[Floats | None]:
-    """The parameters of the refitted samples, None where a fit did not finish."""
+    """Return the parameters of the refitted samples, None where a fit did not finish."""
     point = likelihood.at(x)
     assert point is not None
-    found: list[Floats | None] = []
+    ends: list[Floats | None] = []
     for seed in seeds:
         rng = np.random.default_rng(seed)
         counts = draw_decisions(point, rng) if tables is None else _draw_episodes(likelihood.problem, tables, rng)
         start = likelihood.with_counts(counts).at(x, point)
         end = None if start is None else climb(start)
-        found.append(end.point.x if end is not None and end.finished else None)
-    return found
+        ends.append(end.point.x if end is not None and end.finished else None)
+    return ends
 
 
 def _draw_episodes(problem: Problem, tables: list[Demonstrations], rng: np.random.Generator) -> list[Floats]:
-    """The counts of tables in which each expert's episodes are drawn with replacement."""
+    """Return the counts of tables in which each expert's episodes are drawn with replacement."""
     counts: list[Floats] = []
     for table in tables:
         owners = table.by_episode.expert

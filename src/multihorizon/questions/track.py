@@ -34,7 +34,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -50,14 +50,11 @@ from multihorizon.choice.surfaces import REACH, Tables
 from multihorizon.horizon import Horizon
 from multihorizon.numerics.distributions import normal_nodes, t_ppf
 from multihorizon.population.covariates import Covariates
-from multihorizon.population.evidence import PopulationEvidence, PopulationFindings
+from multihorizon.population.findings import PopulationEvidence, PopulationFindings
 from multihorizon.population.solver import covariance_at, remembered
 from multihorizon.result import COLOURS, Result
 from multihorizon.solution import Solution, Status
-from multihorizon.words import LEVEL, Table, percent
-
-#: How far the means of even and odd nodes may be apart, in standard deviations.
-APART = 0.001
+from multihorizon.words import LEVEL, Table, decimals, percent, significant
 
 
 @dataclass(frozen=True)
@@ -98,26 +95,28 @@ class TrackedPerson(Result):
     ahead: Horizon = field(default_factory=Horizon, repr=False)
 
     def exceeds(self, discount: float) -> float:
-        """The probability that the person's discount is above this one."""
+        """Return the probability that the person's discount is above this one."""
         return float(1 - np.interp(discount, self.discounts, self.below, left=0.0, right=1.0))
 
     def sentences(self) -> str:
-        """What is known, in two sentences; a third where nodes are too coarse."""
+        """Return what is known, in two sentences; a third where nodes are too coarse."""
         (low, high), (cold, hot) = self.discount_interval, self.temperature_interval
         number = "1 decision" if self.decisions == 1 else f"{self.decisions} decisions"
-        after = f"After {number}, worth {self.effective_decisions:.1f} equally telling ones,"
+        after = f"After {number}, worth {decimals(self.effective_decisions, 1)} equally telling ones,"
         words = [
-            f"{after if self.decisions else 'Before any decision'} the discount is {self.discount:.3f} "
-            f"(95 % interval {low:.3f} to {high:.3f}): an effective planning horizon of {self.ahead.text(self.discount)} "
-            f"({self.ahead.interval(low, high)}).",
-            f"The temperature is {self.temperature:.3g} ({cold:.3g} to {hot:.3g}).",
+            f"{after if self.decisions else 'Before any decision'} the discount is {decimals(self.discount, 3)} "
+            f"(95 % interval {decimals(low, 3)} to {decimals(high, 3)}): an effective planning horizon of "
+            f"{self.ahead.text(self.discount)} ({self.ahead.interval(low, high)}).",
+            f"The temperature is {significant(self.temperature)} ({significant(cold)} to {significant(hot)}).",
         ]
-        if self.error > APART / 2:
-            words.append(f"The nodes are too coarse: every other node moves a mean by {self.error:.2g} standard deviations.")
+        if self.error > Look.allowed / 2:
+            words.append(
+                f"The nodes are too coarse: every other node moves a mean by {significant(self.error, 2)} standard deviations."
+            )
         return "\n".join(words)
 
     def to_frame(self) -> pd.DataFrame:
-        """One row each for the discount, the horizon and the temperature: the estimate and its interval."""
+        """Return one row each for the discount, the horizon and the temperature: the estimate and its interval."""
         rows = [
             ("discount", self.discount, *self.discount_interval),
             ("horizon", self.horizon, *self.horizon_interval),
@@ -132,7 +131,7 @@ class TrackedPerson(Result):
         return 2.2
 
     def _draw(self, ax: Any) -> None:
-        """How likely discounts are, with the interval."""
+        """Draw how likely discounts are, with the interval."""
         edges = np.linspace(0.0, 1.0, 101)
         shares = np.diff(np.interp(edges, self.discounts, self.below, left=0.0, right=1.0))
         ax.stairs(100 * shares, edges, fill=True, color=COLOURS[0], alpha=0.4)
@@ -152,7 +151,7 @@ class Lattice:
 
     @classmethod
     def over(cls, levels: tuple[int, int], low: Floats, high: Floats) -> Lattice:
-        """The nodes of a box. It begins and ends at multiples of four nodes, so that many boxes are the same."""
+        """Return the nodes of a box. It begins and ends at multiples of four nodes, so that many boxes are the same."""
         steps = 4 * 2.0 ** -np.array(levels)
         first, last = np.floor(low / steps).astype(int), np.ceil(high / steps).astype(int)
         starts, sizes = (4 * first).tolist(), (4 * np.maximum(last - first, 1) + 1).tolist()
@@ -164,9 +163,9 @@ class Lattice:
         return self.size[0] * self.size[1]
 
     def nodes(self, axis: int) -> Floats:
-        """The values along one axis."""
-        found: Floats = self.first[axis] + np.arange(self.size[axis], dtype=np.float64)
-        return found * 2.0 ** -self.levels[axis]
+        """Return the values along one axis."""
+        nodes: Floats = self.first[axis] + np.arange(self.size[axis], dtype=np.float64)
+        return nodes * 2.0 ** -self.levels[axis]
 
 
 class Window:
@@ -179,12 +178,12 @@ class Window:
         self.splines = [CubicSpline(n, np.eye(n.size))(fine) for n, fine in zip(self.nodes, self.fine, strict=True)]
 
     def cumulated(self, axis: int, density: Floats) -> Floats:
-        """The probability `(m,)` to lie below each of the `fine` places, from the density at the nodes."""
+        """Return the probability `(m,)` to lie below each of the `fine` places, from the density at the nodes."""
         log = np.log(np.maximum(density, 1e-300))
         at = np.exp(self.splines[axis] @ (log - log.max()))
         total = np.concatenate([[0.0], np.cumsum(at[1:] + at[:-1])])
-        found: Floats = total / total[-1]
-        return found
+        shares: Floats = total / total[-1]
+        return shares
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,15 +195,15 @@ class Prior:
     degrees: float
 
     def log(self, lattice: Lattice) -> Floats:
-        """Its logarithm `(nx,ny)` but for a constant."""
+        """Return its logarithm `(nx,ny)` but for a constant."""
         root = np.linalg.cholesky(self.scale)
         x, y = (lattice.nodes(axis) - self.mean[axis] for axis in (0, 1))
         first = x[:, None] / root[0, 0]
         squares = first**2, ((y - root[1, 0] * first) / root[1, 1]) ** 2
-        found: Floats = squares[0] + squares[1]
+        log_density: Floats = squares[0] + squares[1]
         if np.isfinite(self.degrees):
-            found = (self.degrees + 1) * (np.log1p(squares[0] / self.degrees) + np.log1p(squares[1] / self.degrees))
-        return -0.5 * found
+            log_density = (self.degrees + 1) * (np.log1p(squares[0] / self.degrees) + np.log1p(squares[1] / self.degrees))
+        return -0.5 * log_density
 
     @cached_property
     def deviations(self) -> Floats:
@@ -212,14 +211,15 @@ class Prior:
         return np.sqrt(np.diag(self.scale))
 
     def first_lattice(self, most: int) -> Lattice:
-        """Where the prior is not negligible, with a spacing of 0.2 to 0.4 deviations, or more where nodes would be too many."""
+        """Return where the prior is not negligible, with a spacing of 0.2 to 0.4 deviations, or more where nodes would be too
+        many."""
         far = (6.2 + 24 / self.degrees) * self.deviations
         levels = np.ceil(-np.log2(0.4 * self.deviations)).astype(int).tolist()
         while True:
-            found = Lattice.over((levels[0], levels[1]), self.mean - far, self.mean + far)
-            if found.count <= most:
-                return found
-            levels[int(np.argmax(found.size))] -= 1
+            lattice = Lattice.over((levels[0], levels[1]), self.mean - far, self.mean + far)
+            if lattice.count <= most:
+                return lattice
+            levels[int(np.argmax(lattice.size))] -= 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,17 +235,20 @@ class Look:
 
     @classmethod
     def at(cls, window: Window, log: Floats) -> Look:
-        """The posterior where the logarithms of the nodes' weights are these `(nx,ny)`."""
+        """Return the posterior where the logarithms of the nodes' weights are these `(nx,ny)`."""
         weights = np.exp(log - log.max())
         weights /= weights.sum()
         shares = weights.sum(axis=1), weights.sum(axis=0)
-        found = [_moments(nodes, share) for nodes, share in zip(window.nodes, shares, strict=True)]
-        means, deviations, aparts = zip(*found, strict=True)
+        moments = [_moments(nodes, share) for nodes, share in zip(window.nodes, shares, strict=True)]
+        means, deviations, aparts = zip(*moments, strict=True)
         return cls(shares, means, deviations, aparts)
 
+    #: The most that a mean may move, in standard deviations, where every other node is left out.
+    allowed: ClassVar = 0.001
+
     def better(self, window: Window, most: int) -> Lattice | None:
-        """Where the nodes should be; None where they are well placed, or better ones would be more than `most`."""
-        coarse = [apart > APART for apart in self.apart]
+        """Return where the nodes should be; None where they are well placed, or better ones would be more than `most`."""
+        coarse = [apart > self.allowed for apart in self.apart]
         cut = [(share[0] > 1e-5, share[-1] > 1e-5) for share in self.shares]  # a line at the edge has next to no weight
         if not any(coarse) and not any(map(any, cut)):
             return None
@@ -261,14 +264,14 @@ class Look:
         none = [min(move, 0) for move in moves]
         one = [moves[0], none[1]] if worse == 0 else [none[0], moves[1]]
         for i_more, j_more in (moves, one, none, [-1, -1]):  # the first that has not too many nodes
-            found = Lattice.over((i + i_more, j + j_more), low, high)
-            if found.count <= most and (max(i_more, j_more) > 0 or any(map(any, cut))):
-                return found
+            lattice = Lattice.over((i + i_more, j + j_more), low, high)
+            if lattice.count <= most and (max(i_more, j_more) > 0 or any(map(any, cut))):
+                return lattice
         return None
 
 
 def _moments(nodes: Floats, share: Floats) -> tuple[float, float, float]:
-    """Mean and standard deviation, and how far the means of even and of odd nodes are apart, in standard deviations."""
+    """Return mean and standard deviation, and how far the means of even and of odd nodes are apart, in standard deviations."""
     mean, spacing = float(share @ nodes), float(nodes[1] - nodes[0])
     deviation = float(np.sqrt(share @ (nodes - mean) ** 2))
     even, odd = share[::2], share[1::2]
@@ -290,8 +293,8 @@ class Tracking:
             raise ValueError("this solution was read from a file: hand its problem to Solution.from_json(path, problem=…)")
         if (near := solution.evidence.get("deviations")) is not None and near.spread:
             raise ValueError("track follows persons who share one reward, received deviations from it: fit with deviations 0")
-        found = PopulationEvidence.of(solution).population
-        covariates = _covariates(solution, found)
+        population = PopulationEvidence.of(solution).population
+        covariates = _covariates(solution, population)
         groups = [c for c in covariates.formula.columns if not covariates.formula.is_number(covariates.frame[c])]
         nobody = np.zeros(0, dtype=np.int64)
         #: The design, with one row for each combination of groups in place of very many persons.
@@ -309,8 +312,8 @@ class Tracking:
             typical=np.zeros((0, 0)),
             typical_random=np.zeros((0, 0)),
         )
-        self.effects, self.covariance, self.errors = found.effects.T, found.between, found.effect_covariances
-        self.degrees, self.largest, self.reward = float(found.degrees), found.largest_discount, solution.reward
+        self.effects, self.covariance, self.errors = population.effects.T, population.between, population.effect_covariances
+        self.degrees, self.largest, self.reward = float(population.degrees), population.largest_discount, solution.reward
         self.ahead = solution.horizon
         # of the task alone, with the reward that was known; a person may decide in states where nobody of the study did
         tasks = with_known_reward(solution.require_problem(), solution.options.get("known_reward"))[0].tasks
@@ -350,25 +353,25 @@ class Tracking:
         return max(1000, min(10_000_000 // max(self.tables.rows, 1), max(4000, 400_000 // max(slow, 10))))
 
     def window(self, lattice: Lattice) -> Window:
-        """The table of a lattice, planned unless somebody has it already."""
-        found = self.windows.get(lattice)
-        if found is None:
+        """Return the table of a lattice, planned unless somebody has it already."""
+        window = self.windows.get(lattice)
+        if window is None:
             x, y = lattice.nodes(0), lattice.nodes(1)
             eta = np.stack([np.repeat(x, y.size), np.tile(y, x.size)], axis=1)
-            found = self.windows[lattice] = Window(lattice, self.policies(eta))
-        if found not in self.recent:
-            self.recent.append(found)
-        return found
+            window = self.windows[lattice] = Window(lattice, self.policies(eta))
+        if window not in self.recent:
+            self.recent.append(window)
+        return window
 
     def policies(self, eta: Floats) -> Floats:
-        """log π `(rows,K)` at η `(K,2)`."""
+        """Return log π `(rows,K)` at η `(K,2)`."""
         log = self.tables.exact(np.clip(eta, -REACH, REACH))
         if not np.isfinite(log.max(axis=0)).all():
             raise ValueError("the soft values of the task must be finite: check rewards and transitions")
         return log
 
     def row(self, state: object, action: object, task: Any) -> int:
-        """The row of the tables of a decision."""
+        """Return the row of the tables of a decision."""
         number = len(self.tasks)
         if task is None and number > 1:
             raise ValueError(f"task must say in which of the {number} tasks the person decided, 0 to {number - 1}, received none")
@@ -391,7 +394,7 @@ class Tracking:
         return row
 
     def prior(self, person: Mapping[str, Any] | pd.Series[Any] | Frame | None) -> Prior:
-        """What the study says of somebody with these covariates."""
+        """Return what the study says of somebody with these covariates."""
         columns = self.covariates.formula.columns
         if person is None and columns:
             raise ValueError(
@@ -402,7 +405,8 @@ class Tracking:
         return self._prior(rows[0], random, errors=True)
 
     def _prior(self, row: Floats, random: Floats, errors: bool) -> Prior:
-        """What the study says of somebody with this row of X and of Z `(1,q)`, with or without the errors of its estimates."""
+        """Return what the study says of somebody with this row of X and of Z `(1,q)`, with or without the errors of its
+        estimates."""
         spread = covariance_at(random, self.covariance)[0]
         if not errors:
             return Prior(self.effects @ row, spread, np.inf)
@@ -417,21 +421,21 @@ class Tracking:
         eta = prior.mean + nodes @ np.linalg.cholesky(prior.scale).T
         less, here, more = (self.policies(eta + np.array([move, 0.0])) for move in (-step, 0.0, step))
         squares = np.exp(here) * ((more - less) / (2 * step)) ** 2
-        found: Floats = self.tables.same_state @ (squares @ weights)
-        return found
+        information: Floats = self.tables.same_state @ (squares @ weights)
+        return information
 
 
 def _known(places: Mapping[str, int], value: object, what: str) -> int:
-    """The number of a state or action."""
-    found = places.get(value) if isinstance(value, str) else None
-    found = places.get(label(value, what)) if found is None else found
-    if found is None:
+    """Return the number of a state or action."""
+    place = places.get(value) if isinstance(value, str) else None
+    place = places.get(label(value, what)) if place is None else place
+    if place is None:
         raise ValueError(f"{what} must be one of the task's ({first_few(list(places))}), received {label(value, what)}")
-    return found
+    return place
 
 
 def _one_row(person: Mapping[str, Any] | pd.Series[Any] | Frame) -> pd.DataFrame:
-    """The covariates of one person as a table."""
+    """Return the covariates of one person as a table."""
     if is_frame(person):
         frame = as_frame(person, "person")
         if len(frame) != 1:
@@ -443,15 +447,15 @@ def _one_row(person: Mapping[str, Any] | pd.Series[Any] | Frame) -> pd.DataFrame
 
 
 def _covariates(solution: Solution, findings: PopulationFindings) -> Covariates:
-    """The design of the study, as the solution remembers it."""
+    """Return the design of the study, as the solution remembers it."""
     formula, reference = solution.options.get("formula", "~ 1"), solution.options.get("reference")
-    found = remembered(solution, formula, reference=reference)
-    if found.terms != tuple(findings.discount):
+    covariates = remembered(solution, formula, reference=reference)
+    if covariates.terms != tuple(findings.discount):
         raise ValueError(
             f"the formula {formula!r} must give the study's terms {first_few(list(findings.discount))}, received "
-            f"{first_few(found.terms)}: name the groups to compare with as Population(reference=…)"
+            f"{first_few(covariates.terms)}: name the groups to compare with as Population(reference=…)"
         )
-    return found
+    return covariates
 
 
 class Tracker:
@@ -534,13 +538,13 @@ class Tracker:
         )
 
     def fork(self) -> Tracker:
-        """A copy that goes its own way."""
+        """Return a copy that goes its own way."""
         other = copy.copy(self)
         other._counts = self._counts.copy()
         return other
 
     def another(self, person: Mapping[str, Any] | pd.Series[Any] | Frame | None = None) -> Tracker:
-        """A tracker of somebody else, without decisions, that shares the tables; `person` is as in `track`."""
+        """Return a tracker of somebody else, without decisions, that shares the tables; `person` is as in `track`."""
         return Tracker(self._shared, self._shared.prior(person))
 
     def _add(self, changes: Counter[int]) -> TrackedPerson:
@@ -574,7 +578,7 @@ class Tracker:
         self._window = self._shared.window(state["_window"])
 
     def __repr__(self) -> str:
-        return f"Tracker({self.now.decisions} decisions, discount {self.now.discount:.3f})"
+        return f"Tracker({self.now.decisions} decisions, discount {decimals(self.now.discount, 3)})"
 
 
 def track(solution: Solution, person: Mapping[str, Any] | pd.Series[Any] | Frame | None = None) -> Tracker:

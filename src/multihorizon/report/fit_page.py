@@ -23,7 +23,7 @@ from multihorizon.analysis import Analysis
 from multihorizon.checks import Floats
 from multihorizon.likelihood.estimates import SieveEvidence
 from multihorizon.mdp import MDP
-from multihorizon.population.evidence import PopulationEvidence
+from multihorizon.population.findings import PopulationEvidence
 from multihorizon.problem import Expert, require_counts
 from multihorizon.questions.differences import population_words
 from multihorizon.questions.goal_comparison import QUESTION, GoalCheck, deviation_words

@@ -28,7 +28,7 @@ from scipy.special import expit, logit
 
 from multihorizon.checks import Floats, Ints
 from multihorizon.horizon import Horizon
-from multihorizon.population.evidence import PopulationEvidence, PopulationFindings
+from multihorizon.population.findings import PopulationEvidence, PopulationFindings
 from multihorizon.population.solver import absent_words
 from multihorizon.population.types import types_words
 from multihorizon.questions.differences import differences_of, population_columns, population_words

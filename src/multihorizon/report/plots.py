@@ -19,7 +19,7 @@ from multihorizon.checks import Floats, as_floats, as_shape
 from multihorizon.mdp import MDP
 from multihorizon.planning.breakpoints import DiscountInterval, discount_intervals
 from multihorizon.planning.plan import evaluate, one_hot, plan
-from multihorizon.population.evidence import PopulationEvidence
+from multihorizon.population.findings import PopulationEvidence
 from multihorizon.report.people import by_condition
 from multihorizon.result import COLOURS, literal
 from multihorizon.solution import Solution
