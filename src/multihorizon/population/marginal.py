@@ -62,6 +62,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import combinations, product
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -133,6 +134,7 @@ class PsiLayout:
     Attributes:
         along: A `(n,q,p)`.
         rest: R `(m,p)`.
+        estimated: whether transitions of some task are.
         mixed: whether any of R is not 0.
         block: how many cells are taken together at the most.
         many: where persons are more than this, some of them show the way to the maximum.
@@ -154,12 +156,18 @@ class PsiLayout:
         jobs: int = 1,
     ) -> None:
         self.problem, self.design, self.known, self.ridge, self.jobs = problem, design, reward, ridge, jobs
+        self.n_reward = problem.n_parameters
+        self.free: Ints = np.arange(self.n_reward if reward is None else 0)
         self.largest = largest or problem.largest_discount
+        self.estimated = any(task.mdp.is_estimated for task in problem.tasks)
+        #: The tables of the θ that was asked for last.
+        self.tables = Tables(problem.tasks, self.largest, np.zeros(self.n_reward) if reward is None else reward, self.free)
+        self.counts = self.tables.counts(problem.tasks)
         m, p = design.shape
         self.owner = np.arange(m) if owner is None else owner
         self.random = np.ones((m, 1)) if random is None else random
         self.first: Ints = np.flatnonzero(np.diff(self.owner, prepend=-1))
-        self.n_reward, self.persons, self.cells, n = problem.n_parameters, self.first.size, m, self.first.size
+        self.persons, self.cells, n = self.first.size, m, self.first.size
         #: D, the size of u.
         self.deep = 2 * self.random.shape[1]
         squares, products = (
@@ -169,7 +177,6 @@ class PsiLayout:
         self.rest: Floats = design - (self.random[:, None, :] @ self.along[self.owner])[:, 0]
         self.rest[np.abs(self.rest) < 1e-10] = 0.0
         self.mixed = bool(self.rest.any())
-        self.free: Ints = np.arange(self.n_reward if reward is None else 0)
         self.scale_is_free = reward is None and all(
             task.known_reward is None or not task.known_reward.any() for task in problem.tasks
         )
@@ -185,10 +192,6 @@ class PsiLayout:
         #: No person's log-likelihood may be off by more; the more persons, the less an effect's standard error leaves room for.
         #: Where cells move with the effects, they cross the edges of patches, and tables on both sides must agree.
         self.tolerance = min(1e-3, 0.02 / np.sqrt(n)) * (0.02 if self.mixed else 1.0)
-        start = np.zeros(self.n_reward) if reward is None else reward
-        #: The tables of the θ that was asked for last.
-        self.tables = Tables(problem.tasks, self.largest, start, self.free)
-        self.counts = self.tables.counts(problem.tasks)
         self.deviation: Floats = NOTHING
         self.most_rows = 0  # how many rows of the tables a person needs for that
 
@@ -875,8 +878,8 @@ class Marginal:
         answers = self._all(partial(self.question(self.layout.unpack(psi).theta).local, psi, around))
         if answers is None:
             raise ValueError("the soft values must be finite at the first parameters: check rewards and transitions")
-        log, slope, bend, cells = (
-            np.concatenate([getattr(f, name) for f in answers]) for name in ("log", "slope", "bend", "cells")
+        log, slope, bend, cells = map(
+            np.concatenate, zip(*map(attrgetter("log", "slope", "bend", "cells"), answers), strict=True)
         )
         return log, slope, bend, cells
 

@@ -462,7 +462,7 @@ def row_answers(
 def _transition_covariance(maximum: Maximum, covariance: Floats) -> Floats:
     """Return what the error of estimated transitions adds to the covariance of ψ."""
     layout = maximum.marginal.layout
-    if not any(task.mdp.is_estimated for task in layout.problem.tasks):
+    if not layout.estimated:
         return np.zeros_like(covariance)
     rng, here, moves = np.random.default_rng(0), Marginal(layout, maximum.persons, 5).at(maximum.psi), []
     for _ in range(40):

@@ -234,24 +234,24 @@ class Population:
         typical = None
         if covariates.conditions:
             typical = covariates.typical @ covariates.units, covariates.typical_random @ covariates.random_units
-        told = Inference(covariates, maximum, posterior(maximum, identified, typical))
-        told.state_reward = population_state_reward(maximum)
-        if self.deviations and told.converged:
-            shared = told.known.persons
+        known, state_reward = posterior(maximum, identified, typical), population_state_reward(maximum)
+        inference = Inference(covariates, maximum, known, state_reward)
+        if self.deviations and inference.converged:
+            shared = known.persons
             nearly = nearly_shared(maximum, self.deviations, self.nodes, self.tolerance, self.max_steps, run.part(0.3, 1.0))
             if nearly.spread:
-                maximum, state_reward = nearly.maximum, told.state_reward
-                told = Inference(covariates, maximum, posterior(maximum, identified))
-                told.state_reward = state_reward
-            told.deviations, told.deviation_words = nearly.described(shared.discounts, shared.errors), nearly.words()
+                maximum = nearly.maximum
+                inference = Inference(covariates, maximum, posterior(maximum, identified), state_reward)
+            inference.deviations = nearly.described(shared.discounts, shared.errors)
+            inference.deviation_words = nearly.words()
         elif self.deviations:
-            told.deviation_words = [
+            inference.deviation_words = [
                 "Personal deviations were not looked for, because this fit with one reward for all is no answer."
             ]
-        wide = told.is_wide and not _not_free(covariates) and not self.deviations
-        if (self.distribution == "free" or wide) and told.converged:
-            told.distribution = _free_by_group(covariates, maximum, run.part(0.6, 1.0))
-        return told.solution(ridge_reason, maximum.marginal.layout.problem)
+        wide = inference.is_wide and not _not_free(covariates) and not self.deviations
+        if (self.distribution == "free" or wide) and inference.converged:
+            inference.distribution = _free_by_group(covariates, maximum, run.part(0.6, 1.0))
+        return inference.solution(ridge_reason, maximum.marginal.layout.problem)
 
     def search(self, whole: Problem, run: Run) -> tuple[Covariates, Maximum, bool, str]:
         """Return the covariates, the maximum, whether the decisions identify anybody's discount, and why a penalty holds the
@@ -405,9 +405,9 @@ class Inference:
     distribution: dict[str, dict[str, Any]] | None = None
     deviations: Deviations | None = None
     deviation_words: Sequence[str] = ()
-    state_reward: StateRewardTest | None = None
 
-    def __init__(self, covariates: Covariates, maximum: Maximum, known: Posterior) -> None:
+    def __init__(self, covariates: Covariates, maximum: Maximum, known: Posterior, state_reward: StateRewardTest | None) -> None:
+        self.state_reward = state_reward
         self.covariates, self.maximum, self.layout, self.known = covariates, maximum, maximum.marginal.layout, known
         self.parts, self.converged = self.layout.unpack(maximum.psi), known.status == Status.CONVERGED
         self.degrees = max(1, len(covariates.names) - len(covariates.terms))
