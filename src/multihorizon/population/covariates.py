@@ -774,9 +774,6 @@ def _require_independent(terms: tuple[str, ...], values: Floats) -> None:
 def _random_units(read: ReadFormula, terms: tuple[str, ...], values: Floats, patterns: Ints) -> Floats:
     """Return V of `Covariates`.
 
-
-
-
     Raises:
         ValueError: for too many terms, none, or one that is a combination of others.
     """

@@ -376,13 +376,14 @@ def _free_by_group(covariates: Covariates, maximum: Maximum, run: Run) -> dict[s
     """Return the free distribution of each combination of groups, with the reward of the normal population."""
     layout, parts = maximum.marginal.layout, maximum.marginal.layout.unpack(maximum.psi)
     tables, groups, number = layout.tables.at(parts.theta), np.asarray(covariates.groups), len(covariates.patterns)
-    centres, told = covariates.pattern_rows @ covariates.units @ parts.effects, {}
+    centres, distributions = covariates.pattern_rows @ covariates.units @ parts.effects, {}
     for (i, name), part in run.over(list(enumerate(covariates.patterns))):
         who = np.flatnonzero(groups == i)
         normal = float(maximum.value.persons[who].sum())
         counts = layout.counts if number == 1 else layout.counts[who]
-        told[name] = describe_free(counts, tables.exact, tables.same_state, layout.largest, centres[i], normal, part)
-    return told
+        exact, same = tables.exact, tables.same_state
+        distributions[name] = describe_free(counts, exact, same, layout.largest, centres[i], normal, part)
+    return distributions
 
 
 def _likely_person(layout: PsiLayout) -> tuple[Floats, float]:
