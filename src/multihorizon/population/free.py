@@ -341,10 +341,7 @@ def share_interval(log_likelihoods: Floats, above: Bools, start: Floats) -> tupl
 
 def _with_further_rows(log: Floats, further: Floats, rows: Ints, columns: Ints) -> Floats:
     """Return ℓ of rows, those behind the last of `log` being `further`."""
-    log_likelihoods: Floats = np.where(
-        (rows < len(log))[:, None], log[np.ix_(np.minimum(rows, len(log) - 1), columns)], further[columns]
-    )
-    return log_likelihoods
+    return np.where((rows < len(log))[:, None], log[np.ix_(np.minimum(rows, len(log) - 1), columns)], further[columns])
 
 
 def describe_free(

@@ -251,8 +251,7 @@ class PsiLayout:
 
     def means(self, effects: Floats) -> Floats:
         """Return the means A_i β `(n,D)` of v where effects are `(p,2)`, or how they move."""
-        means: Floats = (self.along @ effects).reshape(-1, self.deep)
-        return means
+        return (self.along @ effects).reshape(-1, self.deep)
 
     def linear(self, along: Floats) -> Floats:
         """Return the derivative `(n,K,size)` of the means of v of persons with these A, and of the spread, in ψ."""
@@ -340,8 +339,7 @@ class PersonBlock:
         """Return sums over the cells of each person of values `(m,…)`."""
         if len(self.along) == len(self.owner):
             return values
-        sums: Floats = np.add.reduceat(values, np.flatnonzero(np.diff(self.owner, prepend=-1)))
-        return sums
+        return np.add.reduceat(values, np.flatnonzero(np.diff(self.owner, prepend=-1)))
 
     def means(self, effects: Floats) -> Floats:
         """Return the means A_i β `(n,D)` of v."""
@@ -657,14 +655,12 @@ def shares_of_nodes(
 
 def mean_over(shares: Floats, values: Floats) -> Floats:
     """Return the means `(n,k)` of values `(n,Q,k)`."""
-    means: Floats = (shares[:, None, :] @ values)[:, 0]
-    return means
+    return (shares[:, None, :] @ values)[:, 0]
 
 
 def covariance_over(shares: Floats, gaps: Floats, others: Floats | None = None) -> Floats:
     """Return the covariances `(n,k,l)` of values whose gaps to their means are `(n,Q,k)` and `(n,Q,l)`."""
-    covariances: Floats = (shares[:, :, None] * gaps).transpose(0, 2, 1) @ (gaps if others is None else others)
-    return covariances
+    return (shares[:, :, None] * gaps).transpose(0, 2, 1) @ (gaps if others is None else others)
 
 
 def normal_scores(away: Floats, root: Floats) -> Floats:
@@ -754,8 +750,7 @@ def _about_means(layout: PsiLayout, block: PersonBlock, root: Floats) -> Floats:
     rows = (block.random[:, None, :] @ block.along[block.owner])[:, 0] + block.rest
     weak = rows, rows @ layout.temperature_basis
     held: Floats = la.block_diag(*(each.T @ each for each in weak)) / (WIDEST**2 * layout.cells)
-    total: Floats = information + held
-    return total
+    return information + held
 
 
 @dataclass(frozen=True, eq=False)

@@ -422,8 +422,7 @@ class Inference:
     def person_covariance(self, psi: Floats) -> Floats:
         """Return Σ `(2q,2q)` in the units of Z."""
         turn = np.kron(self.covariates.random_units, np.eye(2))
-        covariance: Floats = turn @ self.layout.unpack(psi).covariance @ turn.T
-        return covariance
+        return turn @ self.layout.unpack(psi).covariance @ turn.T
 
     def root_at(self, psi: Floats) -> Floats:
         """Return L `(2,2)` of the covariance between persons on the average of conditions."""

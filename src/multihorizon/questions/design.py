@@ -404,8 +404,7 @@ class Information:
         """Return M `(z,z)` for numbers of times `(J,)`."""
         layout, size = self.layout, self.layout.maps.shape[2]
         half = (np.tensordot(numbers, self.pieces, 1)[layout.kind] @ layout.maps) * layout.weight[:, None, None]
-        total: Floats = layout.prior + layout.maps.reshape(-1, size).T @ half.reshape(-1, size)
-        return total
+        return layout.prior + layout.maps.reshape(-1, size).T @ half.reshape(-1, size)
 
     def split(self, numbers: Floats) -> tuple[Floats, Floats, Floats] | None:
         """Return S, A and a root of `M_rr` for numbers of times `(J,)`; None where something is not told."""
