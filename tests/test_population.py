@@ -10,7 +10,6 @@ from scipy.stats import f_oneway, t
 
 import multihorizon as mh
 from multihorizon.choice.settings import with_known_reward
-from multihorizon.choice.model import with_known_reward
 from multihorizon.parallel import Run
 from multihorizon.population.covariates import read_covariates
 from multihorizon.population.marginal import Marginal, PsiLayout, modes

@@ -71,9 +71,7 @@ from scipy.special import expit, logit
 
 from multihorizon.checks import Bools, Floats, Ints, Sparse
 from multihorizon.choice.deviations import OwnRewards, own_rewards, states_visited
-from multihorizon.choice.plans import redrawn
 from multihorizon.choice.surfaces import Surface, Tables
-from multihorizon.numerics.distributions import normal_nodes, scattered_nodes
 from multihorizon.numerics.distributions import normal_nodes
 from multihorizon.numerics.newton import Local, maximize_many
 from multihorizon.numerics.spectrum import positive_part

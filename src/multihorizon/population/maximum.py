@@ -67,8 +67,8 @@ from scipy.special import expit, logit, ndtr
 
 from multihorizon.checks import Floats, Ints
 from multihorizon.choice.deviations import states_visited
+from multihorizon.choice.plans import persons_by_task, redrawn
 from multihorizon.choice.surfaces import Tables
-from multihorizon.choice.tabular import persons_by_task, redrawn
 from multihorizon.likelihood.action_rewards import DRAWS, StateRewardTest, WiderReward, beyond, wider_rewards
 from multihorizon.likelihood.random_effects import LEAST, MOST, crossing, highest
 from multihorizon.numerics.distributions import chi2_ppf, chi2_sf, normal_nodes, scattered_nodes

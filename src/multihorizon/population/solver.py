@@ -69,7 +69,6 @@ from multihorizon.likelihood.intervals import holm, precision
 from multihorizon.likelihood.maximum_likelihood import fit
 from multihorizon.numerics.distributions import t_ppf, t_sf
 from multihorizon.numerics.newton import profile_end
-from multihorizon.parallel import Progress, Run, as_jobs, part_of, silent
 from multihorizon.parallel import Progress, Run, as_jobs, silent
 from multihorizon.population.covariates import Covariates, Missing, left_out_words, read_covariates, read_formula
 from multihorizon.population.findings import (
@@ -263,7 +262,7 @@ class Population:
             n = problem.n_experts
             sample = problem.by_person().some(np.unique(np.linspace(0, n - 1, min(200, n)).astype(np.int64)))
             settings = read_settings(sample, "shared", None, None, None)
-            first = fit(sample, settings, False, self.ridge, 2, run.seed, run.part(0.0, 0.3).progress)
+            first = fit(sample, settings, False, self.ridge, 2, run.part(0.0, 0.3))
             x, alone, ridge_reason = first.best.point.x, first.best.point.likelihood, first.ridge_reason
             ridge = alone.ridge
             identified = bool(precision(first.best.point).identified[alone.discount_slice].any())

@@ -36,7 +36,6 @@ from multihorizon.horizon import FAMILIES, Exponential, FreeWeights, Lookahead, 
 from multihorizon.likelihood.look_ahead import LookaheadFit, fit_lookahead, lookahead_counts, lookahead_evidence, search
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.numerics.distributions import chi2_sf
-from multihorizon.parallel import Progress, Run, part_of, silent
 from multihorizon.parallel import Progress, Run, silent
 from multihorizon.problem import Problem, require_counts, require_finite
 from multihorizon.questions.model_checks import deal, of_part
@@ -190,7 +189,7 @@ def compare_lookahead(
     run = Run(as_seed(seed), progress=progress)
     solver = solver or MaximumLikelihood()
     check_comparable(require_finite(problem), solver)
-    exponential = replace(solver, deviations=0.0).search(problem, run.seed, run.part(0.0, 0.4).progress)[1]
+    exponential = replace(solver, deviations=0.0).search(problem, run.part(0.0, 0.4))[1]
     return compare_from(exponential.best.point, families, demonstrations, run=run.part(0.4, 1.0))
 
 

@@ -75,7 +75,6 @@ from multihorizon.likelihood.estimates import LikelihoodEvidence
 from multihorizon.likelihood.look_ahead import fit_lookahead
 from multihorizon.likelihood.maximum_likelihood import WEAK_PRIOR, MaximumLikelihood, resume
 from multihorizon.numerics.newton import Local, maximize_many
-from multihorizon.parallel import Progress, Run, in_parallel, part_of, silent
 from multihorizon.parallel import Progress, Run, silent
 from multihorizon.population.covariates import Covariates
 from multihorizon.population.marginal import Marginal
@@ -700,7 +699,7 @@ def _target(study: Any, solver: Any, priors: Mapping[str, Any] | None, draws: in
     if not isinstance(solver.lookahead, Exponential):
         if isinstance(solver.lookahead, Depth):
             raise ValueError("a posterior needs a look-ahead that varies smoothly, received depths, which are whole numbers")
-        best = solver.search(problem, run.seed, run.progress)[1]
+        best = solver.search(problem, run)[1]
         spread = None if best.spread is None else best.spread.value
         return Listed(fit_lookahead(best.best.point, solver.lookahead).point, read, spread, draws)
     solution = study if isinstance(study, Solution) else solve(problem, solver, seed=run.seed, progress=run.progress)
