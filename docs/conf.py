@@ -1,11 +1,13 @@
 """The settings of the documentation site; `python docs/build.py` builds it."""
 
 import contextlib
+import inspect
 import io
 import re
 import sys
 import textwrap
 import tomllib
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,6 @@ from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.ext.napoleon import Config, GoogleDocstring
-from sphinx.util.nodes import make_refnode
 
 import multihorizon as mh
 from multihorizon import analysis
@@ -57,6 +58,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"multihorizon\..*"),
     # Half of a type that holds a comma inside brackets.
     ("py:class", r"float \| ~.*"),
+    ("py:exc", r"NoUncertaintyError"),
 ]
 
 # Pages: names in backquotes are code, links to headings work down to the third level.
@@ -121,18 +123,22 @@ def read_sections(
 ) -> None:
     """Read `Args:`, `Returns:` and `Raises:` in docstrings; those of properties have no sections, and may hold a colon."""
     if what not in ("property", "attribute"):
+        for place, line in reversed([*enumerate(lines)]):
+            if re.fullmatch(r"(Attributes? (of|that)|Of each) .*:", line):
+                lines[place : place + 1] = [line, "", "Attributes:"]
         lines[:] = Sections(lines, Config(), app, what, name, obj, options).lines()
+        for place, line in reversed([*enumerate(lines)]):  # properties have an entry of their own
+            attribute = re.fullmatch(r"\.\. attribute:: (\w+)", line)
+            if attribute and isinstance(
+                inspect.getattr_static(obj, attribute[1], None), (property, cached_property)
+            ):
+                lines.insert(place + 1, "   :no-index:")
 
 
 def to_front_door(
     app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.Element
 ) -> nodes.Element | None:
-    """Point a type that is named by its module to the page with its public name, and a script to its page in the gallery."""
-    if node["reftarget"].startswith(
-        "examples/plot_"
-    ):  # in the changelog, for readers of the repository
-        page = f"gallery/{Path(node['reftarget']).stem}"
-        return make_refnode(app.builder, node["refdoc"], page, None, content)
+    """Point a type that is named by the module it lives in to its page, which has the public name."""
     home, _, name = node["reftarget"].rpartition(".")
     if not home.startswith("multihorizon.") or name not in mh.__all__:
         return None
@@ -158,6 +164,14 @@ def draw_maps(app: Sphinx, docname: str, source: list[str]) -> None:
             f"```{{raw}} html\n{draw_idea.front_page()}```",
             source[0],
         )
+
+
+def link_gallery(app: Sphinx, doctree: nodes.document) -> None:
+    """Point links to scripts, which the changelog has for readers of the repository, to their pages in the gallery."""
+    for node in doctree.findall(pending_xref):
+        if node["reftarget"].startswith("examples/plot_"):
+            page = f"gallery/{Path(node['reftarget']).stem}"
+            node["refdomain"], node["reftarget"], node["reftargetid"] = "doc", page, None
 
 
 #: Pages that have moved, and where their readers are led.
@@ -218,5 +232,6 @@ def setup(app: Sphinx) -> None:
     app.connect("autodoc-process-docstring", read_sections)
     app.connect("source-read", draw_maps)
     app.connect("doctree-read", wrap_sentences)
+    app.connect("doctree-read", link_gallery)
     app.connect("missing-reference", to_front_door)
     app.connect("build-finished", write_redirects)
