@@ -9,8 +9,8 @@ Planning horizons on gymnasium's FrozenLake, from logged episodes alone.
     $ python examples/frozen_lake.py
 
 Three experts cross the slippery 4×4 lake for one reward: the goal pays, a hole costs, and each step on ice costs a little. They
-differ in how far ahead they plan. Their episodes are logged as a table, and the table is all the fit is given: transitions are
-estimated from it, and the discounts come back with intervals.
+differ in their discount factors. The fit gets only the logged episodes: transitions are estimated from them, and the discount
+factors come with confidence intervals.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def draw(analysis: Analysis) -> None:
         label="planted",
     )
     right.set_yticks(range(len(low)), solution.experts)
-    right.set(xlabel="discount, 95 % interval", xlim=(0, 1), ylim=(-0.5, len(low) - 0.5))
+    right.set(xlabel="discount factor γ, 95% CI", xlim=(0, 1), ylim=(-0.5, len(low) - 0.5))
     right.legend(frameon=False)
     plt.show()
 

@@ -11,7 +11,7 @@ Planning horizons in intensive care: planted experts on the ICU-Sepsis benchmark
 ICU-Sepsis (Choudhary et al., 2024) is an MDP estimated from intensive-care records: 716 clusters of patients' states, 25 doses of
 fluids and vasopressors, and in each state the doses that physicians gave often enough to know where they lead. Only those are
 available here. Four experts treat patients for one reward (survival, death, and a cost for each point of the SOFA score of organ
-failure in which a patient arrives) with discounts 0.5, 0.8, 0.95 and 0.99.
+failure in which a patient arrives) with discount factors 0.5, 0.8, 0.95 and 0.99.
 
 From their policies `identify` finds the discounts exactly, with one unknown reward per state. From 5,000 episodes each `fit`
 finds them with intervals, the reward being made of three features.

@@ -1,16 +1,16 @@
 """Planning horizons in a continuous task
 ======================================
 
-Planning horizons of drivers in MountainCar, whose states are two numbers and whose dynamics nobody tells the fit.
+Planning horizons of drivers in MountainCar, whose states are two numbers and whose dynamics are learned from the log.
 
 .. code-block:: console
 
     $ pip install 'multihorizon[gymnasium]'
     $ python examples/mountain_car.py
 
-A car stands in a valley and is too weak to climb out at once: who wants the flag on the right must first roll back to the left.
-Being low costs, and the costs end at the flag. Three drivers look 2, 5 and 20 decisions ahead. A decision holds the throttle for
-eight frames of Gymnasium's MountainCar, while a gust of wind pushes the car about as hard as its engine does.
+A car in a valley is too weak to drive out at once: to reach the flag on the right it must first roll back to the left. Being
+low costs, and the costs end at the flag. Three drivers have effective horizons of 2, 5 and 20 decisions. A decision holds the
+throttle for eight frames of Gymnasium's MountainCar, while a gust of wind pushes the car about as hard as its engine does.
 
 The drivers are soft-optimal in the true task: they plan on a grid of 201 by 201 points with values interpolated between them, and
 choose by what each throttle leads to from exactly where they are.

@@ -1,9 +1,9 @@
 """
-The best way along a cliff, by discount
-=======================================
+Optimal policies on the cliff, by discount factor
+=================================================
 
-One reward (top left) and the best policy for every discount from 0 to 1. It changes at five breakpoints, two of which are so
-close together that a grid of discounts in steps of 0.01 sees only one.
+One reward (top left) and the optimal policy for every discount factor from 0 to 1. It changes at five breakpoints, two of
+which are so close together that a grid of discount factors in steps of 0.01 has only one.
 """
 
 import matplotlib.pyplot as plt

@@ -1,9 +1,10 @@
 """
-One reward, three paths
-=======================
+One reward, three discount factors, three paths
+===============================================
 
-Three walkers on a meadow want the same things: a snack nearby (+6), a feast far away (+40), and no mud (−3 per step). Only their
-discounts differ. From the same start the first takes the snack, the second wades through the mud, and the third walks around it.
+Three experts on a meadow share one reward: a snack nearby (+6), a feast far away (+40), and mud (−3 per step). Only their
+discount factors differ. From the same start the first takes the snack, the second wades through the mud, and the third walks
+around it.
 """
 
 import matplotlib.pyplot as plt
@@ -27,7 +28,7 @@ for ax, discount in zip(panels, meadow.hard_discounts, strict=True):
     ax.imshow(shade.reshape(height, width), cmap="BrBG", vmin=-4, vmax=4)
     ax.plot(columns, rows, "o-", color="black", lw=2, markersize=4)
     ax.set(
-        title=f"discount {discount}: looks {1 / (1 - discount):.0f} steps ahead",
+        title=f"γ = {discount}: effective horizon {1 / (1 - discount):.0f}",
         xticks=[],
         yticks=[],
     )

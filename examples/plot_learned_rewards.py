@@ -2,9 +2,9 @@
 Rewards, true and learned
 =========================
 
-Experts of the big-small and the cliff domain choose the best action, each at a discount of their own. `MPLP` sees only which
-actions they choose. The reward it learns has much of the structure of the true one: goals that stand out from their
-neighbours, and places to keep away from.
+Experts of the big-small and the cliff domain choose the best action, each with a discount factor of their own. `MPLP` gets only
+their actions. The reward it learns has much of the structure of the true one: goals that exceed their neighbours, and places
+to avoid.
 """
 
 import matplotlib.pyplot as plt

@@ -1,9 +1,9 @@
 """
-More decisions, narrower intervals
-==================================
+More decisions, narrower confidence intervals
+=============================================
 
-Three walkers cross the cliff. With more walks the intervals of their discounts become narrower, like one over the root of the
-number of walks. The dashed lines are the true discounts.
+Three experts cross the cliff. With more walks the 95% CIs of their discount factors become narrower, like one over the root of
+the number of walks. The dashed lines are the true discount factors.
 """
 
 import matplotlib.pyplot as plt
@@ -34,6 +34,6 @@ for number, count in enumerate(episodes):
 for k, discount in enumerate(cliff.soft_discounts):
     ax.axhline(discount, color=f"C{k}", ls="--", lw=1)
 ax.set_xticks([number + 0.12 for number in range(len(episodes))], episodes)
-ax.set(xlabel="walks of each", ylabel="discount, with 95 % interval")
+ax.set(xlabel="walks of each", ylabel="discount factor γ, with 95% CI")
 ax.legend(frameon=False)
 plt.show()

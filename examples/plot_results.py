@@ -2,8 +2,8 @@
 Results in a notebook and in a paper
 ====================================
 
-Every result can say what it found in sentences, print it with its tables, show itself in a notebook, draw a picture for a column
-of a paper, and write its table in LaTeX and Markdown. This page is a notebook: it can be downloaded below and run cell by cell.
+Every result has a summary in sentences, tables, a view for notebooks, a figure for a column of a paper, and LaTeX and Markdown
+tables. This page is a notebook: it can be downloaded below and run cell by cell.
 """
 
 import matplotlib.pyplot as plt
@@ -11,8 +11,8 @@ import matplotlib.pyplot as plt
 import multihorizon as mh
 
 # %%
-# Three people walk along a cliff. They want the same and look ahead differently far. At the end of a cell, a result shows itself:
-# figures of the whole, what the solver says, each estimate with a small picture, and the reward.
+# Three people walk along a cliff. They share a reward and differ in their discount factors. At the end of a cell, a result shows
+# itself: the size of the data, the solver's message, each estimate with a small picture, and the reward.
 
 cliff = mh.domains.cliff()
 walks = mh.Demonstrations.simulate(cliff.mdp, cliff.soft_experts(), 300, names=["Ann", "Bo", "Cy"])
@@ -20,8 +20,8 @@ solution = mh.solve(mh.Problem(cliff.mdp, walks), mh.MaximumLikelihood())
 solution
 
 # %%
-# Intervals by profile likelihood can take a while, so a cell shows them only once they are known. What is asked for by its name
-# computes them: ``summary()``, ``plot()``, ``to_latex()`` and ``to_markdown()``.
+# Profile-likelihood CIs can take a while, so a cell shows them only once they have been computed, by one of ``summary()``,
+# ``plot()``, ``to_latex()`` and ``to_markdown()``.
 
 print(solution.summary())
 
@@ -48,7 +48,7 @@ print(solution.to_markdown("reward"))
 mh.pairwise_tests(solution)
 
 # %%
-# Of many persons in groups, the groups come first: the effects of covariates, and what is typical of each group.
+# In a study of groups, the groups come first: the effects of covariates, and a typical participant of each group.
 
 task = mh.domains.space_adventure(mini_blocks=60)
 people = task.persons(40, group_difference=0.8)
@@ -57,7 +57,7 @@ groups = mh.solve(mh.Problem(task.mdp, people.demonstrations), solver)
 groups
 
 # %%
-# A blue dot is a person. The black mark above them is what is typical of the group, with its 95 % interval.
+# A blue dot is a participant. The black mark above is a typical participant of the group, with its 95% CI.
 
 groups.plot()
 plt.show()

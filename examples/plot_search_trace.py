@@ -1,9 +1,9 @@
 """
-How fast the search over the discounts converges
-================================================
+Convergence of the search over discount factors
+===============================================
 
-The paper searches over the discounts by Bayesian optimisation and solves a linear program at each of them. The dashed line is the
-optimum that sequential linear programming finds, in less time and without a search over a box.
+The paper searches over the discount factors by Bayesian optimisation and solves a linear program at each of them. The dashed
+line is the optimum that sequential linear programming finds, in less time and without a search over a box.
 """
 
 import matplotlib.pyplot as plt

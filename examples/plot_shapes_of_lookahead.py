@@ -1,9 +1,9 @@
 """
-Shapes of look-ahead
-====================
+Shapes of discounting
+=====================
 
-What weight does a person give to what happens t steps from now? A discount is one answer. In tasks that end after so many steps,
-other shapes can be fitted to the same decisions and compared (`compare_lookahead`).
+Which weight has a reward t steps from now? Exponential discounting is one answer. In tasks with a limited number of steps,
+hyperbolic and other shapes can be fitted to the same decisions and compared (`compare_lookahead`).
 """
 
 import matplotlib.pyplot as plt

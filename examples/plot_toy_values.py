@@ -1,9 +1,9 @@
 """
-Which action is best depends on the discount
-============================================
+The optimal action depends on the discount factor
+=================================================
 
-In the paper's toy domain only one state offers a choice. Each of its three actions is best for some discounts.
-`discount_intervals` finds the breakpoints exactly, without a grid.
+In the paper's toy domain only one state offers a choice. Each of its three actions is optimal for some discount
+factors. `discount_intervals` computes the breakpoints exactly, without a grid.
 """
 
 import matplotlib.pyplot as plt
@@ -25,6 +25,6 @@ for action in range(toy.mdp.n_actions):
 for interval in mh.discount_intervals(toy.mdp, toy.reward)[:-1]:
     ax.axvline(interval.high, color="0.6", ls=":")
     ax.annotate(f"{interval.high:.6f}", (interval.high, 0), rotation=90, ha="right", va="bottom")
-ax.set(xlabel="discount γ", ylabel="value of the first state")
+ax.set(xlabel="discount factor γ", ylabel="value of the first state")
 ax.legend(frameon=False)
 plt.show()

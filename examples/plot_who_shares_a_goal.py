@@ -1,9 +1,9 @@
 """
-Who shares a goal with whom
-===========================
+Clusters of experts who share a reward
+======================================
 
-Six people walk on one grid. Three of them want to reach the upper right corner and three the lower right one, and each looks
-ahead a different distance. From 300 walks of each, `goals` says how likely every two of them share a reward.
+Six people walk on one grid. Three of them want to reach the upper right corner and three the lower right one, with
+different discount factors. From 300 walks of each, `goals` estimates the probability that two of them share a reward.
 """
 
 import matplotlib.pyplot as plt
