@@ -93,7 +93,7 @@ class Analysis(Fitted, Result):
 
     @cached_property
     def findings(self) -> dict[str, Finding]:
-        """The answers to `QUESTIONS`, in the order in which a reader asks."""
+        """Return the answers to `QUESTIONS`, in the order in which a reader asks."""
         answers: dict[str, Finding] = {}
         for name, question in QUESTIONS.items():
             finding = question(self, answers)
@@ -108,7 +108,7 @@ class Analysis(Fitted, Result):
 
     @cached_property
     def warnings(self) -> list[str]:
-        """What a reader must know before any number; often nothing."""
+        """Return what a reader must know before any number; often nothing."""
         return [text for text in warnings_of(self, self.findings) if text] + self.notes
 
     @cached_property
@@ -118,20 +118,21 @@ class Analysis(Fitted, Result):
 
     @cached_property
     def notices(self) -> tuple[list[str], list[str]]:
-        """The warnings before the answer, and those after it. The answer itself begins with why no number may be used."""
+        """Return the warnings before the answer, and those after it. The answer itself begins with why no number may be used."""
         if self.withheld:
             return [], self.warnings[1:]
         return [text for text in self.warnings if text not in self.notes], self.notes
 
     @property
     def verdicts(self) -> tuple[Finding, ...]:
-        """What is found of the fit; of a population in which nobody is fitted alone, first whether discounts differ in it."""
+        """Return what is found of the fit; of a population in which nobody is fitted alone, first whether discounts differ in
+        it."""
         skipped = () if self.people is not None else ("differences",)
         return tuple(finding for name, finding in self.findings.items() if name not in skipped)
 
     @cached_property
     def about_deviations(self) -> str:
-        """What the reader must know of the model beside the numbers; empty where there is one reward for all."""
+        """Return what the reader must know of the model beside the numbers; empty where there is one reward for all."""
         if self.deviations is None:
             return ""
         words = deviation_words(self.deviations)
@@ -144,7 +145,7 @@ class Analysis(Fitted, Result):
 
     @cached_property
     def answer(self) -> str:
-        """The answer to what was asked, in a sentence or two: what terminal, report and `result.json` open with.
+        """Return the answer to what was asked, in a sentence or two: what terminal, report and `result.json` open with.
 
         Of a population it is whether discounts differ with its covariates, else who looks how far ahead. Where numbers must not
         be used, that comes first.
@@ -162,8 +163,8 @@ class Analysis(Fitted, Result):
 
     @cached_property
     def headline(self) -> str:
-        """The opening paragraph: the answer to what was asked, who looks how far, whether the data can tell, whether the model
-        fits."""
+        """Return the opening paragraph: the answer to what was asked, who looks how far, whether the data can tell, whether the
+        model fits."""
         if self.people is not None:
             return self._headline_of_people(self.people)
         look, identified = self.findings["horizons"], self.findings["identified"]
@@ -182,7 +183,7 @@ class Analysis(Fitted, Result):
 
     @property
     def advice(self) -> list[str]:
-        """What to collect next; nothing where nobody is fitted alone."""
+        """Return what to collect next; nothing where nobody is fitted alone."""
         advice: list[str] = self.findings["identified"].content.get("collect_next", [])
         return advice
 

@@ -315,12 +315,12 @@ class Fitted:
 
     @property
     def problem(self) -> Problem:
-        """The problem that was fitted."""
+        """Return the problem that was fitted."""
         return self.solution.require_problem()
 
     @cached_property
     def evidence(self) -> LikelihoodEvidence | SieveEvidence:
-        """What the solver says about its answer; that of a population is `people.evidence`."""
+        """Return what the solver says about its answer; that of a population is `people.evidence`."""
         return (LikelihoodEvidence if self.functions is None else SieveEvidence).of(self.solution)
 
     @property
@@ -330,12 +330,12 @@ class Fitted:
 
     @property
     def ahead(self) -> str:
-        """What a horizon is counted in: steps, or units of time where moves take time."""
+        """Return what a horizon is counted in: steps, or units of time where moves take time."""
         return self.horizon.many
 
     @property
     def one_discount_is_open(self) -> bool:
-        """Whether nothing contradicts one discount for all, which is then not identified: all discounts are possible."""
+        """Return whether nothing contradicts one discount for all, which is then not identified: all discounts are possible."""
         source = self.solution.interval_source
         return isinstance(source, ProfileIntervals) and source.one_discount_is_open(LEVEL)
 
@@ -347,17 +347,18 @@ class Fitted:
 
     @cached_property
     def misfits(self) -> list[Misfit]:
-        """Every state with enough decisions to be compared with the model, from the worst fit to the best."""
+        """Return every state with enough decisions to be compared with the model, from the worst fit to the best."""
         return [] if self.compared is None else misfits(self.compared)
 
     @property
     def choices_repeat(self) -> bool:
-        """Whether most decisions can be compared with the model for each expert alone."""
+        """Return whether most decisions can be compared with the model for each expert alone."""
         return self.compared is not None and self.compared.repeat
 
     @cached_property
     def predicted(self) -> list[GroupPrediction]:
-        """What the population predicts of each group, beside what was taken; nothing without a population that may be used."""
+        """Return what the population predicts of each group, beside what was taken; nothing without a population that may be
+        used."""
         if self.population is None or (self.people is not None and self.withheld):
             return []
         return predicted_by_group(self.population)
@@ -402,7 +403,7 @@ class Asked:
 
     @property
     def likelihood(self) -> MaximumLikelihood:
-        """The solver of a task with a list of states."""
+        """Return the solver of a task with a list of states."""
         assert isinstance(self.solver, MaximumLikelihood)
         return self.solver
 

@@ -78,7 +78,7 @@ class GoalComparison(Result):
 
     @property
     def decisions(self) -> float:
-        """How many decisions were held out."""
+        """Return how many decisions were held out."""
         return float(self.lengths.sum())
 
     def per_decision(self, model: str) -> float:
@@ -93,7 +93,7 @@ class GoalComparison(Result):
 
     @property
     def support(self) -> Support | None:
-        """What the decisions support; None where that was not tested."""
+        """Return what the decisions support; None where that was not tested."""
         if self.test.reason:
             return None
         if not self.test.rejected:
@@ -118,7 +118,8 @@ class GoalComparison(Result):
 
     @property
     def prediction(self) -> str:
-        """How well the model that is supported predicts held-out decisions, beside the others; empty where that is not known."""
+        """Return how well the model that is supported predicts held-out decisions, beside the others; empty where that is not
+        known."""
         support = self.support
         rivals = [model for model in self.held_out if model != support] if support in self.held_out else []
         parts = []
@@ -169,24 +170,25 @@ class GoalCheck:
 
     @property
     def model_fails(self) -> bool:
-        """Whether the model does not fit even with a reward for each expert, so that goals need not be the cause."""
+        """Return whether the model does not fit even with a reward for each expert, so that goals need not be the cause."""
         return self.apart is not None and not self.apart.nearly_everywhere
 
     @property
     def rejected(self) -> bool:
-        """Whether the experts have different goals: one reward for all is rejected, and so is nearly one; one for each fits, and
-        no grouping speaks for one."""
+        """Return whether the experts have different goals: one reward for all is rejected, and so is nearly one; one for each
+        fits, and no grouping speaks for one."""
         differ = self.groups is None or self.groups.verdict == "differ"
         return self.test.rejected and not self.model_fails and not self.nearly and differ and not self.withheld
 
     @property
     def nearly(self) -> bool:
-        """Whether the experts nearly share one goal: one reward for all is rejected, and small deviations from one are not."""
+        """Return whether the experts nearly share one goal: one reward for all is rejected, and small deviations from one are
+        not."""
         return self.comparison is not None and self.comparison.support == "nearly one goal" and not self.model_fails
 
     @cached_property
     def verdict(self) -> Finding:
-        """The answer, and its reasons."""
+        """Return the answer, and its reasons."""
         p = self.test.words
         if self.withheld:
             return Finding(QUESTION, "Inconclusive", self.withheld, "caution", self.test)
@@ -222,7 +224,7 @@ class GoalCheck:
 
     @property
     def answer(self) -> str:
-        """The answer in a sentence or two."""
+        """Return the answer in a sentence or two."""
         return f"{self.verdict.answer}. {self.verdict.reasons}"
 
     def to_dict(self) -> dict[str, Any]:

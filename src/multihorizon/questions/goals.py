@@ -162,18 +162,18 @@ class Goals(Result, Generic[Found]):
 
     @property
     def withheld(self) -> str:
-        """Why there are no groups; empty where there are."""
+        """Return why there are no groups; empty where there are."""
         return "" if self.state_reward is None else self.state_reward.why
 
     @property
     def discounts(self) -> Floats:
-        """The discount of each expert `(K,)`; NaN where it is not identified."""
+        """Return the discount of each expert `(K,)`; NaN where it is not identified."""
         found = {name: gamma for solution in self.solutions for name, gamma in _known_discounts(solution).items()}
         return np.array([found.get(name, np.nan) for name in self.experts])
 
     @property
     def misfits(self) -> Floats:
-        """How badly each pair of policies fails `(K,K)`, in units of the tolerated errors; NaN on the diagonal."""
+        """Return how badly each pair of policies fails `(K,K)`, in units of the tolerated errors; NaN on the diagonal."""
         matrix = np.full((len(self.experts), len(self.experts)), np.nan)
         for pair in self.pairs:
             i, j = (self.experts.index(name) for name in pair.experts)
@@ -182,12 +182,12 @@ class Goals(Result, Generic[Found]):
 
     @property
     def ungrouped(self) -> tuple[str, ...]:
-        """The experts of whom it is not known with whom they share a goal, if with anybody."""
+        """Return the experts of whom it is not known with whom they share a goal, if with anybody."""
         open_groups = {g for pair in self.undecided for g in pair}
         return tuple(group[0] for g, group in enumerate(self.groups) if len(group) == 1 and g in open_groups)
 
     def sentences(self) -> str:
-        """The finding in plain words."""
+        """Return the finding in plain words."""
         lines: list[str] = [self.headline()]
         for number, (group, solution) in enumerate(zip(self.groups, self.solutions, strict=True), start=1):
             lines.append(f"Goal {number}: {', '.join(group)}. {_describe(solution)}")
@@ -204,7 +204,7 @@ class Goals(Result, Generic[Found]):
         return "\n".join(lines)
 
     def headline(self) -> str:
-        """The verdict in a sentence."""
+        """Return the verdict in a sentence."""
         number = len(self.groups)
         if len(self.experts) == 1:
             return "One expert alone shares a goal with nobody, and their discount is not identified."
@@ -229,7 +229,7 @@ class Goals(Result, Generic[Found]):
         return f"These decisions do not show whether the experts share one reward ({p}).{bound}".rstrip()
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per expert: the number of the goal, from 1, and the discount; NaN where withheld or not identified."""
+        """Return one row per expert: the number of the goal, from 1, and the discount; NaN where withheld or not identified."""
         number = {name: g for g, group in enumerate(self.groups, start=1) for name in group}
         goal = [number.get(name, np.nan) for name in self.experts]
         return pd.DataFrame({"expert": self.experts, "goal": goal, "discount": self.discounts})
@@ -260,7 +260,7 @@ class Goals(Result, Generic[Found]):
 
 
 def _known_discounts(solution: Identification | Solution) -> dict[str, float]:
-    """Each member's discount, NaN where it is not identified or the fit did not converge."""
+    """Return each member's discount, NaN where it is not identified or the fit did not converge."""
     if isinstance(solution, Identification):
         identified: Sequence[bool] = solution.discounts_identified.tolist()
     else:
@@ -384,7 +384,8 @@ def _goals_of_policies(problem: Problem, temperature: PolicyTemperature, toleran
 
 
 def _verdict(n_groups: int, open_pairs: Sequence[tuple[int, int]], one_is_shared: bool, differ: bool = True) -> Shares:
-    """Whether all share one reward; `one_is_shared` and `differ` say whether one group, and several, are to be believed."""
+    """Return whether all share one reward; `one_is_shared` and `differ` say whether one group, and several, are to be
+    believed."""
     if n_groups == 1:
         return "share" if one_is_shared else "cannot tell"
     return "differ" if differ and len(open_pairs) < comb(n_groups, 2) else "cannot tell"
@@ -407,7 +408,7 @@ class _Policies:
         self._judged: dict[frozenset[str], Conclusion] = {}
 
     def judge(self, names: Collection[str], extent: bool = False) -> Conclusion:
-        """What is found of some experts; `extent` is whether a set is to be walked along."""
+        """Return what is found of some experts; `extent` is whether a set is to be walked along."""
         found = self._judged.get(frozenset(names))
         if found is not None and (found.status != "set" or not extent):
             return found
@@ -422,7 +423,7 @@ class _Policies:
         return found
 
     def judge_pairs(self, run: Run) -> tuple[Pair, ...]:
-        """Every pair with its verdict: from the linear systems of all pairs where these settle it, else by itself."""
+        """Return every pair with its verdict: from the linear systems of all pairs where these settle it, else by itself."""
         names = self.problem.names
         systems = None if self.families is None else pair_systems(self.families, self.problem.n_parameters, self.lam)
         if systems is not None:
@@ -443,7 +444,7 @@ class _Policies:
         return tuple(self.pairs[pair] for pair in combinations(self.names, 2))
 
     def _judge_pair(self, names: tuple[str, str]) -> Pair:
-        """The verdict of a pair, by itself if there is none yet."""
+        """Return the verdict of a pair, by itself if there is none yet."""
         first, second = sorted(names, key=self._place.__getitem__)
         if (first, second) not in self.pairs:
             found = self.judge((first, second))
@@ -472,7 +473,7 @@ class _Policies:
             self.differ[second].add(first)
 
     def apart(self, first: Collection[str], second: Collection[str]) -> bool:
-        """Whether some expert of one group differs from some expert of the other."""
+        """Return whether some expert of one group differs from some expert of the other."""
         return any(not self.differ[name].isdisjoint(second) for name in first)
 
     def link(self) -> list[frozenset[str]]:
@@ -502,7 +503,7 @@ class _Policies:
         return joined
 
     def _share(self, groups: Sequence[frozenset[str]]) -> bool:
-        """Whether some groups are identified together, and not by coincidence; only the equations between groups count."""
+        """Return whether some groups are identified together, and not by coincidence; only the equations between groups count."""
         together = self.judge(frozenset().union(*groups))
         if together.status != "unique":
             return False
@@ -644,7 +645,7 @@ class Parabola:
 
 
 def parabolas(fit: GroupFit) -> list[Parabola]:
-    """One for each member of a group, in their order, around the group's reward."""
+    """Return one for each member of a group, in their order, around the group's reward."""
     point, model, d = fit.point, fit.point.likelihood, fit.point.likelihood.n_reward
     values, theta = model.person_values(point), model.reward(point.x)
     slopes, matrices = np.zeros((model.n_experts, d)), np.zeros((model.n_experts, d + 2, d + 2))
@@ -693,7 +694,7 @@ class Scores:
         self.left_out: dict[tuple[int, int], float] = {}
 
     def __call__(self, group: Group) -> GroupFit:
-        """The fit of a group of experts, by their numbers, with the prior as its penalty."""
+        """Return the fit of a group of experts, by their numbers, with the prior as its penalty."""
         if group not in self._fits:
             alone = -np.inf if len(group) == 1 else sum(self(frozenset((k,))).point.objective for k in sorted(group))
             model = self._everyone.of_experts(sorted(group))
@@ -702,21 +703,21 @@ class Scores:
         return self._fits[group]
 
     def fitted(self, group: Group) -> bool:
-        """Whether a group was fitted."""
+        """Return whether a group was fitted."""
         return group in self._fits
 
     @property
     def n_fits(self) -> int:
-        """How many groups were fitted."""
+        """Return how many groups were fitted."""
         return len(self._fits)
 
     def score(self, group: Group) -> float:
-        """The score of a group."""
+        """Return the score of a group."""
         fit = self(group)
         return fit.point.value / self.dispersion - self.price * fit.determined
 
     def gain(self, first: Group, second: Group) -> float:
-        """The score that one reward of two groups gains against one each."""
+        """Return the score that one reward of two groups gains against one each."""
         return self.score(first | second) - self.score(first) - self.score(second)
 
     def look_from(self, partition: Collection[Group]) -> None:
@@ -726,7 +727,7 @@ class Scores:
                 self._near |= {k: (group, near) for k, near in zip(sorted(group), parabolas(self(group)), strict=True)}
 
     def estimate(self, group: Group) -> float:
-        """The score of a group, without a fit."""
+        """Return the score of a group, without a fit."""
         key = frozenset((k, self._near[k][0]) for k in group)
         if key not in self._estimates:
             members = [self._near[k][1] for k in sorted(group)]
@@ -748,7 +749,7 @@ class Scores:
         return self._estimates[key]
 
     def promise(self, new: Collection[Group], old: Collection[Group]) -> float:
-        """What some groups would gain in place of others: exactly where all were fitted, else by estimates."""
+        """Return what some groups would gain in place of others: exactly where all were fitted, else by estimates."""
         if all(map(self.fitted, new)):
             return sum(map(self.score, new)) - sum(map(self.score, old))
         return sum(map(self.estimate, new)) - sum(map(self.estimate, old))
@@ -761,14 +762,14 @@ class Scores:
                     self.left_out[pair] = min(self.left_out.get(pair, np.inf), below)
 
     def why_left_out(self, first: int, second: int) -> str:
-        """Why two experts were never fitted together; empty where they were."""
+        """Return why two experts were never fitted together; empty where they were."""
         pair = min(first, second), max(first, second)
         if pair not in self.left_out or any(first in group and second in group for group in self._fits):
             return ""
         return f"never fitted together: by an estimate {decimals(self.left_out[pair], 0)} below the best"
 
     def apart(self, first: Group, second: Group, shared: Floats) -> bool:
-        """Whether it is sure that the goals of two groups differ; `shared` are the probabilities between their members."""
+        """Return whether it is sure that the goals of two groups differ; `shared` are the probabilities between their members."""
         sure, both = bool((shared <= 1 - SURE).all()), first | second
         if sure and not self.fitted(both) and self.promise([both], [first, second]) < -self.hopeless:
             return True
@@ -777,7 +778,7 @@ class Scores:
 
 
 def best_fit(model: Likelihood, least: float) -> GroupFit:
-    """The best end of climbs from discounts that are all alike, and from each member's own best.
+    """Return the best end of climbs from discounts that are all alike, and from each member's own best.
 
     A climb whose objective is still below `least` when the ends are compared is broken off there.
     """
@@ -813,7 +814,7 @@ def _starts(model: Likelihood) -> Iterator[Point]:
 def weigh_partitions(
     scores: Scores, run: Run = Run(), near: float = 7.0, max_fits: int = 400
 ) -> tuple[dict[Partition, float], int]:
-    """The likely partitions of the experts with their probabilities, and how many near the best were not looked around.
+    """Return the likely partitions of the experts with their probabilities, and how many near the best were not looked around.
 
     Partitions whose score is further than `near` below the best are not looked around: they have less than a thousandth of its
     weight. None is once more than `max_fits` groups were fitted after the merging. The neighbours of the merged partition are
@@ -879,7 +880,7 @@ def _neighbours(partition: Partition) -> Iterator[Partition]:
 
 
 def sharing_probabilities(weights: dict[Partition, float], n_experts: int) -> Floats:
-    """The probability `(K,K)` that two experts share a goal; on the diagonal that of a goal nobody shares."""
+    """Return the probability `(K,K)` that two experts share a goal; on the diagonal that of a goal nobody shares."""
     shared = np.zeros((n_experts, n_experts))
     for partition, weight in weights.items():
         for group in map(sorted, partition):

@@ -108,7 +108,8 @@ class ModelChecks(Result):
     overall: OverallTest
 
     def sentences(self) -> str:
-        """How well each model predicts, how many of the worst states are odd, and whether choices of an episode go together."""
+        """Return how well each model predicts, how many of the worst states are odd, and whether choices of an episode go
+        together."""
         total = self.decisions.sum()
         means = ", ".join(f"{name} {decimals(values @ self.decisions / total, 4)}" for name, values in self.held_out.items())
         odd = sum(case["p_value"] < ODD for case in self.worst)
@@ -120,7 +121,7 @@ class ModelChecks(Result):
         return "\n".join([*lines, overall_words(self.overall)])
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per expert: how many decisions were held out, and their mean log-likelihood under each model."""
+        """Return one row per expert: how many decisions were held out, and their mean log-likelihood under each model."""
         return pd.DataFrame({"expert": self.experts, "decisions": self.decisions, **self.held_out})
 
     def _facts(self) -> dict[str, Any]:
@@ -240,7 +241,7 @@ def deal(
 
 
 def fold_of_episodes(table: Demonstrations, folds: int, rng: np.random.Generator, conditions: Sequence[str] = ()) -> Ints:
-    """The fold `(E,)` into which each episode is dealt, those of each expert, and of each expert's conditions, evenly."""
+    """Return the fold `(E,)` into which each episode is dealt, those of each expert, and of each expert's conditions, evenly."""
     owners, cell = table.by_episode.expert, cells_of_episodes(table, conditions)
     fold = np.zeros(owners.size, dtype=np.int64)
     for expert, name in enumerate(table.experts):
@@ -253,7 +254,7 @@ def fold_of_episodes(table: Demonstrations, folds: int, rng: np.random.Generator
 
 
 def of_part(model: Model, counts: Sequence[Floats]) -> Model:
-    """The model of some of the episodes, in which transitions stay as all moves of the table have them, with a ridge.
+    """Return the model of some of the episodes, in which transitions stay as all moves of the table have them, with a ridge.
 
     Rows that stand on few moves would follow the decisions that are there, and predict those that are held out worse for it.
     Without a ridge a reward may run away that the whole table holds. It has the weight of rewards with a standard deviation of
@@ -264,7 +265,7 @@ def of_part(model: Model, counts: Sequence[Floats]) -> Model:
 
 
 def _predict(point: Point, train: list[Floats], name: str) -> list[Floats]:
-    """The policies `(S,A)` of one of `MODELS` fitted to the training counts."""
+    """Return the policies `(S,A)` of one of `MODELS` fitted to the training counts."""
     model = point.likelihood
     if name == "own frequencies":
         experts = model.problem.experts
@@ -339,12 +340,13 @@ class Extent(NamedTuple):
 
     @property
     def nearly_everywhere(self) -> bool:
-        """Whether the model fits in all states or nearly all."""
+        """Return whether the model fits in all states or nearly all."""
         return self.answer in ("Yes", "In nearly all states")
 
 
 def fit_answer(how: Extent, overall: OverallTest) -> str:
-    """Whether the model fits, from single states and from all choices together, which may differ where no state stands out."""
+    """Return whether the model fits, from single states and from all choices together, which may differ where no state stands
+    out."""
     if how.nearly_everywhere and overall.p_value <= ODD:
         return "In part" if overall.p_value <= 0.001 else "Perhaps not"
     return how.answer if how.odd else "No misfit detected"
@@ -378,7 +380,7 @@ class ComparedChoices:
 
     @property
     def cases(self) -> Bools:
-        """The states `(S,)` with a choice, and with enough decisions to be compared."""
+        """Return the states `(S,)` with a choice, and with enough decisions to be compared."""
         mask: Bools = (self.visits >= FEWEST_DECISIONS) & (self.mdp.available.sum(axis=1) > 1)
         return mask
 
@@ -391,7 +393,7 @@ class Compared(NamedTuple):
 
 
 def misfits(compared: Compared) -> list[Misfit]:
-    """Every case with enough decisions to be compared with what is expected, the worst first."""
+    """Return every case with enough decisions to be compared with what is expected, the worst first."""
     number = sum(int(choices.cases.sum()) for choices in compared.choices)
     found = []
     for choices in compared.choices:
@@ -409,7 +411,7 @@ def misfits(compared: Compared) -> list[Misfit]:
 
 
 def extent(found: Sequence[Misfit]) -> Extent:
-    """How widely the model fits, from all its `misfits`."""
+    """Return how widely the model fits, from all its `misfits`."""
     odd = [misfit for misfit in found if misfit.p_value < ODD]
     missed = sum(m.missed * m.decisions for m in odd)
     there, everywhere = (max(sum(m.decisions for m in cases), 1) for cases in (odd, found))
@@ -417,7 +419,7 @@ def extent(found: Sequence[Misfit]) -> Extent:
 
 
 def compared_choices(problem: Problem, policies: Sequence[Floats]) -> Compared:
-    """The choices of the problem's experts beside those that policies `(S,A)` make them expect.
+    """Return the choices of the problem's experts beside those that policies `(S,A)` make them expect.
 
     Choices repeat where most decisions were made in states that the same expert met often enough to be compared with the model.
     """
@@ -491,7 +493,7 @@ class AllChoices:
 
     @classmethod
     def of(cls, point: Point) -> AllChoices | None:
-        """Those of a fit; None where there are too many parameters or choices."""
+        """Return those of a fit; None where there are too many parameters or choices."""
         model = point.likelihood
         k, d = model.n_experts, model.n_reward
         deviations = point.likelihood.precision if isinstance(point, NearPoint) else np.zeros(0)
@@ -545,7 +547,7 @@ class AllChoices:
 
 
 def overall_words(test: OverallTest, begin: bool = True) -> str:
-    """The test in a sentence, and in another what it would have detected; the first may go on from another."""
+    """Return the test in a sentence, and in another what it would have detected; the first may go on from another."""
     first = "All" if begin else "all"
     if test.reason:
         return f"Whether all choices together differ from the model was not tested: {test.reason}."
@@ -557,7 +559,7 @@ def overall_words(test: OverallTest, begin: bool = True) -> str:
 
 
 def detectable_words(test: OverallTest) -> str:
-    """What the test would have detected with a probability of 80 %, and what it may miss."""
+    """Return what the test would have detected with a probability of 80 %, and what it may miss."""
     lapses = f"if {percent(test.lapses)} or more were made at random" if np.isfinite(test.lapses) else ""
     bias = f"if all that is later counted {percent(test.present_bias)} less than a discount says" if test.present_bias < 1 else ""
     seen = " or ".join(text for text in (lapses, bias) if text)
@@ -599,7 +601,7 @@ def overall_test(choices: AllChoices | None, seed: int = 0) -> OverallTest:
         biased = choices.later - np.repeat(np.add.reduceat(policy * choices.later, starts), sizes)
 
     def numbers(r: Floats) -> Floats:
-        """The numbers `(k,4)` of differences `(R,k)`, or `(k,3)` without present bias."""
+        """Return the numbers `(k,4)` of differences `(R,k)`, or `(k,3)` without present bias."""
         apart = (r**2 / np.maximum(E, 1.0)[:, None]).sum(axis=0)
         together = ((pool @ r) ** 2 / np.maximum(expected_together, 1.0)[:, None]).sum(axis=0)
         return np.stack([apart, together, lapse @ r, *([] if biased is None else [np.abs(biased @ r)])], axis=1)
@@ -625,7 +627,7 @@ def overall_test(choices: AllChoices | None, seed: int = 0) -> OverallTest:
     fit = _Imitation(policy, n, starts, sizes, J, prior)
 
     def detected(alternative: Callable[[float], Floats], weights: Callable[[Floats], Floats], critical: float) -> float:
-        """The smallest departure that is detected with a probability of 80 %."""
+        """Return the smallest departure that is detected with a probability of 80 %."""
 
         def seen(size: float) -> bool:
             other = alternative(size)
@@ -665,7 +667,7 @@ class _Imitation:
         self.cases = sp.csr_array((np.ones(n.size), np.arange(n.size), np.append(starts, n.size)), (starts.size, n.size))
 
     def tilted(self, logs: Floats) -> Floats:
-        """The probabilities `(R,)` with these numbers added to their logarithms."""
+        """Return the probabilities `(R,)` with these numbers added to their logarithms."""
         odds = self.policy * np.exp(logs - np.repeat(np.maximum.reduceat(logs, self.starts), self.sizes))
         shares: Floats = odds / np.repeat(np.add.reduceat(odds, self.starts), self.sizes)
         return shares
@@ -679,7 +681,8 @@ class _Imitation:
         return found
 
     def to(self, other: Floats) -> tuple[Floats, Callable[[Floats], float]]:
-        """The model's probabilities when it is fitted to others, and what gives the standard deviation of a score there."""
+        """Return the model's probabilities when it is fitted to others, and what gives the standard deviation of a score
+        there."""
         x = np.zeros(self.slopes.shape[1])
         everything = np.ones(x.size, dtype=np.bool_)
         for _ in range(8):
@@ -702,7 +705,7 @@ class _Imitation:
 
 
 def _inverse(curvature: Floats, free: Bools) -> Floats:
-    """The inverse in the directions that are determined, of the parameters that are free; 0 elsewhere."""
+    """Return the inverse in the directions that are determined, of the parameters that are free; 0 elsewhere."""
     found, here = np.zeros_like(curvature), np.ix_(free, free)
     size = np.sqrt(np.maximum(np.diag(curvature[here]), TINY))
     values, vectors = np.linalg.eigh(curvature[here] / np.outer(size, size))

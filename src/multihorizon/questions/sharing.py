@@ -132,7 +132,7 @@ class SharedDiscountTest(Result):
     reason: str = ""
 
     def sentences(self) -> str:
-        """The finding in a sentence."""
+        """Return the finding in a sentence."""
         names = ", ".join(self.experts)
         if np.isnan(self.p_value):
             why = f": {self.reason}" if self.reason else ""
@@ -144,7 +144,7 @@ class SharedDiscountTest(Result):
         )
 
     def to_frame(self) -> pd.DataFrame:
-        """One row: the experts, their common discount, and the figures of the test."""
+        """Return one row: the experts, their common discount, and the figures of the test."""
         return pd.DataFrame([vars(self) | {"experts": ", ".join(self.experts)}])
 
     def to_dict(self) -> dict[str, Any]:
@@ -167,12 +167,12 @@ class PairwiseTests(Result, Sequence[SharedDiscountTest]):
         return len(self.tests)
 
     def sentences(self) -> str:
-        """How many pairs differ."""
+        """Return how many pairs differ."""
         differ = sum(test.adjusted < 0.05 for test in self.tests)
         return f"{differ} of {len(self.tests)} pairs have different discounts, with Holm's correction."
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per pair."""
+        """Return one row per pair."""
         frames = [test.to_frame() for test in self.tests]
         return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame({"experts": [], "adjusted": []})
 
@@ -228,7 +228,7 @@ def pairwise_tests(solution: Solution, *, jobs: int = 1, progress: Progress = si
 
 
 def each_pair(solution: Solution, run: Run = Run()) -> Iterator[SharedDiscountTest]:
-    """The test of each pair that has something to test, as soon as it is done, not yet corrected."""
+    """Yield the test of each pair that has something to test, as soon as it is done, not yet corrected."""
     model, spread_test = _tests_of(solution)
     pairs = [pair for pair in combinations(range(solution.discounts.size), 2) if contrasts_of(model, pair)]
     for number, test in enumerate(run.map(spread_test, pairs), start=1):
@@ -237,13 +237,13 @@ def each_pair(solution: Solution, run: Run = Run()) -> Iterator[SharedDiscountTe
 
 
 def with_holm(tests: Sequence[SharedDiscountTest]) -> PairwiseTests:
-    """The same tests with Holm's correction for their number."""
+    """Return the same tests with Holm's correction for their number."""
     adjusted = holm(np.array([test.p_value for test in tests]))
     return PairwiseTests(tuple(replace(test, adjusted=float(p)) for test, p in zip(tests, adjusted, strict=True)))
 
 
 def _tests_of(solution: Solution) -> tuple[ChoiceModel, Callable[[tuple[int, ...]], SharedDiscountTest]]:
-    """The model of a solution, and the test of some of its experts."""
+    """Return the model of a solution, and the test of some of its experts."""
     estimate = solution.estimate
     if isinstance(estimate, FunctionEstimate):
         return estimate.model, partial(_sampled_test, cast("SievePoint", estimate.place), estimate.widened, estimate.matrix)
@@ -271,7 +271,7 @@ def _test(point: Point, spread: float, members: tuple[int, ...]) -> SharedDiscou
 
 
 def _test_by_clusters(point: Point, end: Ascent[Point], members: tuple[int, ...], contrasts: int) -> SharedDiscountTest:
-    """The test where clusters are independent, at the maximum under the hypothesis."""
+    """Return the test where clusters are independent, at the maximum under the hypothesis."""
     model, x = point.likelihood, end.point.x
     shared = end.point.likelihood.discounts(x)
     grouped = np.array([shared[model.groups == g][0] for g in range(model.n_discounts)])
@@ -289,7 +289,8 @@ def _test_by_clusters(point: Point, end: Ascent[Point], members: tuple[int, ...]
 
 
 def _sampled_test(point: SievePoint, precise: Precision, full: Floats, members: tuple[int, ...]) -> SharedDiscountTest:
-    """The test in sampled states; `precise` is the answer's precision, and `full` `(p,p)` its covariance with the first stage."""
+    """Return the test in sampled states; `precise` is the answer's precision, and `full` `(p,p)` its covariance with the first
+    stage."""
     from multihorizon.choice.sieve_model import SievePoint  # noqa: PLC0415  states are vectors: only now is scikit-learn needed
     from multihorizon.likelihood.sieve import sieve_precision  # noqa: PLC0415
 
@@ -346,12 +347,12 @@ class SharedGoalTest(Result):
 
     @property
     def rejected(self) -> bool:
-        """Whether the decisions contradict one reward for all, at the 5 % level."""
+        """Return whether the decisions contradict one reward for all, at the 5 % level."""
         return self.p_value <= 0.05
 
     @property
     def words(self) -> str:
-        """The p-value as it stands in a sentence: the smallest that so many simulations can give is only a bound."""
+        """Return the p-value as it stands in a sentence: the smallest that so many simulations can give is only a bound."""
         if not self.simulations and self.p_value >= 0.5:  # the likelihood is highest without deviations
             return "p ≥ 0.5"
         if not self.simulations:
@@ -360,7 +361,7 @@ class SharedGoalTest(Result):
         return f"p {'≤' if least else '='} {significant(self.p_value, 2)}"
 
     def sentences(self) -> str:
-        """The finding in a sentence."""
+        """Return the finding in a sentence."""
         if self.reason:
             return f"Whether the experts share one reward was not tested: {self.reason}."
         if self.rejected:
@@ -368,7 +369,7 @@ class SharedGoalTest(Result):
         return f"Nothing speaks against one reward for all experts ({self.words})."
 
     def to_frame(self) -> pd.DataFrame:
-        """One row: the hypothesis and the figures of its test."""
+        """Return one row: the hypothesis and the figures of its test."""
         return pd.DataFrame([{"hypothesis": "one reward for all", **asdict(self)}])
 
 
@@ -392,7 +393,7 @@ def shared_goal_test(solution: Solution, simulations: int = 999, run: Run = Run(
 
 
 def _scored(solution: Solution, simulations: int, seed: int) -> tuple[Point | str, list[_Drawn], list[Floats]]:
-    """The fit with one reward, or why one reward cannot be tested; the experts' drawn scores, and S of each expert."""
+    """Return the fit with one reward, or why one reward cannot be tested; the experts' drawn scores, and S of each expert."""
     point = _fit_with_one_reward(solution)
     if isinstance(point, str):
         return point, [], []
@@ -459,7 +460,7 @@ def fit_and_test(
 
 
 def bound_words(deviations: Deviations) -> str:
-    """How far rewards may deviate from the shared one at most, in a sentence; nothing where that is not known."""
+    """Return how far rewards may deviate from the shared one at most, in a sentence; nothing where that is not known."""
     share, moved = 100 * deviations.share_of_range[2], deviations.choices_moved[2]
     if not np.isfinite(share + moved):
         return ""
@@ -473,12 +474,13 @@ def bound_words(deviations: Deviations) -> str:
 
 
 def one_reward(model: Likelihood) -> Likelihood:
-    """The model in which all share the reward, with the same knowledge and penalties."""
+    """Return the model in which all share the reward, with the same knowledge and penalties."""
     return Likelihood(model.problem, model.settings, model.penalty, model.ridge) if isinstance(model, NearlyShared) else model
 
 
 def _fit_with_one_reward(solution: Solution) -> Point | str:
-    """The best point under the hypothesis, with the penalties of the test; or why there is nothing to test, or no way to."""
+    """Return the best point under the hypothesis, with the penalties of the test; or why there is nothing to test, or no way
+    to."""
     if len(solution.experts) == 1:
         return "there is one expert alone"
     if solution.status == Status.NOT_CONVERGED:
@@ -503,14 +505,14 @@ def _fit_with_one_reward(solution: Solution) -> Point | str:
 
 
 def temperature_prior(model: Likelihood) -> Quadratic | None:
-    """The term of the objective that says `log λ ~ N(0, 1)` of free temperatures; None where there are none."""
+    """Return the term of the objective that says `log λ ~ N(0, 1)` of free temperatures; None where there are none."""
     free, zeros = np.zeros(model.size), np.zeros(model.size)
     free[model.temperature_slice] = ~model.fixed[model.temperature_slice]
     return Quadratic(zeros, zeros, np.diag(free)) if free.any() else None
 
 
 def _own_precisions(model: Likelihood) -> Floats:
-    """The precision `(d,)` of a_k, whose standard deviation τ is 3 temperatures."""
+    """Return the precision `(d,)` of a_k, whose standard deviation τ is 3 temperatures."""
     return (model.feature_sizes / (3.0 * model.known_temperature)) ** 2
 
 
@@ -537,7 +539,7 @@ class _Drawn:
     chosen: Ints
 
     def gains(self, scores: Floats, free: Bools) -> Floats:
-        """What a_k gains `(1+simulations,)` as far as the likelihood is quadratic, from scores `(1+simulations,q)`."""
+        """Return what a_k gains `(1+simulations,)` as far as the likelihood is quadratic, from scores `(1+simulations,q)`."""
         reward, other = self.own > 0, (self.own == 0) & free[self.places]
         across, within = self.information[np.ix_(reward, other)], self.information[np.ix_(other, other)]
         explained = across @ np.linalg.pinv(within, hermitian=True)
@@ -550,7 +552,7 @@ class _Drawn:
 
 
 def _drawn(point: Point, simulations: int, seed: int) -> list[_Drawn]:
-    """The experts, drawn in the order of their likelihoods, whatever their names and places are."""
+    """Return the experts, drawn in the order of their likelihoods, whatever their names and places are."""
     model = point.likelihood
     batches, number = list(zip(model.batches, point.plans, strict=True)), model.problem.n_experts
     order = np.argsort(np.argsort(np.round(model.person_values(point), 6), kind="stable"))
@@ -612,7 +614,8 @@ def _common_step(experts: list[_Drawn], free: Bools) -> Floats:
 
 
 def _climbed_gains(model: Likelihood, together: Floats, expert: _Drawn) -> Floats:
-    """What a_k gains over the point x of all experts, by climbs, in the decisions that were made and in the first draws."""
+    """Return what a_k gains over the point x of all experts, by climbs, in the decisions that were made and in the first
+    draws."""
     k, d = expert.number, model.n_reward
     alone = model.of_experts([k])
     x = np.concatenate([together[:d], model.discounts(together)[[k]], np.log(model.temperatures(together)[[k]])])
@@ -689,7 +692,7 @@ def _beside_deviations(point: Point, rivals: list[WiderReward]) -> StateRewardTe
 
 
 def with_one_reward(point: Point) -> Point:
-    """The fit in which all share the reward, beside one with deviations from it."""
+    """Return the fit in which all share the reward, beside one with deviations from it."""
     if not isinstance(point, NearPoint):
         return point
     start = one_reward(point.likelihood).at(point.x)
@@ -698,7 +701,7 @@ def with_one_reward(point: Point) -> Point:
 
 
 def _fit_with_wider_reward(point: Point, solution: Solution, wider: WiderReward, run: Run) -> Solution:
-    """The fit with the wider reward, where transitions stay as they were fitted."""
+    """Return the fit with the wider reward, where transitions stay as they were fitted."""
     tasks = {id(expert.mdp): expert for expert in point.problem.experts}
     mdps = {key: expert.mdp.as_known() for key, expert in tasks.items()}
     arrivals = [(mdps[key], arrival) for key, expert in tasks.items() if (arrival := expert.arrival_features) is not None]

@@ -49,7 +49,7 @@ UNITS: tuple[Unit, ...] = ("discount", "steps")
 
 @cache
 def templates() -> Environment:
-    """The templates. They escape text, and write out characters that would change the direction of writing."""
+    """Return the templates. They escape text, and write out characters that would change the direction of writing."""
 
     def shown(value: Any) -> Any:
         return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
@@ -71,13 +71,13 @@ def templates() -> Environment:
 
 @cache
 def asset(name: str) -> str:
-    """The text of a file that is part of every page."""
+    """Return the text of a file that is part of every page."""
     return resources.files("multihorizon.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
 @cache
 def script() -> str:
-    """The script of every page."""
+    """Return the script of every page."""
     return "".join(asset(f"{name}.js") for name in ("page", "tables", "figures", "explorer"))
 
 
@@ -116,7 +116,7 @@ class Page:
     answer: Sequence[str | Block] = ()
 
     def render(self) -> str:
-        """The page as one string."""
+        """Return the page as one string."""
         digest = base64.b64encode(hashlib.sha256(script().encode()).digest()).decode("ascii")
         rules = ["default-src 'none'", "img-src data:", "style-src 'unsafe-inline'", f"script-src 'sha256-{digest}'"]
         return (
@@ -198,7 +198,7 @@ class Bar(Block):
     scale: tuple[float, float] = (0.0, 1.0)
 
     def at(self, value: float) -> float:
-        """Where a value stands on the scale, in per cent."""
+        """Return where a value stands on the scale, in per cent."""
         start, end = self.scale
         return 100 * (value - start) / ((end - start) or 1.0)
 
@@ -246,7 +246,7 @@ class TableBlock(Block):
 
     @property
     def caption(self) -> str:
-        """What the rows are."""
+        """Return what the rows are."""
         return self.table.caption
 
     def drawn(self) -> list[tuple[Any, str, list[Any]]]:
@@ -288,7 +288,7 @@ class TableBlock(Block):
 
 
 def _look_ahead(value: Any, cell: Any, horizon: Horizon) -> Any:
-    """A cell of discounts, which also stands as a horizon; what is none stays as it is."""
+    """Return a cell of discounts, which also stands as a horizon; what is none stays as it is."""
     if cell == UNKNOWN or isinstance(value, str | Block) or value is None:
         return cell
     if isinstance(value, tuple):
@@ -300,7 +300,7 @@ Cell = str | float | int | Bar | Either | BestActions | None
 
 
 def cell_text(value: Any) -> str | Block:
-    """A cell: numbers short, what is missing as a dash, and a block as it is."""
+    """Return a cell: numbers short, what is missing as a dash, and a block as it is."""
     if value is None or (isinstance(value, float) and value != value):
         return "–"
     if isinstance(value, float):
@@ -323,7 +323,7 @@ class PageTable(Block):
     columns: Sequence[Sequence[int]] = ()
 
     def kind(self, column: int) -> str:
-        """How a column is set: numbers to the right, short texts on one line, bars wide."""
+        """Return how a column is set: numbers to the right, short texts on one line, bars wide."""
         cells = [row[column] for row in self.rows]
         plain = [cell.discount if isinstance(cell, Either) else cell for cell in cells]
         if any(isinstance(cell, Bar) for cell in plain):
@@ -345,7 +345,7 @@ class Picture(Block):
 
 
 def figure(drawing: Axes | Figure, caption: str) -> Picture:
-    """A matplotlib figure as a picture in the page."""
+    """Return a matplotlib figure as a picture in the page."""
     import matplotlib as mpl  # noqa: PLC0415  a picture is drawn: only now is matplotlib needed
 
     whole = drawing.get_figure(root=True)
@@ -369,7 +369,7 @@ class Axis:
     high: float = 1.0
 
     def share(self, value: float) -> float:
-        """How far along the axis a value stands, from 0 to 1; what is outside stands just outside."""
+        """Return how far along the axis a value stands, from 0 to 1; what is outside stands just outside."""
         return min(max((value - self.low) / ((self.high - self.low) or 1.0), -0.02), 1.02)
 
 
@@ -429,11 +429,11 @@ class Chart(Block):
     height: float = 340.0
 
     def right(self, panel: Panel, x: float) -> float:
-        """Where a value of the panel's first axis stands in the drawing."""
+        """Return where a value of the panel's first axis stands in the drawing."""
         return round(48 + 358 * panel.x.share(x), 1)
 
     def down(self, panel: Panel, y: float) -> float:
-        """Where a value of the panel's second axis stands in the drawing."""
+        """Return where a value of the panel's second axis stands in the drawing."""
         return round(self.height - 44 - (self.height - 56) * panel.y.share(y), 1)
 
 
@@ -457,7 +457,8 @@ class Ruler:
 
     @classmethod
     def over(cls, discounts: Iterable[float], horizon: Horizon) -> Ruler:
-        """The rulers that hold these discounts; that of an endless task ends at a power of ten, at most 10,000 from its left end.
+        """Return the rulers that hold these discounts; that of an endless task ends at a power of ten, at most 10,000 from its
+        left end.
 
         Example:
             >>> ruler = Ruler.over([0.5, 0.95], Horizon())
@@ -471,7 +472,7 @@ class Ruler:
         return cls(horizon, max(min(end, horizon.longest), 2.0 * nearest), nearest)
 
     def place(self, discount: float, unit: Unit) -> float:
-        """Where a discount stands, from 0 to 1; NaN for NaN."""
+        """Return where a discount stands, from 0 to 1; NaN for NaN."""
         if unit == "discount" or isnan(discount):
             return discount
         return self._share(self.horizon(discount))
@@ -480,7 +481,7 @@ class Ruler:
         return log(min(max(reach, self.nearest), self.farthest) / self.nearest) / log(self.farthest / self.nearest)
 
     def axis(self, unit: Unit) -> Axis:
-        """The ruler as an axis, with numbers at some places."""
+        """Return the ruler as an axis, with numbers at some places."""
         if unit == "discount":
             return Axis("discount γ")
         places = [(m, m * self.nearest * 10.0**e) for e in range(5) for m in (1, 2, 5)]
@@ -489,7 +490,7 @@ class Ruler:
         return Axis(f"horizon in {self.horizon.many}, on a logarithmic scale", [(self._share(h), _round(h)) for h in shown])
 
     def bar(self, low: float, discount: float, high: float) -> Either:
-        """An interval drawn on each ruler."""
+        """Return an interval drawn on each ruler."""
         by_discount, by_steps = (Bar(self.place(low, u), self.place(discount, u), self.place(high, u)) for u in UNITS)
         return Either(by_discount, by_steps, discount)
 
@@ -500,17 +501,17 @@ class Ruler:
 
 
 def _round(reach: float) -> str:
-    """A round number of steps or of units of time."""
+    """Return a round number of steps or of units of time."""
     return decimals(reach, 0) if reach >= 1 else f"{reach:g}"
 
 
 def look_ahead(discount: float, horizon: Horizon) -> Either | None:
-    """A discount, and its horizon; None where it is not known."""
+    """Return a discount, and its horizon; None where it is not known."""
     return None if isnan(discount) else Either(decimals(discount, 3), horizon.number(discount), discount)
 
 
 def look_ahead_range(ends: Iterable[float], horizon: Horizon) -> Either | None:
-    """Two discounts, and their horizons; None where an end is not known."""
+    """Return two discounts, and their horizons; None where an end is not known."""
     low, high = ends
     if isnan(low + high):
         return None

@@ -115,12 +115,12 @@ def _write_parquet(frame: pd.DataFrame, path: Path) -> None:
 
 
 def result_of(found: Analysis, options: dict[str, Any]) -> dict[str, Any]:
-    """The content of `result.json`."""
+    """Return the content of `result.json`."""
     return {**found._content(), "options": options}
 
 
 def _reward_frame(found: Analysis) -> pd.DataFrame:
-    """The reward with its standard error: of each state or feature, or at states spread over the log."""
+    """Return the reward with its standard error: of each state or feature, or at states spread over the log."""
     if found.functions is not None:
         frame = found.functions.to_frame()
         return frame.assign(reward=np.nan, standard_error=np.nan) if found.withheld else frame
@@ -129,12 +129,13 @@ def _reward_frame(found: Analysis) -> pd.DataFrame:
 
 
 def asked_solution(found: Analysis) -> Solution:
-    """The solution that answers what was asked: that of the population, where one was asked about."""
+    """Return the solution that answers what was asked: that of the population, where one was asked about."""
     return found.solution if found.population is None else found.population
 
 
 def goes_on(found: Analysis) -> bool:
-    """Whether `read_fit` can go on from a fit: it gave an answer in one task with a list of states, and is not too large."""
+    """Return whether `read_fit` can go on from a fit: it gave an answer in one task with a list of states, and is not too
+    large."""
     solution = asked_solution(found)
     if found.withheld or solution.problem is None or not solution.problem.mdps:
         return False
@@ -145,7 +146,7 @@ def goes_on(found: Analysis) -> bool:
 
 
 def _with_next(page: Page, found: Analysis) -> Page:
-    """The page with how to go on from it, before how it was made."""
+    """Return the page with how to go on from it, before how it was made."""
     if not goes_on(found):
         return page
     blocks: list[str | Block] = [
@@ -268,7 +269,7 @@ def read_fit(directory: Path) -> tuple[Solution, dict[str, Any]]:
 
 
 def _read_task(path: Path) -> Problem:
-    """The persons of a fit and their task; ValueError, naming the file, where it holds something else."""
+    """Return the persons of a fit and their task; ValueError, naming the file, where it holds something else."""
     arrays, wrong = read_arrays(path, "the task of a fit"), f"{path} is not the task of a fit"
     schema = arrays.get("schema", np.array(0))
     if schema.shape or schema.dtype.kind not in "iu" or schema != 1:
@@ -288,7 +289,7 @@ def _read_task(path: Path) -> Problem:
 
 
 def _why_not(content: dict[str, Any]) -> str:
-    """Why a folder with this `result.json` has nothing to go on from, and what to do."""
+    """Return why a folder with this `result.json` has nothing to go on from, and what to do."""
     tables = (content.get("options") or {}).get("demonstrations")
     if content.get("withheld"):
         return f"the fit gave no answer. {content['withheld']}"
@@ -302,7 +303,7 @@ def _why_not(content: dict[str, Any]) -> str:
 
 
 def _problem_from(mdp: MDP, arrays: dict[str, Any]) -> Problem:
-    """The persons of a saved task; ValueError where its arrays do not fit the task."""
+    """Return the persons of a saved task; ValueError where its arrays do not fit the task."""
     rows, names, parameters = mdp.n_states * mdp.n_actions, arrays["experts"].tolist(), arrays["parameters"].tolist()
     experts, parameters = (as_names(of, len(of), what) for of, what in ((names, "experts"), (parameters, "parameters")))
     counts = read_matrix(arrays, (len(experts), rows), "counts_")

@@ -68,7 +68,7 @@ def grid_map(
     arrows: Sequence[Arrow] | None = None,
     scale: tuple[float, float] | None = None,
 ) -> GridMap:
-    """The cells of a grid coloured by their rewards `(S,)`, NaN where not known, with actions as arrows where given.
+    """Return the cells of a grid coloured by their rewards `(S,)`, NaN where not known, with actions as arrows where given.
 
     A cell with the median reward has no colour: most cells of most grids pay the same. Others have the root of their size as
     opacity, so that one large reward does not make all others look alike. A `scale` says which value has no colour, and which
@@ -93,7 +93,7 @@ def grid_map(
 
 
 def _head(x: float, y: float, right: float, down: float) -> str:
-    """Two strokes at the tip of an arrow that points to the right by so much and down by so much, of length 1."""
+    """Return two strokes at the tip of an arrow that points to the right by so much and down by so much, of length 1."""
     ends = [(x - 6 * right - side * 4 * down, y - 6 * down + side * 4 * right) for side in (1, -1)]
     return f"M{_point(*ends[0])}L{_point(x, y)}L{_point(*ends[1])}"
 
@@ -120,7 +120,8 @@ class GraphMap(Block):
 
 
 def graph_map(mdp: MDP, tips: Sequence[str], caption: str, arrows: Sequence[Arrow]) -> GraphMap | None:
-    """A small task as a graph, from the first states on the left; None where it has more than 20 states, too many to be read."""
+    """Return a small task as a graph, from the first states on the left; None where it has more than 20 states, too many to be
+    read."""
     if mdp.n_states > 20:
         return None
     places = _places(mdp)
@@ -141,7 +142,7 @@ def graph_map(mdp: MDP, tips: Sequence[str], caption: str, arrows: Sequence[Arro
 
 
 def _name_lines(name: str) -> list[str]:
-    """A name on one line of at most 9 characters, or its words on two; what does not fit is left out."""
+    """Return a name on one line of at most 9 characters, or its words on two; what does not fit is left out."""
     words = name.split()
     lines = [name] if len(name) <= 9 or len(words) < 2 else [words[0], " ".join(words[1:])]
     return [shortened(line, 9) for line in lines]
@@ -170,7 +171,8 @@ def _places(mdp: MDP) -> list[Place]:
 
 
 def _depths(mdp: MDP, moves: Bools) -> Ints:
-    """The layer of each state `(S,)`: its longest way from the first ones, or the shortest where states recur. Ends come last."""
+    """Return the layer of each state `(S,)`: its longest way from the first ones, or the shortest where states recur. Ends come
+    last."""
     nearest = dijkstra(moves / 1.0, indices=np.flatnonzero(mdp.initial > 0), unweighted=True, min_only=True)
     depth = farthest = np.where(np.isinf(nearest), np.max(nearest, where=np.isfinite(nearest), initial=0) + 1, nearest)
     for _ in range(mdp.n_states + 1):
@@ -184,7 +186,7 @@ def _depths(mdp: MDP, moves: Bools) -> Ints:
 
 
 def _bend(start: Place, end: Place) -> tuple[Place, Place]:
-    """The point that bends a curve between two states, and the middle of the curve; there and back do not meet."""
+    """Return the point that bends a curve between two states, and the middle of the curve; there and back do not meet."""
     (x, y), (u, v) = start, end
     if start == end:
         return (x, y - 3.4 * RADIUS), (x, y - 2.2 * RADIUS)
@@ -193,7 +195,7 @@ def _bend(start: Place, end: Place) -> tuple[Place, Place]:
 
 
 def _bow(start: Place, end: Place) -> str:
-    """The path of an arrow between two states, from the edge of one circle to that of the other."""
+    """Return the path of an arrow between two states, from the edge of one circle to that of the other."""
     bend, _ = _bend(start, end)
     if start == end:  # a loop above the state
         start, end = (start[0] - 8, start[1]), (end[0] + 8, end[1])
@@ -254,7 +256,7 @@ Expected = Floats | Callable[[float], Floats]
 
 
 def expected_in(expert: Expert, parameters: Floats) -> Expected:
-    """What reward parameters `(d,)` pay in an expert's task."""
+    """Return what reward parameters `(d,)` pay in an expert's task."""
     if expert.mdp.durations is None:
         return expert.expected_reward(parameters)
     return lambda discount: expert.at(discount).expected_reward(parameters)
@@ -263,7 +265,7 @@ def expected_in(expert: Expert, parameters: Floats) -> Expected:
 def best_actions(
     mdp: MDP, reward: Expected, weights: Floats | None = None, most_states: int | None = None, exact_states: int = 300
 ) -> Stretches:
-    """The best actions of a reward `(S,A)` over all discounts.
+    """Return the best actions of a reward `(S,A)` over all discounts.
 
     Args:
         mdp: the task.
@@ -351,7 +353,7 @@ def explorer(
     exact_states: int = 300,
     planned_states: int = 3000,
 ) -> list[str | Block]:
-    """The blocks of a slider over the discount.
+    """Return the blocks of a slider over the discount.
 
     Args:
         mdp, reward: the task, and the expected reward of each action `(S,A)`, as in `best_actions`.

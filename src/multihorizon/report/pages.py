@@ -84,7 +84,7 @@ UNIT_OF_REWARD = (
 
 
 def identify_page(solution: Solution, exact: Identification | None, remarks: Sequence[str]) -> Page:
-    """The report of `multihorizon identify`: these decisions, exact policies, and how it was made."""
+    """Return the report of `multihorizon identify`: these decisions, exact policies, and how it was made."""
     horizon, unfinished = solution.require_problem().horizon, solution.status == Status.NOT_CONVERGED
     evidence, known = LikelihoodEvidence.of(solution), [[k] for k in range(len(solution.experts))]
     # Discounts that are not identified are no failure of the fit, but bad news.
@@ -126,7 +126,7 @@ def identify_page(solution: Solution, exact: Identification | None, remarks: Seq
 
 
 def these_decisions(solution: Solution) -> str:
-    """Whether the decisions at hand identify the discounts."""
+    """Return whether the decisions at hand identify the discounts."""
     if solution.status == Status.NOT_CONVERGED:
         return "The fit to these decisions did not converge."
     told, number = sum(LikelihoodEvidence.of(solution).identified), len(solution.experts)
@@ -136,7 +136,7 @@ def these_decisions(solution: Solution) -> str:
 
 
 def goals_page(found: Goals[Solution], remarks: Sequence[str], seed: int) -> Page:
-    """The report of `multihorizon goals`."""
+    """Return the report of `multihorizon goals`."""
     method = (
         "Groups are compared by how likely one reward makes their decisions, less a price for each parameter. The test of one "
         "reward for all asks whether rewards of their own explain the experts' decisions better, by more than they explain "
@@ -152,7 +152,7 @@ def goals_page(found: Goals[Solution], remarks: Sequence[str], seed: int) -> Pag
 
 
 def goals_blocks(found: Goals[Solution], names: Sequence[str]) -> list[str | Block]:
-    """What was found of each expert and each group; `names` numbers the experts of the page."""
+    """Return what was found of each expert and each group; `names` numbers the experts of the page."""
     blocks: list[str | Block] = [Listing(found.sentences())]
     if found.withheld:
         return blocks
@@ -192,7 +192,7 @@ def goals_blocks(found: Goals[Solution], names: Sequence[str]) -> list[str | Blo
 
 
 def lookahead_blocks(compared: LookaheadComparison, names: Sequence[str]) -> list[str | Block]:
-    """The table of families, and each expert's parameters in them; `names` numbers the experts of the page."""
+    """Return the table of families, and each expert's parameters in them; `names` numbers the experts of the page."""
     meaning = (
         f"Each family says how the weight of a later step falls; tasks have up to {compared.steps} steps. A lower AIC or BIC is "
         "better, and so is a held-out log-likelihood nearer to zero. A small p in free weights says that the family's shape is "
@@ -216,7 +216,7 @@ def lookahead_blocks(compared: LookaheadComparison, names: Sequence[str]) -> lis
 
 
 def families_table(compared: LookaheadComparison) -> Table:
-    """How well each family of look-ahead fits, the lowest AIC first."""
+    """Return how well each family of look-ahead fits, the lowest AIC first."""
     headings = {"log_likelihood": "log-likelihood", "aic": "AIC", "bic": "BIC"}
     headings |= {"free_p": "p in free weights", "best_p": "p against the best"}
     table = Table(compared.to_frame(), "Families, the lowest AIC first", headings=headings)
@@ -240,7 +240,7 @@ def write_comparison(directory: Path, found: CarryingOver, options: dict[str, An
 
 
 def compare_page(found: CarryingOver, options: dict[str, Any], remarks: Sequence[str] = ()) -> Page:
-    """The report of predictions from one condition to another."""
+    """Return the report of predictions from one condition to another."""
     answer, pairs = found.answer, found.pairs
     caption = (
         "What each person's own horizon gains per decision over one discount for everybody, the line at 0, with its 95 % "
@@ -267,7 +267,7 @@ def compare_page(found: CarryingOver, options: dict[str, Any], remarks: Sequence
 
 
 def carried_table(found: CarryingOver) -> Table:
-    """How well each condition predicts another."""
+    """Return how well each condition predicts another."""
     headings = {"common_discount": "the one discount", "gain": "own − one discount", "gain_low": "95 % interval"}
     roles: dict[str, Role] = {"common_discount": "discount", "own": "score", "one_discount": "score", "chance": "score"}
     drawn = "gain", "gain_low", "gain_high"
@@ -294,7 +294,7 @@ def write_design(directory: Path, found: Design, options: dict[str, Any], check:
 
 
 def design_page(found: Design, options: dict[str, Any], check: str, remarks: Sequence[str] = ()) -> Page:
-    """The report of a design."""
+    """Return the report of a design."""
     used = int((found.times > 0).sum())
     words = (
         "The design hardly matters; " if found.hardly_matters else "Most episodes are of one kind; " if found.one_sided else ""
@@ -365,7 +365,7 @@ def write_recovery(directory: Path, found: Recovery, options: dict[str, Any], re
 
 
 def recover_page(found: Recovery, options: dict[str, Any], remarks: Sequence[str] = ()) -> Page:
-    """The report of simulated studies."""
+    """Return the report of simulated studies."""
     return Page(
         "What can this design show?",
         f"{found.sizes[0].studies} simulated studies of each size, fitted by {found.solver}",
@@ -378,13 +378,13 @@ def recover_page(found: Recovery, options: dict[str, Any], remarks: Sequence[str
 
 
 def options_text(options: dict[str, Any]) -> str:
-    """The options that were given, in a row."""
+    """Return the options that were given, in a row."""
     given = {name: value for name, value in options.items() if value is not None}
     return "; ".join(f"{k}: {', '.join(map(str, v)) if isinstance(v, list) else v}" for k, v in given.items())
 
 
 def recovery_blocks(found: Recovery) -> list[str | Block]:
-    """What simulated studies showed: pictures and a table."""
+    """Return what simulated studies showed: pictures and a table."""
     pictures = [_truth_figure(found.sizes[0])]
     effects = [size for size in _along(found, "effect") if np.isfinite(size.power)]
     if len(effects) > 1:
@@ -445,7 +445,7 @@ def _sizes_figure(sizes: Sequence[SizeResult], name: str, label: str) -> Chart:
 
 
 def sizes_table(found: Recovery) -> Table:
-    """What simulated studies of each size showed."""
+    """Return what simulated studies of each size showed."""
     rows = []
     for size in found.sizes:
         coverage = percent_with_error(size.coverage, size.coverage_error)
@@ -462,7 +462,7 @@ def sizes_table(found: Recovery) -> Table:
 
 
 def _along(found: Recovery, name: str) -> list[SizeResult]:
-    """The study as designed and those that differ from it in one number only, in the order of that number."""
+    """Return the study as designed and those that differ from it in one number only, in the order of that number."""
     first, others = found.sizes[0], [other for other in ("people", "decisions", "effect") if other != name]
 
     def same(size: SizeResult) -> bool:
@@ -498,7 +498,7 @@ def write_whatif(
 
 
 def verdict(found: Prediction) -> Finding:
-    """How much of what follows is known, in words."""
+    """Return how much of what follows is known, in words."""
     question = "Can it be said what they will do?"
     kinds = {kind: [name for name, own in zip(found.experts, found.status, strict=True) if own == kind] for kind in WORDS}
     known, some, none = (kinds[kind] for kind in WORDS)
@@ -532,7 +532,7 @@ WORDS = (IDENTIFIED, BOUNDED, NOT_BOUNDED)
 
 
 def largest_changes(found: Prediction, rows: int | None = None) -> Table:
-    """The choices that change, the largest change first, with whether bounds are proved."""
+    """Return the choices that change, the largest change first, with whether bounds are proved."""
     choices = found._tables(compute=True)[0]
     frame, proved = found.to_frame(), dict(zip(found.experts, found.proved.tolist(), strict=True))
     frame["status"] = [
@@ -546,14 +546,14 @@ def largest_changes(found: Prediction, rows: int | None = None) -> Table:
 
 
 def _without_exact(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows without intervals of what is taken as exact."""
+    """Return the rows without intervals of what is taken as exact."""
     frame = frame.copy()
     frame.loc[frame["high"] <= frame["low"] + _EXACT, ["low", "high"]] = np.nan
     return frame
 
 
 def outcomes_table(found: Prediction) -> Table:
-    """The outcomes but for visits, which are many."""
+    """Return the outcomes but for visits, which are many."""
     frame = found.outcomes[found.outcomes["quantity"] != "visits"]
     named = (frame["quantity"] + " " + frame["state"]).str.strip()
     frame = _without_exact(frame.drop(columns=["quantity", "state"]))
@@ -562,7 +562,7 @@ def outcomes_table(found: Prediction) -> Table:
 
 
 def whatif_page(found: Prediction, options: dict[str, Any], remarks: Sequence[str] = ()) -> Page:
-    """The report of a prediction."""
+    """Return the report of a prediction."""
     answer = verdict(found)
     badge = Badge(answer.answer, "" if answer.kind == "caution" else answer.kind)
     first: list[str | Block] = [badge, answer.reasons, found.unit]
@@ -584,7 +584,7 @@ def whatif_page(found: Prediction, options: dict[str, Any], remarks: Sequence[st
 
 
 def changes_in_words(found: Prediction) -> list[str]:
-    """What changes, a sentence for each kind of change."""
+    """Return what changes, a sentence for each kind of change."""
     change, mdp, parts = found.change, found.change.mdp, list[str]()
     direct = change.pay - mdp.expect(change.arrival)
     paid = [f"{change.arrival[s]:g} on arrival in {mdp.state_names[s]}" for s in np.flatnonzero(change.arrival)]
@@ -609,7 +609,7 @@ def changes_in_words(found: Prediction) -> list[str]:
 
 
 def _choices(found: Prediction) -> Section:
-    """A row for each choice that changes."""
+    """Return a row for each choice that changes."""
     changed = largest_changes(found)
     heading, number = "What each of them chooses", len(changed.frame)
     if not number:
@@ -623,13 +623,13 @@ def _choices(found: Prediction) -> Section:
 
 
 def _of_experts(found: Prediction, table: Table) -> TableBlock:
-    """A table with rows of experts, as a block."""
+    """Return a table with rows of experts, as a block."""
     place = {name: k for k, name in enumerate(found.experts)}
     return TableBlock(table, [[place[name]] for name in table.frame["expert"]])
 
 
 def _outcomes(found: Prediction) -> Section:
-    """A row for each outcome."""
+    """Return a row for each outcome."""
     table = outcomes_table(found)
     return Section("What comes of it", [OUTCOMES_MEAN, *([_of_experts(found, table)] if len(table.frame) else [])])
 
@@ -641,14 +641,14 @@ OUTCOMES_MEAN = (
 
 
 def changed_choices(found: Prediction) -> list[tuple[int, int]]:
-    """The states and actions whose probability changes most on average over persons, at most 40."""
+    """Return the states and actions whose probability changes most on average over persons, at most 40."""
     size = np.where(found.change.mdp.live, np.nan_to_num(np.abs(found.after - found._before_there())).mean(axis=0), -1.0)
     order = [divmod(int(i), size.shape[1]) for i in np.argsort(-size, axis=None, kind="stable")[:40]]
     return [(s, a) for s, a in order if size[s, a] >= 5e-4]
 
 
 def choices_of_many(found: Prediction, rows: int | None = None) -> Table:
-    """How the choices of many persons change, those that change most on average first."""
+    """Return how the choices of many persons change, those that change most on average first."""
     content = []
     for s, a in changed_choices(found)[:rows]:
         before, after = found._before_there()[:, s, a], found.after[:, s, a]
@@ -662,7 +662,7 @@ def choices_of_many(found: Prediction, rows: int | None = None) -> Table:
 
 
 def outcomes_of_many(found: Prediction, rows: int | None = None) -> Table:
-    """How the outcomes of many persons change."""
+    """Return how the outcomes of many persons change."""
     content, outcomes = [], found.outcomes[found.outcomes["quantity"] != "visits"]
     for (quantity, state), part in outcomes.groupby(["quantity", "state"], sort=False):
         before, after = part["before"].to_numpy(float), part["after"].to_numpy(float)
@@ -697,7 +697,7 @@ def _distributions(found: Prediction) -> Section:
 
 
 def _scatter(found: Prediction, s: int, a: int) -> Chart:
-    """One choice of everybody, after against before."""
+    """Return one choice of everybody, after against before."""
     before, marks, crowded = found._before_there(), [], len(found.experts) > 60
     for k, name in enumerate(found.experts):
         low, high = float(found.low[k, s, a]), float(found.high[k, s, a])
@@ -737,7 +737,7 @@ def _map_of_all(found: Prediction) -> list[Section]:
 
 
 def _visits(found: Prediction) -> tuple[Floats, Floats]:
-    """How often each state is visited before and after `(K,S')`; 0 where nobody comes, NaN where that is not finite."""
+    """Return how often each state is visited before and after `(K,S')`; 0 where nobody comes, NaN where that is not finite."""
     place = {name: s for s, name in enumerate(found.states)}
     person = {name: k for k, name in enumerate(found.experts)}
     rows = found.outcomes[found.outcomes["quantity"] == "visits"]
@@ -749,7 +749,7 @@ def _visits(found: Prediction) -> tuple[Floats, Floats]:
 
 
 def _pair(found: Prediction, old: Floats, new: Floats, visited: Floats, visits: Floats) -> list[Block]:
-    """Two maps of one policy before and after `(S',A)`; none where the task is neither a grid nor small."""
+    """Return two maps of one policy before and after `(S',A)`; none where the task is neither a grid nor small."""
     mdp = found.change.mdp
     on_grid = mdp.grid_shape is not None and ARROWS.keys() >= set(mdp.action_names)
     if mdp.n_states > MOST_CELLS:
@@ -781,14 +781,14 @@ def _pair(found: Prediction, old: Floats, new: Floats, visited: Floats, visits: 
 
 
 def _likeliest(live: Any, policy: Floats) -> list[Arrow]:
-    """The likeliest action of each state, and others that are nearly as likely."""
+    """Return the likeliest action of each state, and others that are nearly as likely."""
     shares = np.where(live, np.nan_to_num(policy), 0.0)
     best = shares.max(axis=1, keepdims=True)
     return [(int(s), int(a), True) for s, a in np.argwhere((shares >= 0.9 * best) & (best > 0))]
 
 
 def nudge_page(found: Nudge, options: dict[str, Any], remarks: Sequence[str] = ()) -> Page:
-    """The report of the smallest bonus with which people do something."""
+    """Return the report of the smallest bonus with which people do something."""
     first, *told = found.sentences().splitlines()
     words = [line for line in told if not line.startswith("  ")]
     line = "the dotted line is the chance that is asked for"
@@ -810,7 +810,7 @@ def nudge_page(found: Nudge, options: dict[str, Any], remarks: Sequence[str] = (
 
 
 def bonuses(found: Nudge, rows: int | None = None) -> Table:
-    """The bonus that each needs."""
+    """Return the bonus that each needs."""
     frame = found.to_frame()
     words: dict[str, float | str] = {"already": 0.0, "infinite": "none is enough", "not found": "not found"}
     pairs = zip(found.answers, found.bonus.tolist(), strict=True)

@@ -60,7 +60,8 @@ from multihorizon.words import Role, Table, decimals, in_words, p_text, percent,
 
 
 def contrast_rows(population: PopulationFindings, horizon: Horizon) -> list[tuple[str, str, str, str, str]]:
-    """Who is compared, typical discounts, horizons, the difference of logits with its interval, and p, as they are printed."""
+    """Return who is compared, typical discounts, horizons, the difference of logits with its interval, and p, as they are
+    printed."""
     rows = []
     for pair in population.contrasts["discount"]:
         (first, second), (a, b), places = pair["levels"], pair["typical"], _places(pair["standard_error"])
@@ -86,7 +87,7 @@ def effect_rows(population: PopulationFindings, kind: str) -> list[tuple[str, st
 
 
 def compared_with(population: PopulationFindings) -> str:
-    """The groups that terms compare with, such as "compared with noise = low"; empty where no term compares with one."""
+    """Return the groups that terms compare with, such as "compared with noise = low"; empty where no term compares with one."""
     order = [pair["column"] for pair in population.contrasts["discount"]]  # that of the formula
     levels = population.references or {}
     found = [
@@ -101,7 +102,7 @@ def _places(error: float) -> int:
 
 
 def population_section(findings: Fitted, found: Solution) -> Section:
-    """The section on groups and persons; the pictures that answer what was asked stand before it."""
+    """Return the section on groups and persons; the pictures that answer what was asked stand before it."""
     population, horizon = PopulationEvidence.of(found).population, findings.horizon
     if found.status != Status.CONVERGED:
         return Section("Groups and persons", [Notice(f"The population could not be estimated. {found.message}")])
@@ -116,7 +117,7 @@ def population_section(findings: Fitted, found: Solution) -> Section:
 
 
 def expected_table(population: PopulationFindings, sizes: dict[str, int], horizon: Horizon, rest: str = "") -> PageTable:
-    """What to expect of persons of these groups, of which there are so many; `rest` says which groups are left out."""
+    """Return what to expect of persons of these groups, of which there are so many; `rest` says which groups are left out."""
     rows = [
         [
             name,
@@ -165,7 +166,7 @@ def effect_blocks(population: PopulationFindings, horizon: Horizon) -> list[str 
 
 
 def distribution_section(population: PopulationFindings, horizon: Horizon) -> list[Section]:
-    """The section on how horizons are distributed where no shape was assumed; none where the population is normal."""
+    """Return the section on how horizons are distributed where no shape was assumed; none where the population is normal."""
     if population.distribution is None:
         return []
     blocks: list[str | Block] = [
@@ -206,7 +207,7 @@ def distribution_section(population: PopulationFindings, horizon: Horizon) -> li
 
 
 def types_section(population: PopulationFindings, horizon: Horizon) -> list[Section]:
-    """The section on types, where these were asked for."""
+    """Return the section on types, where these were asked for."""
     types = population.types
     if types is None:
         return []
@@ -263,7 +264,7 @@ def _number(value: float | None) -> float:
 
 
 def _free_figure(population: PopulationFindings, name: str, horizon: Horizon) -> Chart:
-    """The free distribution of the discount as bars, under the normal curve of the same persons."""
+    """Return the free distribution of the discount as bars, under the normal curve of the same persons."""
     assert population.distribution is not None
     found, group, largest = population.distribution[name], population.predictions[name], population.largest_discount
     logits, weights = _logits(found["discounts"], largest), np.array(found["weights"])
@@ -282,7 +283,7 @@ def _free_figure(population: PopulationFindings, name: str, horizon: Horizon) ->
 
 
 def _free_map(population: PopulationFindings, name: str, horizon: Horizon) -> Chart:
-    """The points of the free distribution over discount and temperature, as large as their weights."""
+    """Return the points of the free distribution over discount and temperature, as large as their weights."""
     assert population.distribution is not None
     found, largest = population.distribution[name], population.largest_discount
     logits, heights = _logits(found["discounts"], largest), np.log(found["temperatures"])
@@ -333,7 +334,8 @@ def _persons(findings: Fitted) -> PageTable:
 
 
 def population_figures(findings: Fitted, found: Solution) -> list[Block]:
-    """The pictures that answer what was asked: the distribution and the persons of each group, and persons over each number."""
+    """Return the pictures that answer what was asked: the distribution and the persons of each group, and persons over each
+    number."""
     population = PopulationEvidence.of(found).population
     numbers = list(dict.fromkeys(pair["column"] for pair in population.contrasts["discount"] if pair["number"]))[:2]
     figures: list[Block] = [_number_figure(findings, found, column) for column in numbers]
@@ -455,7 +457,8 @@ def _tip(findings: Fitted, found: Solution, k: int, *group: str) -> str:
 
 
 def at_means(population: PopulationFindings) -> str:
-    """The numbers of the formula at their means, with which the name of each prediction ends; empty where there are none."""
+    """Return the numbers of the formula at their means, with which the name of each prediction ends; empty where there are
+    none."""
     numbers = {pair["column"] for pair in population.contrasts["discount"] if pair["number"]}
     parts: list[str] = next(iter(population.predictions)).split(", ")
     first = len(parts)
@@ -465,7 +468,7 @@ def at_means(population: PopulationFindings) -> str:
 
 
 def without_means(name: str, at: str) -> str:
-    """The name of a prediction without the numbers at their means."""
+    """Return the name of a prediction without the numbers at their means."""
     return name.removesuffix(at).removesuffix(", ") or "everyone"
 
 
@@ -477,7 +480,7 @@ def number_ticks(low: float, high: float) -> list[tuple[float, str]]:
 
 
 def log_axis(label: str, low: float, high: float) -> Axis:
-    """An axis over these natural logarithms, with round numbers."""
+    """Return an axis over these natural logarithms, with round numbers."""
     for steps in ((1, 1.5, 2, 3, 4, 5, 7), (1, 2, 5), (1,)):
         ticks = [(float(np.log(m * 10.0**e)), f"{m * 10.0**e:g}") for e in range(-12, 13) for m in steps]
         inside = [tick for tick in ticks if low <= tick[0] <= high]
@@ -487,7 +490,7 @@ def log_axis(label: str, low: float, high: float) -> Axis:
 
 
 def logit_axis(horizon: Horizon, unit: Unit, largest: float, ends: Sequence[float]) -> Axis:
-    """An axis over these logits, with numbers that do not touch."""
+    """Return an axis over these logits, with numbers that do not touch."""
     low, high = min(ends), max(ends)
     coarse = (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999)
     fine = (0.1, 0.3, 0.4, 0.6, 0.7, 0.75, 0.85, 0.9, 0.97, 0.98, 0.995)  # where the axis is short
@@ -665,12 +668,12 @@ class ByCondition:
 
     @property
     def drawn(self) -> Ints:
-        """The persons who are drawn."""
+        """Return the persons who are drawn."""
         return evenly(np.nanmean(self.logits, axis=1), number if (number := len(self.persons)) <= MOST_DRAWN else SAMPLE)
 
 
 def by_condition(population: PopulationFindings, column: str) -> ByCondition:
-    """The cells by one of the population's conditions."""
+    """Return the cells by one of the population's conditions."""
     cells = population.cells
     assert cells is not None
     pairs = [pair for pair in population.contrasts["discount"] if pair["column"] == column]
@@ -709,7 +712,8 @@ MOST_CONDITIONS = 4
 
 
 def condition_figures(population: PopulationFindings, horizon: Horizon, place: Mapping[str, int]) -> list[Block]:
-    """The discounts under each combination of conditions, and the persons over each condition; nothing where there are none.
+    """Return the discounts under each combination of conditions, and the persons over each condition; nothing where there are
+    none.
 
     `place` is the number of each person on the page; empty where the page shows nobody alone.
     """
@@ -722,7 +726,7 @@ def condition_figures(population: PopulationFindings, horizon: Horizon, place: M
 
 
 def conditions_table(population: PopulationFindings, horizon: Horizon) -> Table:
-    """What is typical under each condition, what to expect of new persons, and how much is known of each."""
+    """Return what is typical under each condition, what to expect of new persons, and how much is known of each."""
     rows = condition_rows(population)
     frame = pd.DataFrame(
         {
@@ -742,7 +746,7 @@ def conditions_table(population: PopulationFindings, horizon: Horizon) -> Table:
 
 
 def conditions_section(population: PopulationFindings, horizon: Horizon, written: str) -> list[Section]:
-    """The section on conditions, whose figures open the page; none where the formula has none.
+    """Return the section on conditions, whose figures open the page; none where the formula has none.
 
     Args:
         population: what was found.
@@ -785,7 +789,7 @@ class ConditionRow:
 
 
 def condition_rows(population: PopulationFindings) -> list[ConditionRow]:
-    """One for each combination of conditions and of groups of persons, with numbers at their mean."""
+    """Return one for each combination of conditions and of groups of persons, with numbers at their mean."""
     cells = population.cells
     assert cells is not None
     here = pd.DataFrame({name: cells[name] for name in ("expert", "pattern", "decisions", "discount_reliability")})
@@ -807,14 +811,15 @@ def condition_rows(population: PopulationFindings) -> list[ConditionRow]:
 
 
 def _in_order(population: PopulationFindings) -> dict[str, Any]:
-    """The predictions, beginning with what others are compared with."""
+    """Return the predictions, beginning with what others are compared with."""
     first = [f"{column} = {level}" for column, level in (population.references or {}).items()]
     names = sorted(population.predictions, key=lambda name: [part not in name.split(", ") for part in first])
     return {name: population.predictions[name] for name in names}
 
 
 def _distributions(population: PopulationFindings, horizon: Horizon, place: Mapping[str, int]) -> Chart:
-    """The discounts under each combination of conditions, one above the other, with the persons as dots where they are few."""
+    """Return the discounts under each combination of conditions, one above the other, with the persons as dots where they are
+    few."""
     cells, largest, most = population.cells, population.largest_discount, 12
     assert cells is not None
     pattern = pd.Categorical(cells["pattern"], list(_in_order(population)))
@@ -851,7 +856,7 @@ def _distributions(population: PopulationFindings, horizon: Horizon, place: Mapp
 
 
 def evenly(values: Floats, most: int) -> Ints:
-    """Where at most so many of the values stand, from the smallest to the largest at equal distances in their order."""
+    """Return where at most so many of the values stand, from the smallest to the largest at equal distances in their order."""
     order = np.argsort(values, kind="stable")
     found: Ints = order[np.linspace(0, order.size - 1, min(most, order.size)).astype(np.int64)]
     return found
@@ -862,7 +867,7 @@ def _whose(name: str, place: Mapping[str, int]) -> list[int]:
 
 
 def _persons_over(population: PopulationFindings, by: ByCondition, horizon: Horizon, place: Mapping[str, int]) -> Chart:
-    """A line through the discounts of each person, and thick ones through those that are typical."""
+    """Return a line through the discounts of each person, and thick ones through those that are typical."""
     cells, most, number = population.cells, 12, len(by.persons)
     assert cells is not None
     total = np.bincount(by.level, cells["decisions"], minlength=len(by.levels))
@@ -925,7 +930,7 @@ def _persons_over(population: PopulationFindings, by: ByCondition, horizon: Hori
 
 
 def _variance(population: PopulationFindings) -> list[Block]:
-    """How much of a horizon is the person and how much the situation, as a bar; the same of a temperature."""
+    """Return how much of a horizon is the person and how much the situation, as a bar; the same of a temperature."""
     names = {
         "person": "the person, whatever the condition",
         "covariates": "what the covariates say of the person",
@@ -949,7 +954,7 @@ def _variance(population: PopulationFindings) -> list[Block]:
 
 
 def _spreads(population: PopulationFindings) -> TableBlock:
-    """How much persons differ, and how much the effects of conditions differ between them."""
+    """Return how much persons differ, and how much the effects of conditions differ between them."""
 
     def size(found: Mapping[str, Any]) -> str:
         low, high = found["interval"]

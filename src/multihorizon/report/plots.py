@@ -36,14 +36,14 @@ READABLE_CELLS = 150
 
 
 def _new_figure(width: float, height: float) -> Figure:
-    """A fresh figure, without touching pyplot's global state."""
+    """Return a fresh figure, without touching pyplot's global state."""
     from matplotlib.figure import Figure  # noqa: PLC0415  a picture is drawn: only now is matplotlib needed
 
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def new_axes(width: float = 5.0, height: float = 4.0) -> Axes:
-    """A fresh axes on a figure of its own."""
+    """Return a fresh axes on a figure of its own."""
     return _new_figure(width, height).subplots()
 
 
@@ -55,7 +55,7 @@ def save(axes_or_figure: Axes | Figure, path: str | Path) -> None:
 
 
 def plot_reward(mdp: MDP, reward: Any, ax: Axes | None = None, title: str = "Reward", limit: float | None = None) -> Axes:
-    """A reward `(S,)` as a heat map on the grid, or as bars where the MDP has no grid shape; NaN, not known, is grey.
+    """Return a reward `(S,)` as a heat map on the grid, or as bars where the MDP has no grid shape; NaN, not known, is grey.
 
     `limit` is the reward with the darkest colour, by default the largest: give one limit to maps that are compared.
     """
@@ -83,7 +83,8 @@ def plot_reward(mdp: MDP, reward: Any, ax: Axes | None = None, title: str = "Rew
 
 
 def plot_policy(mdp: MDP, policy: Any, ax: Axes | None = None, title: str = "Policy") -> Axes:
-    """A policy `(S,A)` as arrows on the grid, longer for likelier actions; optimal-action sets bool `(S,A)` get one arrow each.
+    """Return a policy `(S,A)` as arrows on the grid, longer for likelier actions; optimal-action sets bool `(S,A)` get one arrow
+    each.
 
     Without a grid shape, a table of states and actions.
     """
@@ -113,7 +114,7 @@ def plot_values_by_discount(
     ax: Axes | None = None,
     title: str = "Value of each policy against the discount",
 ) -> Axes:
-    """The value of each policy from the initial distribution as the discount grows, with the breakpoints marked.
+    """Return the value of each policy from the initial distribution as the discount grows, with the breakpoints marked.
 
     Args:
         mdp, reward: the problem; the reward is `(S,)` or `(S,A)`.
@@ -148,7 +149,7 @@ def plot_values_by_discount(
 
 
 def plot_distribution(solution: Solution, group: str | None = None, ax: Axes | None = None) -> Axes:
-    """How horizons are distributed: the free distribution of `Population` as bars, with the normal one as a line.
+    """Return how horizons are distributed: the free distribution of `Population` as bars, with the normal one as a line.
 
     `group` is one of the groups that have a distribution of their own, by default the first.
     """
@@ -176,8 +177,8 @@ def plot_distribution(solution: Solution, group: str | None = None, ax: Axes | N
 
 
 def plot_conditions(solution: Solution, condition: str | None = None, ax: Axes | None = None) -> Axes:
-    """How the same persons change with a condition: a thin line joins the shrunken discounts of each, and the thick line is what
-    is typical. Of more than 300 persons 100 are drawn, evenly from the shortest horizon to the longest.
+    """Return how the same persons change with a condition: a thin line joins the shrunken discounts of each, and the thick line
+    is what is typical. Of more than 300 persons 100 are drawn, evenly from the shortest horizon to the longest.
 
     `condition` is one of those in the formula of `Population`, by default the first.
     """
@@ -213,7 +214,7 @@ def _discount_ticks(low: float, high: float, largest: float) -> tuple[list[float
 
 
 def plot_intervals(mdp: MDP, reward: Any, intervals: Sequence[DiscountInterval]) -> Figure:
-    """The reward and the optimal policy of every discount interval side by side."""
+    """Return the reward and the optimal policy of every discount interval side by side."""
     columns = min(4, len(intervals) + 1)
     rows = -(-(len(intervals) + 1) // columns)
     height, width = mdp.grid_shape or (3, 4)
@@ -279,7 +280,8 @@ def _table(mdp: MDP, weights: Floats, ax: Axes) -> Axes:
 
 
 def best_walk(mdp: MDP, reward: Floats, discount: float, start: int) -> list[int]:
-    """The states that the best policy visits from a start, following the likeliest move, until the end or until it returns."""
+    """Return the states that the best policy visits from a start, following the likeliest move, until the end or until it
+    returns."""
     policy = plan(mdp, reward, discount).policy
     walk = [start]
     while not mdp.terminal[walk[-1]]:
@@ -292,7 +294,7 @@ def best_walk(mdp: MDP, reward: Floats, discount: float, start: int) -> list[int
 
 
 def plot_walks(mdp: MDP, reward: Floats, walks: Sequence[Sequence[int]], titles: Sequence[str], heading: str) -> Figure:
-    """One map of a grid for each walk, side by side; numbers stand in the cells that pay or cost most."""
+    """Return one map of a grid for each walk, side by side; numbers stand in the cells that pay or cost most."""
     assert mdp.grid_shape is not None
     height, width = mdp.grid_shape
     figure = _new_figure(3.4 * len(walks), 3.4 * height / width + 0.85)

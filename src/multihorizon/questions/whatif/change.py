@@ -81,21 +81,21 @@ class Change:
 
     @property
     def needs_reward(self) -> bool:
-        """Whether the policies alone do not say what follows."""
+        """Return whether the policies alone do not say what follows."""
         return self.moved or bool(np.isfinite(self.discounts).any())
 
     @property
     def task(self) -> MDP:
-        """The task after, without the actions that are forbidden."""
+        """Return the task after, without the actions that are forbidden."""
         return self.mdp.without(self.forbid)
 
     def at(self, discount: float) -> Change:
-        """The same change in the task as it is seen at a discount: what is paid on arrival follows its transitions."""
+        """Return the same change in the task as it is seen at a discount: what is paid on arrival follows its transitions."""
         seen = self.mdp.at(discount)
         return self if seen is self.mdp else self.in_task(seen)
 
     def in_task(self, mdp: MDP) -> Change:
-        """The same change where the same moves have other probabilities."""
+        """Return the same change where the same moves have other probabilities."""
         features, direct = self.features, self.pay - self.mdp.expect(self.arrival)
         if self.moved and self.arrival_features is not None:
             features = sp.csr_array(mdp.stacked @ self.arrival_features)
@@ -155,7 +155,7 @@ def read_change(
 
 
 def _task_after(mdp: MDP, transitions: Any) -> MDP:
-    """The new task, checked to have the same actions."""
+    """Return the new task, checked to have the same actions."""
     if not isinstance(transitions, MDP):
         raise ValueError(f"transitions must be an MDP, received {type(transitions).__name__}")
     if transitions.action_names != mdp.action_names:
@@ -221,7 +221,7 @@ def _columns(frame: pd.DataFrame, needed: Sequence[str], what: str) -> list[list
 
 
 def _read_pay(mdp: MDP, pay: Any) -> tuple[Floats, Floats]:
-    """What is paid on arrival `(S,)` and for decisions `(S,A)`."""
+    """Return what is paid on arrival `(S,)` and for decisions `(S,A)`."""
     arrival, direct = np.zeros(mdp.n_states), np.zeros((mdp.n_states, mdp.n_actions))
     if pay is None:
         return arrival, direct
@@ -266,7 +266,7 @@ def _read_pay(mdp: MDP, pay: Any) -> tuple[Floats, Floats]:
 
 
 def _read_forbid(mdp: MDP, forbid: Any) -> Bools:
-    """The mask `(S,A)` of forbidden actions."""
+    """Return the mask `(S,A)` of forbidden actions."""
     banned = np.zeros((mdp.n_states, mdp.n_actions), dtype=np.bool_)
     if forbid is None:
         return banned
@@ -342,19 +342,19 @@ class Known:
 
     @property
     def problem(self) -> Problem:
-        """The problem of the policies."""
+        """Return the problem of the policies."""
         assert self.given is not None
         return self.given
 
     @property
     def thetas(self) -> Floats:
-        """The reward parameters of all `(d,)`, or of each expert `(d,K)` where they deviate."""
+        """Return the reward parameters of all `(d,)`, or of each expert `(d,K)` where they deviate."""
         assert self.theta is not None
         return self.theta if self.own is None else self.own
 
 
 def read_source(source: Any, discount: Any, persons: str) -> Known:
-    """What a source, the discounts that are given for policies, and a choice of persons say of the experts.
+    """Return what a source, the discounts that are given for policies, and a choice of persons say of the experts.
 
     Raises:
         ValueError: where they say too little.
@@ -380,7 +380,7 @@ def are_policies(source: Any) -> TypeGuard[Problem]:
 
 
 def _of_solution(solution: Solution, groups: bool) -> Known:
-    """What a solution says of its experts, or of a typical and a new person of each group."""
+    """Return what a solution says of its experts, or of a typical and a new person of each group."""
     problem = solution.require_answer()
     task, given, arrival = one_task(problem), solution.options.get("known_reward"), None
     if task.known_reward is not None and given is not None:
@@ -405,7 +405,7 @@ def _of_solution(solution: Solution, groups: bool) -> Known:
 
 
 def _unit(known: Known, solution: Solution) -> str:
-    """What a bonus of 1 means for the experts of a solution."""
+    """Return what a bonus of 1 means for the experts of a solution."""
     theta = solution.reward
     order = np.argsort(-np.abs(theta), kind="stable")[:3]
     paid = in_words([f"{known.parameter_names[i]} {significant(theta[i], 3)}" for i in order])
@@ -476,7 +476,7 @@ class InfiniteValueError(ValueError):
 
 
 def planned(task: MDP, reward: Floats, gamma: Floats, lam: Floats | None) -> Floats:
-    """The policies `(n,S,A)` of discounts and temperatures `(n,)` under rewards `(A·S,)`, or `(A·S,n)` of each."""
+    """Return the policies `(n,S,A)` of discounts and temperatures `(n,)` under rewards `(A·S,)`, or `(A·S,n)` of each."""
     a, s = task.n_actions, task.n_states
     if lam is None:
         columns = reward.reshape(a * s, -1)
@@ -496,19 +496,20 @@ def planned(task: MDP, reward: Floats, gamma: Floats, lam: Floats | None) -> Flo
 
 
 def is_timed(known: Known, change: Change) -> bool:
-    """Whether moves take time, before or after: then what is expected depends on the discount, and plans are made one by one."""
+    """Return whether moves take time, before or after: then what is expected depends on the discount, and plans are made one by
+    one."""
     return known.task.mdp.durations is not None or change.mdp.durations is not None
 
 
 def seen(known: Known, change: Change, discount: float) -> tuple[Known, Change]:
-    """The tasks before and after as they are seen at a discount, for those who have it."""
+    """Return the tasks before and after as they are seen at a discount, for those who have it."""
     if not is_timed(known, change):
         return known, change
     return replace(known, task=known.task.at(discount)), change.at(discount)
 
 
 def one_of(known: Known, change: Change, k: int) -> tuple[Known, Change]:
-    """One of the experts alone."""
+    """Return one of the experts alone."""
     lam, own = known.temperature, None if known.own is None else known.own[:, k : k + 1]
     alone = replace(
         known,
@@ -521,7 +522,7 @@ def one_of(known: Known, change: Change, k: int) -> tuple[Known, Change]:
 
 
 def expected_rewards(known: Known, change: Change, theta: Floats) -> tuple[Floats, Floats]:
-    """The expected immediate reward `(A·S,…)` before and after, of θ `(d,…)`, without what is paid besides."""
+    """Return the expected immediate reward `(A·S,…)` before and after, of θ `(d,…)`, without what is paid besides."""
     task = known.task
     extra = np.zeros(task.feature_matrix.shape[0]) if task.known_reward is None else task.known_reward
     before = task.feature_matrix @ theta
@@ -534,7 +535,7 @@ def expected_rewards(known: Known, change: Change, theta: Floats) -> tuple[Float
 
 
 def _known_after(known: Known, change: Change) -> Floats:
-    """The known part of the reward `(A·S',)` in the new task: what is paid on arrival follows the transitions."""
+    """Return the known part of the reward `(A·S',)` in the new task: what is paid on arrival follows the transitions."""
     task, after = known.task, change.mdp
     rows = after.n_states * after.n_actions
     if task.known_reward is None or not task.known_reward.any():
@@ -585,7 +586,7 @@ def members_of(known: Known, limits: tuple[Floats, Floats] | None) -> tuple[Floa
 
 
 def reweighted(mdp: MDP, policy: Floats, change: Change, gamma: Floats, lam: Floats) -> Floats:
-    """The policies `(n,S,A)` after a bonus and a ban, of an expert seen to follow `policy` `(S,A)`.
+    """Return the policies `(n,S,A)` after a bonus and a ban, of an expert seen to follow `policy` `(S,A)`.
 
     By the identity at the top: no reward is needed, only the discounts and temperatures `(n,)` to try.
     """
@@ -595,7 +596,8 @@ def reweighted(mdp: MDP, policy: Floats, change: Change, gamma: Floats, lam: Flo
 
 
 def as_reward(after: MDP, mdp: MDP, policy: Floats, lam: Floats) -> tuple[MDP, Floats]:
-    """The task `after` without what `policy` never does, and the rewards `λ log π` `(A·S,n)` of temperatures `(n,)` in it."""
+    """Return the task `after` without what `policy` never does, and the rewards `λ log π` `(A·S,n)` of temperatures `(n,)` in
+    it."""
     never = (policy == 0) & mdp.live
     stuck = np.flatnonzero(~(after.live & ~never).any(axis=1) & ~mdp.terminal)
     if stuck.size:
@@ -615,7 +617,7 @@ def plans_at_once(task: MDP) -> int:
 
 
 def planned_or_nan(task: MDP, reward: Floats, gamma: Floats, lam: Floats) -> Floats:
-    """The policies `(n,S,A)`, NaN where a value is infinite."""
+    """Return the policies `(n,S,A)`, NaN where a value is infinite."""
 
     def ask(own: Ints) -> Floats:
         return planned(task, reward if reward.ndim == 1 else reward[:, own], gamma[own], lam[own]).transpose(1, 2, 0)
@@ -624,7 +626,8 @@ def planned_or_nan(task: MDP, reward: Floats, gamma: Floats, lam: Floats) -> Flo
 
 
 def each_or_nan(ask: Callable[[Ints], Floats], columns: Ints, shape: tuple[int, ...]) -> Floats:
-    """What `ask` says `(*shape,n)` of plans, in halves where it fails; NaN of those that have no finite value or never end."""
+    """Return what `ask` says `(*shape,n)` of plans, in halves where it fails; NaN of those that have no finite value or never
+    end."""
     try:
         return ask(columns)
     except (InfiniteValueError, SingularError, np.linalg.LinAlgError):

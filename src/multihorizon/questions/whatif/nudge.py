@@ -159,7 +159,7 @@ class Nudge(Result):
         return f"{text} ({ends})"
 
     def _near_and_far(self) -> list[str]:
-        """Who responds to what is near and who to what is far, in words."""
+        """Return who responds to what is near and who to what is far, in words."""
         known = ~np.isnan(self.bonus) & (np.array(self.status, dtype=object) == IDENTIFIED)  # others may be in any order
         found = np.flatnonzero(known & np.isfinite(self.bonus))
         lines = []
@@ -178,7 +178,8 @@ class Nudge(Result):
         return lines
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per expert: discount, chance before, smallest bonus, interval, how often none is enough, weight and answer."""
+        """Return one row per expert: discount, chance before, smallest bonus, interval, how often none is enough, weight and
+        answer."""
         return pd.DataFrame(
             {
                 "expert": np.array(self.experts, dtype=object),
@@ -257,7 +258,8 @@ def nudge(
     jobs: int = 1,
     progress: Progress = silent,
 ) -> Nudge:
-    """The smallest bonus with which each expert does something with a given chance, and how the chance responds to bonuses.
+    """Return the smallest bonus with which each expert does something with a given chance, and how the chance responds to
+    bonuses.
 
     With an action it is paid for each choice of it in the state, and the chance is that of choosing it there. Without one it is
     paid at each arrival in the state, and the chance is that of ever reaching it from the first state.
@@ -356,7 +358,7 @@ def nudge(
 
 
 def state_and_action(mdp: MDP, text: str) -> tuple[str, str | None]:
-    """A state, or a state and an action in it, from `state` or `state:action`; a state may have a colon in its name.
+    """Return a state, or a state and an action in it, from `state` or `state:action`; a state may have a colon in its name.
 
     Raises:
         ValueError: where the text names neither.
@@ -408,7 +410,7 @@ def _fewest_steps(mdp: MDP, state: int) -> int:
 
 
 def _remarks(known: Known, status: list[str], found: list[_Found]) -> list[str]:
-    """What there is to say of several experts."""
+    """Return what there is to say of several experts."""
     lines = []
     lost = [name for name, word in zip(known.names, status, strict=bool(status)) if word == NOT_BOUNDED]
     if lost:
@@ -472,7 +474,7 @@ class _Search:
     tried: tuple[Floats, Floats] | None
 
     def expert(self, k: int) -> _Found:
-        """The bonus of one expert, its curve and its interval."""
+        """Return the bonus of one expert, its curve and its interval."""
         known = self.known
         assert known.temperature is not None
         if known.policies is not None:
@@ -508,7 +510,7 @@ class _Search:
         return found._replace(status=NOT_BOUNDED) if low == 0 and np.isinf(high) else found._replace(low=low, high=high)
 
     def point(self, response: _Response) -> _Found:
-        """The answer at the first column of a response, with its curve."""
+        """Return the answer at the first column of a response, with its curve."""
         lam, before = float(response.lam[0]), float(response.at(np.zeros(1), np.zeros(1, dtype=np.int64))[0][0])
         bonus, answer, reason, rising = 0.0, ALREADY, "", True
         if np.isnan(before):
@@ -530,7 +532,7 @@ class _Search:
         return _Found(before, bonus, np.nan, np.nan, IDENTIFIED, answer, reason, rising, np.stack([grid, chances]))
 
     def drawn(self, drawn: Draws, k: int) -> list[_Response]:
-        """The responses of drawn parameters: one of all, or one of each drawn task."""
+        """Return the responses of drawn parameters: one of all, or one of each drawn task."""
         known, change = self.known, self.change
         timed, theta = is_timed(known, change), drawn.reward_of(k)
         if drawn.tasks is None and not timed:
@@ -550,7 +552,7 @@ class _Search:
         return found
 
     def open(self, k: int, found: _Found, sample: Sample) -> bool:
-        """Whether the chance with this bonus moves with what the decisions do not show."""
+        """Return whether the chance with this bonus moves with what the decisions do not show."""
         if sample.lost[k]:
             return True
         if sample.pairs is None:
@@ -580,7 +582,7 @@ class _Response:
         self.engine = self.outcomes.engine if task.origin is None else self.outcomes.engine.of(task)
 
     def at(self, bonus: Floats, columns: Ints) -> tuple[Floats, Floats]:
-        """The chances `(m,)` at these bonuses of these parameters, and their slopes; NaN where a value is infinite."""
+        """Return the chances `(m,)` at these bonuses of these parameters, and their slopes; NaN where a value is infinite."""
         chance, slope = np.full(bonus.size, np.nan), np.full(bonus.size, np.nan)
         size = plans_at_once(self.task)
         for low in range(0, bonus.size, size):
@@ -595,7 +597,7 @@ class _Response:
         return chance, slope
 
     def _chances(self, policies: Floats, gamma: Floats, lam: Floats, own: Ints) -> Floats:
-        """The chances and slopes `(2,m)` of some of the policies `(n,S,A)`."""
+        """Return the chances and slopes `(2,m)` of some of the policies `(n,S,A)`."""
         task, (s, a), policy = self.task, self.spot, policies[own].transpose(2, 1, 0)
         gamma, lam = gamma[own], lam[own]
         unit = self.unit[:, :, None]
@@ -615,7 +617,7 @@ class _Response:
         return np.stack([task.initial @ later + task.initial[s], task.initial @ change])
 
     def most(self) -> tuple[float, str]:
-        """A chance that no bonus exceeds, and why."""
+        """Return a chance that no bonus exceeds, and why."""
         task, (s, a) = self.task, self.spot
         if a is not None:
             if task.live[s, a]:
@@ -627,7 +629,8 @@ class _Response:
         return most, f"from other first states there is no way to it, and {percent(most)} begin where there is one"
 
     def first(self, asked: float) -> tuple[float, bool, str]:
-        """The smallest bonus of the first parameters, whether the chance rose on the way there, and what is wrong with it."""
+        """Return the smallest bonus of the first parameters, whether the chance rose on the way there, and what is wrong with
+        it."""
         zero, lam = np.zeros(1, dtype=np.int64), float(self.lam[0])
         low, high, rising, best = 0.0, lam / 16, True, 0.0
         while True:
@@ -645,17 +648,17 @@ class _Response:
         return np.nan, rising, f"before the chance is reached, {self.unplanned()}"
 
     def unplanned(self) -> str:
-        """Why a chance is not known."""
+        """Return why a chance is not known."""
         if self.gamma[0] == 1:
             return "to be paid for ever is worth more than any end, and there is no plan"
         return "it takes millions of steps until the state or an end is reached, and rounding would decide the chance"
 
     def between(self, asked: float, low: float, high: float) -> float:
-        """The bonus between one at which the chance is too low and one at which it is not; NaN where there is none."""
+        """Return the bonus between one at which the chance is too low and one at which it is not; NaN where there is none."""
         return float(self._refined(asked, np.zeros(1, dtype=np.int64), np.array([low]), np.array([high]), np.array([high]))[0])
 
     def needed(self, asked: float, columns: Ints, guess: float, rising: bool) -> Floats:
-        """The bonuses of some parameters, near that of a neighbour.
+        """Return the bonuses of some parameters, near that of a neighbour.
 
         They are infinite where none is found below 10⁷ temperatures, and NaN where the chance without one is not known.
         """
@@ -704,7 +707,7 @@ class _Response:
         return found
 
     def _never(self, asked: float, rising: bool, best: float, tried: float) -> tuple[float, bool, str]:
-        """What is said where no bonus up to `tried` is enough: the chance as the bonus grows decides."""
+        """Return what is said where no bonus up to `tried` is enough: the chance as the bonus grows decides."""
         limit = self._limit()
         if limit is not None and limit < asked and rising:
             return np.inf, rising, f"however large it is, the chance is never above {percent(max(limit, best))}"
@@ -718,7 +721,7 @@ class _Response:
         return np.nan, rising, why
 
     def _limit(self) -> float | None:
-        """The chance to reach the state as the bonus grows beyond all bounds; None where that is not known."""
+        """Return the chance to reach the state as the bonus grows beyond all bounds; None where that is not known."""
         s, gamma, lam = self.spot.state, self.gamma[:1], self.lam[:1]
         if self.spot.action is not None:
             return None

@@ -104,7 +104,7 @@ class Answered:
     outcomes: Floats | None = None
 
     def one(self, k: int) -> Answered:
-        """The answer about one of the experts."""
+        """Return the answer about one of the experts."""
         own = slice(k, k + 1)
         ends = None if self.outcome_ends is None else (self.outcome_ends[0][own], self.outcome_ends[1][own])
         open_ = None if self.outcome_open is None else self.outcome_open[own]
@@ -114,7 +114,7 @@ class Answered:
 
 
 def targets_of(change: Change, states: Any) -> list[int]:
-    """The states of which it is asked whether and when they are reached."""
+    """Return the states of which it is asked whether and when they are reached."""
     if states is not None:
         given = list(states) if isinstance(states, Iterable) and not isinstance(states, str) else [states]
         return [place_of(state, change.mdp.state_names, "states", "state") for state in given]
@@ -156,7 +156,7 @@ class Outcomes:
         pay: Floats,
         plain: tuple[Floats | None, Floats] | None = None,
     ) -> Floats:
-        """The numbers `(Q,n)` of policies `(n,S,A)`, their discounts `(n,)`, a reward `(A·S,…)` and what is paid `(S,A)`.
+        """Return the numbers `(Q,n)` of policies `(n,S,A)`, their discounts `(n,)`, a reward `(A·S,…)` and what is paid `(S,A)`.
 
         Where moves take time, discounts are all one, and `plain` are the reward and what is paid without any discount.
         """
@@ -204,7 +204,8 @@ class Outcomes:
         return found
 
     def reach(self, policy: Floats, j: int, toward: Bools) -> tuple[Floats, Bools, Resolvents]:
-        """The chances `(S,n)` to reach j later under policies `(A,S,n)`, the states they go through, and solves among these.
+        """Return the chances `(S,n)` to reach j later under policies `(A,S,n)`, the states they go through, and solves among
+        these.
 
         Chances are NaN where it takes millions of steps until j or an end is reached: then rounding would decide them.
         """
@@ -221,7 +222,7 @@ class Outcomes:
 
 
 def _earned(known: Known, change: Change) -> tuple[Floats | None, Floats | None]:
-    """The expected immediate reward before, and that after with what is paid besides; None where no reward is known."""
+    """Return the expected immediate reward before, and that after with what is paid besides; None where no reward is known."""
     if known.theta is None:
         return None, None
     before, after = expected_rewards(known, change, known.thetas)
@@ -229,7 +230,7 @@ def _earned(known: Known, change: Change) -> tuple[Floats | None, Floats | None]
 
 
 def outcome_frame(known: Known, change: Change, answer: Answered, targets: list[int]) -> pd.DataFrame:
-    """One row per expert, quantity and state."""
+    """Return one row per expert, quantity and state."""
     if is_timed(known, change) and len(known.names) > 1:
         parts = [outcome_frame(*one_of(known, change, k), answer.one(k), targets) for k in range(len(known.names))]
         return pd.concat(parts, ignore_index=True)
@@ -278,7 +279,7 @@ def outcome_frame(known: Known, change: Change, answer: Answered, targets: list[
 
 
 def possible_values(quantity: str) -> tuple[float, float]:
-    """The least and the largest value that an outcome can have."""
+    """Return the least and the largest value that an outcome can have."""
     if quantity == "chance to reach":
         return 0.0, 1.0
     return 0.0 if quantity in ("visits", "steps to reach") else -np.inf, np.inf
@@ -339,7 +340,7 @@ class Prediction(Result):
         return "\n".join([head, *lines, self.unit, *self.remarks])
 
     def _largest(self, k: int, change: Floats) -> str:
-        """The choice that changes most, in words."""
+        """Return the choice that changes most, in words."""
         live = np.where(self.change.mdp.live & np.isfinite(change), np.abs(change), -1.0)
         state, action = (int(i) for i in np.unravel_index(int(np.argmax(live)), live.shape))
         if live[state, action] < 0:
@@ -354,7 +355,7 @@ class Prediction(Result):
         return f"chooses {self.actions[action]} in {self.states[state]} with {ends[1]} instead of {ends[0]}{between}"
 
     def _before_there(self) -> Floats:
-        """The policies before `(K,S',A)` in the states after; NaN in states that are new."""
+        """Return the policies before `(K,S',A)` in the states after; NaN in states that are new."""
         if self.states == self.states_before:
             return self.before
         place = {name: i for i, name in enumerate(self.states_before)}
@@ -363,7 +364,7 @@ class Prediction(Result):
         return found
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per expert, state and action that can be taken after: before, after, change, low, high and status."""
+        """Return one row per expert, state and action that can be taken after: before, after, change, low, high and status."""
         expert, state, action = np.nonzero(np.broadcast_to(self.change.mdp.live, self.after.shape))
         before, after = self._before_there()[expert, state, action], self.after[expert, state, action]
         return pd.DataFrame(
@@ -381,7 +382,7 @@ class Prediction(Result):
         )
 
     def _tables(self, compute: bool) -> list[Table]:
-        """The choices that change most first, and what comes of them."""
+        """Return the choices that change most first, and what comes of them."""
         frame = self.to_frame()
         frame = frame.iloc[np.argsort(-frame["change"].abs().fillna(0.0).to_numpy(), kind="stable")]
         roles: dict[str, Role] = {"before": "chance", "after": "chance", "change": "chance"}
@@ -451,7 +452,7 @@ def predict(
     jobs: int = 1,
     progress: Progress = silent,
 ) -> Prediction:
-    """What each expert will do when something changes, how sure that is, and what comes of it.
+    """Return what each expert will do when something changes, how sure that is, and what comes of it.
 
     Changes combine. A bonus and a ban follow from what experts do, their discounts and temperatures alone; other transitions and
     another discount need the reward.
@@ -568,7 +569,7 @@ def predict(
 
 
 def _point(known: Known, change: Change) -> Answered:
-    """The policies of the estimate."""
+    """Return the policies of the estimate."""
     if is_timed(known, change) and len(known.names) > 1:
         parts = [_point(*one_of(known, change, k)) for k in range(len(known.names))]
         before, after = (np.concatenate([getattr(part, name) for part in parts]) for name in ("before", "after"))
@@ -656,7 +657,7 @@ def _sure(
     draws: int,
     run: Run,
 ) -> Answered:
-    """The point with intervals, where the solution has an error, and with what is identified."""
+    """Return the point with intervals, where the solution has an error, and with what is identified."""
     sample, closed, why = sample_of(known, change, draws, run.seed)
     if sample is None:
         status = IDENTIFIED if closed else NOT_BOUNDED
@@ -776,7 +777,7 @@ class _PlansAfter:
             yield np.stack([policies[k] for policies, _ in parts]), np.stack([numbers[:, k] for _, numbers in parts], axis=1)
 
     def expert(self, drawn: Draws, k: int) -> tuple[Floats, Floats]:
-        """The same of one expert."""
+        """Return the same of one expert."""
         new = np.full(drawn.discounts.shape[1], self.change.discounts[k])
         return self.planned(drawn.reward_of(k), drawn.discounts[k], drawn.temperatures[k], new)
 
@@ -803,7 +804,7 @@ class _PlansAfter:
         return np.concatenate(policies), np.concatenate(numbers, axis=1)
 
     def _in_task(self, drawn: Draws, i: int) -> Change:
-        """The change in drawn transitions."""
+        """Return the change in drawn transitions."""
         change = self.change
         if change.moved:
             mdp = redrawn(change.mdp, self.rng)
