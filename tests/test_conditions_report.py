@@ -18,8 +18,8 @@ from multihorizon.cli.fit import _show_population
 from multihorizon.horizon import Horizon
 from multihorizon.report.files import write_fit
 from multihorizon.report.fit_page import fit_page
-from multihorizon.report.people import SAMPLE, by_condition, compared_with, condition_figures, condition_rows, conditions_section
-from multihorizon.report.plots import plot_conditions
+from multihorizon.report.people import compared_with, condition_figures, condition_rows, conditions_section
+from multihorizon.report.plots import ByCondition, by_condition, plot_conditions
 
 
 @pytest.fixture(scope="module")
@@ -157,8 +157,8 @@ def test_of_very_many_persons_a_sample_is_drawn_and_the_page_stays_small() -> No
     blocks = [*condition_figures(population, Horizon(3), {}), *section.blocks]
     text = "".join(block if isinstance(block, str) else block.__html__() for block in blocks)
     assert len(text) < 500_000
-    assert text.count('class="person"') <= 2 * 2 * SAMPLE
-    assert f"Drawn are {SAMPLE} of 20,000 persons, evenly from the shortest horizon to the longest." in text
+    assert text.count('class="person"') <= 2 * 2 * ByCondition.sample
+    assert f"Drawn are {ByCondition.sample} of 20,000 persons, evenly from the shortest horizon to the longest." in text
 
 
 def test_a_figure_joins_the_values_of_each_person(solution) -> None:

@@ -290,7 +290,7 @@ def compare_goals(
     several = several and test.rejected and model.settings.reward is None and model.settings.discounts is None
     names, times = [*models, *([SEVERAL] if several else [])], dispersion(point)
     totals = {name: [np.zeros(fold.size) for fold in dealt] for name in names}
-    found = []
+    groupings = []
     for number, part in run.over(range(folds)):
         held = [fold == number for fold in dealt]
         train = _counts_without(problem, tables, held)
@@ -298,13 +298,13 @@ def compare_goals(
         part.progress(0.5, f"fold {number + 1}: {' and '.join(models)}")
         if several:
             groups, policies[SEVERAL] = _groups(model.with_counts(train).problem, solution.options["temperature"], times, part)
-            found.append(groups)
+            groupings.append(groups)
         for name in names:
             for total, predicted in zip(totals[name], _predicted(problem, tables, held, policies[name]), strict=True):
                 total += predicted
     lengths = np.concatenate([table.by_episode.length for table in tables])
     held_out = {name: np.concatenate(values) for name, values in totals.items()}
-    return GoalComparison(solution.experts, test, deviations, lengths, held_out, tuple(found))
+    return GoalComparison(solution.experts, test, deviations, lengths, held_out, tuple(groupings))
 
 
 def deviation_words(deviations: Deviations) -> str:
@@ -345,7 +345,7 @@ def _predicted(
 ) -> list[Floats]:
     """Return the log-likelihood `(E,)` of each table's held-out episodes under policies of the problem's experts, 0 of the
     others."""
-    found, first = [], 0
+    result, first = [], 0
     for table, out in zip(tables, held, strict=True):
         owner = table.by_episode.expert
         choices = table.choices_by(problem.experts[first].mdp, np.where(out, np.arange(out.size), -1), out.size)
@@ -353,9 +353,9 @@ def _predicted(
         for k, policy in enumerate(policies[first : first + len(table.experts)]):
             own = out & (owner == k)
             total[own] = choices[own] @ np.log(np.maximum(policy, TINY)).T.ravel()
-        found.append(total)
+        result.append(total)
         first += len(table.experts)
-    return found
+    return result
 
 
 def _groups(

@@ -168,8 +168,8 @@ class Goals(Result, Generic[Found]):
     @property
     def discounts(self) -> Floats:
         """Return the discount of each expert `(K,)`; NaN where it is not identified."""
-        found = {name: gamma for solution in self.solutions for name, gamma in _known_discounts(solution).items()}
-        return np.array([found.get(name, np.nan) for name in self.experts])
+        by_name = {name: gamma for solution in self.solutions for name, gamma in _known_discounts(solution).items()}
+        return np.array([by_name.get(name, np.nan) for name in self.experts])
 
     @property
     def misfits(self) -> Floats:
@@ -360,8 +360,8 @@ def _goals_of_policies(problem: Problem, temperature: PolicyTemperature, toleran
             raise ValueError(f"expert {expert.name} must be given as a policy like the others, received demonstrations")
     policies, names = _Policies(problem, lam, tolerance), problem.names
     pairs = policies.judge_pairs(run)
-    found = [tuple(sorted(group, key=names.index)) for group in policies.try_together(policies.link())]
-    groups = tuple(sorted(found, key=lambda group: names.index(group[0])))
+    together_groups = [tuple(sorted(group, key=names.index)) for group in policies.try_together(policies.link())]
+    groups = tuple(sorted(together_groups, key=lambda group: names.index(group[0])))
     together = [policies.judge(group, extent=True).report() for group in groups]
     open_pairs = [(g, h) for g, h in combinations(range(len(groups)), 2) if not policies.apart(groups[g], groups[h])]
     number = [next(g for g, group in enumerate(groups) if name in group) for name in names]
@@ -409,18 +409,18 @@ class _Policies:
 
     def judge(self, names: Collection[str], extent: bool = False) -> Conclusion:
         """Return what is found of some experts; `extent` is whether a set is to be walked along."""
-        found = self._judged.get(frozenset(names))
-        if found is not None and (found.status != "set" or not extent):
-            return found
+        result = self._judged.get(frozenset(names))
+        if result is not None and (result.status != "set" or not extent):
+            return result
         chosen = [i for i, expert in enumerate(self.problem.experts) if expert.name in names]
         problem = self.problem.with_experts([self.problem.experts[i] for i in chosen])
         families = None
         if self.families is not None:
             families = [replace(self.families[i], owner=k) for i, k in zip(chosen, problem.owner, strict=True)]
-        found = judge(joint_equations(problem, self.lam, self.tolerance, families=families), extent=extent)
+        result = judge(joint_equations(problem, self.lam, self.tolerance, families=families), extent=extent)
         if len(problem.names) > 2:  # of pairs there are many, and only their verdicts are asked for again
-            self._judged[frozenset(names)] = found
-        return found
+            self._judged[frozenset(names)] = result
+        return result
 
     def judge_pairs(self, run: Run) -> tuple[Pair, ...]:
         """Return every pair with its verdict: from the linear systems of all pairs where these settle it, else by itself."""
@@ -447,12 +447,12 @@ class _Policies:
         """Return the verdict of a pair, by itself if there is none yet."""
         first, second = sorted(names, key=self._place.__getitem__)
         if (first, second) not in self.pairs:
-            found = self.judge((first, second))
-            logarithm = found.surplus()[1]
-            verdict: Shares = "differ" if found.status == "infeasible" else "cannot tell"
-            if found.status == "unique" and logarithm <= self.coincidence:
+            conclusion = self.judge((first, second))
+            logarithm = conclusion.surplus()[1]
+            verdict: Shares = "differ" if conclusion.status == "infeasible" else "cannot tell"
+            if conclusion.status == "unique" and logarithm <= self.coincidence:
                 verdict = "share"
-            self._tell(Pair((first, second), verdict, np.nan, found.status, found.misfit, float(10.0**logarithm)))
+            self._tell(Pair((first, second), verdict, np.nan, conclusion.status, conclusion.misfit, float(10.0**logarithm)))
         return self.pairs[first, second]
 
     def _judge_alike(self, names: Sequence[str], misfits: Floats) -> None:
@@ -536,8 +536,8 @@ def goals_of_decisions(
     of_states = state_reward_test(together, test, wider)
     if of_states is not None and of_states.clear:
         return _without_groups(together, test, of_states)
-    found = group_experts(together, test, temperature, grouping)
-    return replace(found, state_reward=of_states)
+    grouped = group_experts(together, test, temperature, grouping)
+    return replace(grouped, state_reward=of_states)
 
 
 def _without_groups(together: Solution, test: SharedGoalTest, of_states: StateRewardTest) -> Goals[Solution]:
@@ -560,16 +560,16 @@ def group_experts(together: Solution, test: SharedGoalTest, temperature: Tempera
     shared = sharing_probabilities(weights, len(names))
     place = [scores.problem.names.index(name) for name in names]
     n_groups, part = connected_components((shared >= SURE) & ~np.eye(len(names), dtype=np.bool_), directed=False)
-    found = [frozenset(np.flatnonzero(part == g).tolist()) for g in range(n_groups)]
-    found.sort(key=lambda group: min(place.index(k) for k in group))
+    linked = [frozenset(np.flatnonzero(part == g).tolist()) for g in range(n_groups)]
+    linked.sort(key=lambda group: min(place.index(k) for k in group))
     apart = {
         (g, h)
         for g, h in combinations(range(n_groups), 2)
-        if test.rejected and scores.apart(found[g], found[h], shared[np.ix_(sorted(found[g]), sorted(found[h]))])
+        if test.rejected and scores.apart(linked[g], linked[h], shared[np.ix_(sorted(linked[g]), sorted(linked[h]))])
     }
     open_pairs = [pair for pair in combinations(range(n_groups), 2) if pair not in apart]
-    memberships = np.array([[shared[k, sorted(group - {k}) or [k]].mean() for group in found] for k in place])
-    groups = tuple(tuple(name for name, k in zip(names, place, strict=True) if k in group) for group in found)
+    memberships = np.array([[shared[k, sorted(group - {k}) or [k]].mean() for group in linked] for k in place])
+    groups = tuple(tuple(name for name, k in zip(names, place, strict=True) if k in group) for group in linked)
     solutions = (
         [together] if n_groups == 1 else [_solve_group(problem, group, temperature, said["unit"], run.seed) for group in groups]
     )
@@ -657,7 +657,7 @@ def parabolas(fit: GroupFit) -> list[Parabola]:
     for k, places, block in point.own_blocks():
         places = np.array([*places[:-2], d, d + 1])
         matrices[k][np.ix_(places, places)] += block
-    found = []
+    result = []
     for matrix, slope, value, group in zip(matrices, slopes, values, model.temperature_groups, strict=True):
         free = [d] if model.fixed[model.temperature_slice][group] else [d, d + 1]
         # Nothing is known of a discount, but an expert who does not look ahead at all would leave no matrix to solve with.
@@ -665,8 +665,8 @@ def parabolas(fit: GroupFit) -> list[Parabola]:
         near = Parabola(0.0, slope, matrix[:d, :d], matrix[:d, free], matrix[np.ix_(free, free)], prior)
         moved = (near.rewards - near.taken(prior)) @ theta
         # At the best discount and temperature nothing is left to gain by them; what a bound holds back is left out.
-        found.append(replace(near, constant=float(value - slope @ theta - 0.5 * theta @ moved), slope=slope + moved))
-    return found
+        result.append(replace(near, constant=float(value - slope @ theta - 0.5 * theta @ moved), slope=slope + moved))
+    return result
 
 
 class Scores:
@@ -821,24 +821,24 @@ def weigh_partitions(
     always tried, unless they are hopeless: without them its probability would be 1, however many experts there are.
     """
     best = merged(scores, run)
-    found = {best: partition_score(scores, best)}
+    scored = {best: partition_score(scores, best)}
     rest, most = [best], scores.n_fits + max_fits
     looked_around: set[Partition] = set()
     while rest and scores.n_fits <= most:
-        best = max(rest, key=found.__getitem__)
+        best = max(rest, key=scored.__getitem__)
         looked_around.add(best)
         scores.look_from(best)
         for close in _neighbours(best):
-            if close in found:
+            if close in scored:
                 continue
-            below = max(found.values()) - found[best] - scores.promise(close - best, best - close)
+            below = max(scored.values()) - scored[best] - scores.promise(close - best, best - close)
             if below > scores.hopeless and not all(map(scores.fitted, close - best)):
                 scores.leave_out(close - best, below)
             else:
-                found[close] = partition_score(scores, close)
-        least = max(found.values()) - near
-        rest = [partition for partition in found if partition not in looked_around and found[partition] >= least]
-    return dict(zip(found, softmax(np.array(list(found.values()))).tolist(), strict=True)), len(rest)
+                scored[close] = partition_score(scores, close)
+        least = max(scored.values()) - near
+        rest = [partition for partition in scored if partition not in looked_around and scored[partition] >= least]
+    return dict(zip(scored, softmax(np.array(list(scored.values()))).tolist(), strict=True)), len(rest)
 
 
 def merged(scores: Scores, run: Run) -> Partition:

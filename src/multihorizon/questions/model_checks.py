@@ -128,8 +128,8 @@ class ModelChecks(Result):
         odd = sum(case["p_value"] < ODD for case in self.worst)
         together = "not tested" if self.within.reason else p_text(self.within.p_value, "")
         overall = "not tested" if self.overall.reason else p_text(self.overall.p_value, "")
-        found = {"held-out decisions": self.decisions.sum(), "odd cases": odd, "all choices, p": overall}
-        return found | {"choices of an episode, p": together}
+        facts = {"held-out decisions": self.decisions.sum(), "odd cases": odd, "all choices, p": overall}
+        return facts | {"choices of an episode, p": together}
 
     def _tables(self, compute: bool) -> list[Table]:
         worst = pd.DataFrame(self.worst, columns=list(Misfit._fields))
@@ -218,7 +218,7 @@ def check_model(
             progress((fold * len(MODELS) + number + 1) / (len(parts) * len(MODELS)), f"fold {fold + 1}: {name}")
         np.add.at(decisions, owner, [float(test.sum()) for test in held])
     held_out = {name: total / np.maximum(decisions, 1.0) for name, total in totals.items()}
-    worst = [found._asdict() for found in misfits(compared_choices(problem, point.policies()))[:WORST]]
+    worst = [misfit._asdict() for misfit in misfits(compared_choices(problem, point.policies()))[:WORST]]
     within = within_episodes(point, tables, seed, conditions=conditions)
     overall = overall_test(AllChoices.of(point), seed)
     return ModelChecks(solution.experts, decisions, held_out, calibration_bins(pairs), worst, within, overall)
@@ -352,10 +352,10 @@ def fit_answer(how: Extent, overall: OverallTest) -> str:
     return how.answer if how.odd else "No misfit detected"
 
 
-def extent_words(found: Sequence[Misfit]) -> str:
+def extent_words(worst_first: Sequence[Misfit]) -> str:
     """In how many of the cases the model does not fit, where most, and by how much; there must be one."""
-    how = extent(found)
-    worst = in_words(list(dict.fromkeys(misfit.state for misfit in found[: how.odd]))[:3])
+    how = extent(worst_first)
+    worst = in_words(list(dict.fromkeys(misfit.state for misfit in worst_first[: how.odd]))[:3])
     cases = f"{how.odd:,} of the {count(how.compared, 'case')} with enough decisions ({percent(how.odd / how.compared)})"
     return (
         f"Choices differ from it by more than chance in {cases}, most in {worst}. In these cases {percent(how.missed)} of the "
@@ -395,7 +395,7 @@ class Compared(NamedTuple):
 def misfits(compared: Compared) -> list[Misfit]:
     """Return every case with enough decisions to be compared with what is expected, the worst first."""
     number = sum(int(choices.cases.sum()) for choices in compared.choices)
-    found = []
+    rows = []
     for choices in compared.choices:
         taken, expected, mdp = choices.taken, choices.expected, choices.mdp
         ratio = np.where(taken > 0, taken / np.maximum(expected, TINY), 1.0)
@@ -406,16 +406,16 @@ def misfits(compared: Compared) -> list[Misfit]:
             a = int(gap.argmax())
             shares = float(taken[s, a]) / visits, float(expected[s, a]) / visits, float(gap.sum()) / 2 / visits
             names = mdp.state_names[s], int(visits), mdp.action_names[a]
-            found.append(Misfit(choices.expert, *names, *shares, float(deviance[s]), float(p_values[s])))
-    return sorted(found, key=lambda m: (m.p_value, -m.deviance, m.expert, m.state))
+            rows.append(Misfit(choices.expert, *names, *shares, float(deviance[s]), float(p_values[s])))
+    return sorted(rows, key=lambda m: (m.p_value, -m.deviance, m.expert, m.state))
 
 
-def extent(found: Sequence[Misfit]) -> Extent:
+def extent(worst_first: Sequence[Misfit]) -> Extent:
     """Return how widely the model fits, from all its `misfits`."""
-    odd = [misfit for misfit in found if misfit.p_value < ODD]
+    odd = [misfit for misfit in worst_first if misfit.p_value < ODD]
     missed = sum(m.missed * m.decisions for m in odd)
-    there, everywhere = (max(sum(m.decisions for m in cases), 1) for cases in (odd, found))
-    return Extent(len(found), len(odd), missed / there, missed / everywhere)
+    there, everywhere = (max(sum(m.decisions for m in cases), 1) for cases in (odd, worst_first))
+    return Extent(len(worst_first), len(odd), missed / there, missed / everywhere)
 
 
 def compared_choices(problem: Problem, policies: Sequence[Floats]) -> Compared:
@@ -610,13 +610,13 @@ def overall_test(choices: AllChoices | None, seed: int = 0) -> OverallTest:
         return np.asarray(e - rows @ (inverse @ (back @ e + m)))
 
     rng = np.random.default_rng(seed)
-    found = [numbers((choices.taken - E)[:, None])]
+    drawn_numbers = [numbers((choices.taken - E)[:, None])]
     for total in (199, 999):  # more draws only where the first make the model doubtful
-        while (done := sum(map(len, found)) - 1) < total:
+        while (done := sum(map(len, drawn_numbers)) - 1) < total:
             times = min(total - done, max(1, 20_000_000 // (10 * E.size)))
             e = _drawn(policy, visits, starts, sizes, rng, times) - E[:, None]
-            found.append(numbers(left(e, root @ rng.normal(size=(len(root), times)))))
-        drawn = np.concatenate(found)
+            drawn_numbers.append(numbers(left(e, root @ rng.normal(size=(len(root), times)))))
+        drawn = np.concatenate(drawn_numbers)
         centre, deviation = drawn[1:].mean(axis=0), np.maximum(drawn[1:].std(axis=0), TINY)
         scaled = (drawn - centre) / deviation
         largest = scaled.max(axis=1)
@@ -677,8 +677,8 @@ class _Imitation:
         weighted = sp.csr_array(sp.diags_array(self.n * policy) @ self.slopes)
         sums = sp.csr_array(self.cases @ weighted)
         between = sp.csr_array(sums.T) @ sp.diags_array(1 / self.n[self.starts]) @ sums
-        found: Floats = (self.back @ weighted - between).toarray() + self.prior
-        return found
+        result: Floats = (self.back @ weighted - between).toarray() + self.prior
+        return result
 
     def to(self, other: Floats) -> tuple[Floats, Callable[[Floats], float]]:
         """Return the model's probabilities when it is fitted to others, and what gives the standard deviation of a score
@@ -706,21 +706,21 @@ class _Imitation:
 
 def _inverse(curvature: Floats, free: Bools) -> Floats:
     """Return the inverse in the directions that are determined, of the parameters that are free; 0 elsewhere."""
-    found, here = np.zeros_like(curvature), np.ix_(free, free)
+    result, here = np.zeros_like(curvature), np.ix_(free, free)
     size = np.sqrt(np.maximum(np.diag(curvature[here]), TINY))
     values, vectors = np.linalg.eigh(curvature[here] / np.outer(size, size))
     kept = values > 1e-10 * max(float(values.max(initial=0.0)), TINY)
-    found[here] = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T / np.outer(size, size)
-    return found
+    result[here] = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T / np.outer(size, size)
+    return result
 
 
 def _drawn(policy: Floats, visits: Floats, starts: Ints, sizes: Ints, rng: np.random.Generator, times: int) -> Floats:
     """Choices `(R,times)` of each case, drawn so many times."""
-    found = np.zeros((policy.size, times))
+    result = np.zeros((policy.size, times))
     for size in np.unique(sizes).tolist():
         cases = np.flatnonzero(sizes == size)
         rows = starts[cases][:, None] + np.arange(size)
         chances = policy[rows] / policy[rows].sum(axis=1, keepdims=True)
         drawn = rng.multinomial(np.round(visits[cases]).astype(np.int64), chances, size=(times, cases.size))
-        found[rows] = drawn.transpose(1, 2, 0)
-    return found
+        result[rows] = drawn.transpose(1, 2, 0)
+    return result

@@ -137,9 +137,9 @@ class SharedDiscountTest(Result):
         if np.isnan(self.p_value):
             why = f": {self.reason}" if self.reason else ""
             return f"Whether {names} have one discount was not tested{why}."
-        found = "The decisions contradict one discount" if self.adjusted < 0.05 else "Nothing speaks against one discount"
+        finding = "The decisions contradict one discount" if self.adjusted < 0.05 else "Nothing speaks against one discount"
         return (
-            f"{found} for {names}: χ² = {decimals(self.statistic, 2)} with {self.degrees} degrees of freedom, p "
+            f"{finding} for {names}: χ² = {decimals(self.statistic, 2)} with {self.degrees} degrees of freedom, p "
             f"= {significant(self.adjusted, 2)}."
         )
 
@@ -283,9 +283,9 @@ def _test_by_clusters(point: Point, end: Ascent[Point], members: tuple[int, ...]
     among[model.n_reward + free, np.arange(free.size)] = 1.0
     if contrasts < free.size:  # no discount among them is known
         among = among[:, 1:] - among[:, :1]
-    found = (np.nan, np.nan) if there is None or not end.finished else sign_flip_test(there, among)
+    flipped_test = (np.nan, np.nan) if there is None or not end.finished else sign_flip_test(there, among)
     names = tuple(model.problem.names[i] for i in members)
-    return SharedDiscountTest(names, float(shared[members[0]]), found[0], contrasts, found[1], found[1])
+    return SharedDiscountTest(names, float(shared[members[0]]), flipped_test[0], contrasts, flipped_test[1], flipped_test[1])
 
 
 def _sampled_test(point: SievePoint, precise: Precision, full: Floats, members: tuple[int, ...]) -> SharedDiscountTest:
@@ -408,10 +408,10 @@ def _scored(solution: Solution, simulations: int, seed: int) -> tuple[Point | st
 
 def one_goal_test(solution: Solution, simulations: int = 999, run: Run = Run()) -> SharedGoalTest:
     """Test that all share one reward: that of τ = 0, and the simulated one where that rejects or was not made."""
-    found = LikelihoodEvidence.of(solution).deviations
-    if found is None or np.isnan(found.p_shared):
+    deviations = LikelihoodEvidence.of(solution).deviations
+    if deviations is None or np.isnan(deviations.p_shared):
         return shared_goal_test(solution, simulations, run)
-    direct = SharedGoalTest(float(-ndtri(max(found.p_shared, TINY))), found.p_shared, 0)
+    direct = SharedGoalTest(float(-ndtri(max(deviations.p_shared, TINY))), deviations.p_shared, 0)
     untested = _scored(solution, 9, run.seed)[0]
     if isinstance(untested, str):
         return SharedGoalTest(np.nan, np.nan, 0, untested)
@@ -438,12 +438,12 @@ def fit_and_test(
     first, last = run.parts(7, 3)
     if solver.deviations == "estimated" and shared and problem.n_parameters <= MOST_DEVIATIONS:
         try:
-            found = solve(problem, solver, seed=run.seed, progress=first.progress)
-            allowed = LikelihoodEvidence.of(found).deviations
-            if allowed is None or not allowed.spread or found.status != Status.NOT_CONVERGED:
-                test = one_goal_test(found, simulations, last)
+            solution = solve(problem, solver, seed=run.seed, progress=first.progress)
+            allowed = LikelihoodEvidence.of(solution).deviations
+            if allowed is None or not allowed.spread or solution.status != Status.NOT_CONVERGED:
+                test = one_goal_test(solution, simulations, last)
                 if allowed is None or not allowed.spread or test.rejected:
-                    return solver, found, test, []
+                    return solver, solution, test, []
                 kept = replace(allowed, spread=0.0, p_shared=test.p_value, values=0 * allowed.values, errors=0 * allowed.errors)
             else:
                 why = "the fit with them did not end"
@@ -452,11 +452,11 @@ def fit_and_test(
     elif solver.deviations == "estimated" and shared:
         why = f"there are more than {MOST_DEVIATIONS} rewards, which would take long; a number is still taken"
     used = one if solver.deviations == "estimated" else solver
-    found = solve(problem, used, seed=run.seed, progress=first.progress)
+    solution = solve(problem, used, seed=run.seed, progress=first.progress)
     remarks = [f"Personal deviations from one reward were not estimated: {why}. All experts have one reward."] if why else []
     if kept is not None:
-        return used, replace(found, evidence=replace(LikelihoodEvidence.of(found), deviations=kept)), test, remarks
-    return used, found, one_goal_test(found, simulations, last) if shared else None, remarks
+        return used, replace(solution, evidence=replace(LikelihoodEvidence.of(solution), deviations=kept)), test, remarks
+    return used, solution, one_goal_test(solution, simulations, last) if shared else None, remarks
 
 
 def bound_words(deviations: Deviations) -> str:
@@ -547,8 +547,8 @@ class _Drawn:
         left = self.information[np.ix_(reward, reward)] - explained @ across.T
         values, vectors = np.linalg.eigh(left * unit[:, None] * unit)
         squares = (((scores[:, reward] - scores[:, other] @ explained.T) * unit) @ vectors) ** 2
-        found: Floats = squares @ (1 / (1 + np.maximum(values, 0.0)))
-        return found
+        result: Floats = squares @ (1 / (1 + np.maximum(values, 0.0)))
+        return result
 
 
 def _drawn(point: Point, simulations: int, seed: int) -> list[_Drawn]:
@@ -586,7 +586,7 @@ def _drawn(point: Point, simulations: int, seed: int) -> list[_Drawn]:
             tables[k].append((int(batch.positions[i]), whole))
     precisions = np.zeros(model.size)
     precisions[: model.n_reward] = _own_precisions(model)
-    found = []
+    result = []
     for k in range(number):
         places = np.unique(np.concatenate([part[0] for part in parts[k]]))
         information, scores = np.zeros((places.size, places.size)), np.zeros((1 + simulations, places.size))
@@ -598,8 +598,8 @@ def _drawn(point: Point, simulations: int, seed: int) -> list[_Drawn]:
             information += np.diag(model.penalty.matrix.diagonal()[places])
         ordered = [table for _, table in sorted(tables[k], key=lambda entry: entry[0])]
         chosen = streams[order[k]].integers(max(climbed, 1), size=simulations)
-        found.append(_Drawn(k, places, information, scores, precisions[places], ordered, chosen))
-    return found
+        result.append(_Drawn(k, places, information, scores, precisions[places], ordered, chosen))
+    return result
 
 
 def _common_step(experts: list[_Drawn], free: Bools) -> Floats:
@@ -622,7 +622,7 @@ def _climbed_gains(model: Likelihood, together: Floats, expert: _Drawn) -> Float
     precisions = np.concatenate([_own_precisions(model), np.zeros(2)])
     precisions += 0.0 if (prior := temperature_prior(alone)) is None else prior.matrix.diagonal()
     centre, rewards = np.append(x[:-1], 0.0), np.arange(x.size) < d
-    found = []
+    gains = []
     for counts in (None, *zip(*expert.tables, strict=True)):
         drawn = alone if counts is None else alone.with_counts(counts)
         # A drawn expert has the temperature of the fit, so that is what is known of it.
@@ -630,8 +630,8 @@ def _climbed_gains(model: Likelihood, together: Floats, expert: _Drawn) -> Float
         start = held.at(x)
         assert start is not None
         shared = climb(start, rewards, gain=1e-3).point
-        found.append(2 * (climb(shared, max_steps=50, gain=1e-2).point.objective - shared.objective))
-    return np.array(found)
+        gains.append(2 * (climb(shared, max_steps=50, gain=1e-2).point.objective - shared.objective))
+    return np.array(gains)
 
 
 def state_reward_test(solution: Solution, goals: SharedGoalTest | None = None, run: Run = Run()) -> StateRewardTest | None:
@@ -660,29 +660,29 @@ def state_reward_test(solution: Solution, goals: SharedGoalTest | None = None, r
         return StateRewardTest.untested("there is one action alone")
     shared = with_one_reward(point)
     tests = [StateRewardTest.of([(rival, tested_at(shared, rival))]) for rival in rivals]
-    found = StateRewardTest.strongest(tests)
+    result = StateRewardTest.strongest(tests)
     run.progress(0.1, "rewards of actions")
-    if not found.clear:
-        return found
+    if not result.clear:
+        return result
     differ = goals is not None and goals.rejected
     if differ and not tests[0].clear:
         return _beside_deviations(point, rivals)
     if any(batch.mdp.durations is not None for batch in model.batches):
-        return found
+        return result
     clear = [(test, rival) for test, rival in zip(tests, rivals, strict=True) if test.clear]
     if not differ:
-        clear = [(test, rival) for test, rival in clear if rival.name == found.wider]
+        clear = [(test, rival) for test, rival in clear if rival.name == result.wider]
     for (test, rival), each in run.part(0.1, 1.0).over(clear):
         first, last = each.parts(6, 4)
         other = _fit_with_wider_reward(point, solution, rival, first)
         if other.status == Status.NOT_CONVERGED:
-            return found
+            return result
         gain = other.objective - shared.value
         if not differ:
-            return replace(found, gain=gain)
+            return replace(result, gain=gain)
         again = shared_goal_test(other, run=last)
         if not again.rejected:
-            return replace(found if test.wider == found.wider else test, gain=gain)
+            return replace(result if test.wider == result.wider else test, gain=gain)
     return _beside_deviations(point, rivals)
 
 

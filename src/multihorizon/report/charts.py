@@ -54,7 +54,7 @@ def templates() -> Environment:
     def shown(value: Any) -> Any:
         return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
-    found = Environment(
+    result = Environment(
         loader=PackageLoader("multihorizon.report"),
         autoescape=True,
         auto_reload=False,
@@ -64,9 +64,9 @@ def templates() -> Environment:
         keep_trailing_newline=True,
         undefined=StrictUndefined,
     )
-    found.filters["cell"] = cell_text
-    found.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    return found
+    result.filters["cell"] = cell_text
+    result.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    return result
 
 
 @cache
@@ -465,9 +465,9 @@ class Ruler:
             >>> ruler.farthest, round(ruler.place(0.9, "steps"), 3), ruler.place(0.9, "discount")
             (100.0, 0.5, 0.9)
         """
-        found = [reach for discount in discounts if 0 < (reach := horizon(discount)) < inf]  # NaN is left out
-        nearest = 10.0 ** floor(log10(min(found, default=1.0)) + 1e-9) if horizon.timed else 1.0
-        end = 10.0 ** ceil(log10(max(found, default=10.0 * nearest)) - 1e-9)
+        reaches = [reach for discount in discounts if 0 < (reach := horizon(discount)) < inf]  # NaN is left out
+        nearest = 10.0 ** floor(log10(min(reaches, default=1.0)) + 1e-9) if horizon.timed else 1.0
+        end = 10.0 ** ceil(log10(max(reaches, default=10.0 * nearest)) - 1e-9)
         end = min(max(end, 10.0 * nearest), 10_000.0 * nearest)
         return cls(horizon, max(min(end, horizon.longest), 2.0 * nearest), nearest)
 

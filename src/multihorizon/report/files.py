@@ -63,44 +63,44 @@ FILES = (
 )
 
 
-def write_fit(directory: Path, found: Analysis, options: dict[str, Any], *, so_far: bool = False) -> tuple[str, ...]:
+def write_fit(directory: Path, analysis: Analysis, options: dict[str, Any], *, so_far: bool = False) -> tuple[str, ...]:
     """Write all files of a fit, or what is known `so_far`: `result.json` and `people.csv`. Those of an older fit are removed.
 
     Returns the names of the files.
     """
 
     def write(draft: Path) -> None:
-        content, people, conditions = result_of(found, options), found.to_frame(), found.conditions_frame()
+        content, people, conditions = result_of(analysis, options), analysis.to_frame(), analysis.conditions_frame()
         write_json(draft / "result.json", content)
-        if found.people is not None:
+        if analysis.people is not None:
             _write_parquet(people, draft / PEOPLE)
             if conditions is not None:
                 _write_parquet(conditions, draft / CONDITIONS)
-            write_csv(found.reward_frame().rename_axis("parameter").reset_index(), draft / "reward.csv")
-            _write_solution(draft, found)
-            _with_next(fit_page(found, options), found).write(draft / "report.html")
+            write_csv(analysis.reward_frame().rename_axis("parameter").reset_index(), draft / "reward.csv")
+            _write_solution(draft, analysis)
+            _with_next(fit_page(analysis, options), analysis).write(draft / "report.html")
             return
         write_csv(people, draft / "people.csv")
         if so_far:
             return
         if conditions is not None:
             write_csv(conditions, draft / "conditions.csv")
-        write_csv(_reward_frame(found), draft / "reward.csv")
-        reward = found.reward_frame()["reward"]
+        write_csv(_reward_frame(analysis), draft / "reward.csv")
+        reward = analysis.reward_frame()["reward"]
         np.savez_compressed(
             draft / "result.npz",
-            experts=np.array(found.solution.experts),
-            discounts=np.where(found.given, found.solution.discounts, np.nan),
-            intervals=found.intervals,
+            experts=np.array(analysis.solution.experts),
+            discounts=np.where(analysis.given, analysis.solution.discounts, np.nan),
+            intervals=analysis.intervals,
             reward=reward.to_numpy(),
             reward_names=np.array(reward.index, dtype=str),
             version=np.array(package_version()),
-            seed=np.array(found.solution.seed),
+            seed=np.array(analysis.solution.seed),
             options=np.array(json.dumps(for_json(options))),
-            **{f"policy_{i}": policy for i, policy in enumerate(found.policies)},  # type: ignore[arg-type]
+            **{f"policy_{i}": policy for i, policy in enumerate(analysis.policies)},  # type: ignore[arg-type]
         )
-        _write_solution(draft, found)
-        _with_next(fit_page(found, options), found).write(draft / "report.html")
+        _write_solution(draft, analysis)
+        _with_next(fit_page(analysis, options), analysis).write(draft / "report.html")
 
     write_all(directory, FILES, write)
     return tuple(name for name in FILES if (directory / name).is_file())
@@ -114,30 +114,30 @@ def _write_parquet(frame: pd.DataFrame, path: Path) -> None:
         database.execute(f"COPY table_of_rows TO {text(str(path))} (FORMAT parquet)")
 
 
-def result_of(found: Analysis, options: dict[str, Any]) -> dict[str, Any]:
+def result_of(analysis: Analysis, options: dict[str, Any]) -> dict[str, Any]:
     """Return the content of `result.json`."""
-    return {**found._content(), "options": options}
+    return {**analysis._content(), "options": options}
 
 
-def _reward_frame(found: Analysis) -> pd.DataFrame:
+def _reward_frame(analysis: Analysis) -> pd.DataFrame:
     """Return the reward with its standard error: of each state or feature, or at states spread over the log."""
-    if found.functions is not None:
-        frame = found.functions.to_frame()
-        return frame.assign(reward=np.nan, standard_error=np.nan) if found.withheld else frame
-    kind = "state" if found.problem.parameter_names == found.problem.experts[0].mdp.state_names else "parameter"
-    return found.reward_frame().rename_axis(kind).reset_index()
+    if analysis.functions is not None:
+        frame = analysis.functions.to_frame()
+        return frame.assign(reward=np.nan, standard_error=np.nan) if analysis.withheld else frame
+    kind = "state" if analysis.problem.parameter_names == analysis.problem.experts[0].mdp.state_names else "parameter"
+    return analysis.reward_frame().rename_axis(kind).reset_index()
 
 
-def asked_solution(found: Analysis) -> Solution:
+def asked_solution(analysis: Analysis) -> Solution:
     """Return the solution that answers what was asked: that of the population, where one was asked about."""
-    return found.solution if found.population is None else found.population
+    return analysis.solution if analysis.population is None else analysis.population
 
 
-def goes_on(found: Analysis) -> bool:
+def goes_on(analysis: Analysis) -> bool:
     """Return whether `read_fit` can go on from a fit: it gave an answer in one task with a list of states, and is not too
     large."""
-    solution = asked_solution(found)
-    if found.withheld or solution.problem is None or not solution.problem.mdps:
+    solution = asked_solution(analysis)
+    if analysis.withheld or solution.problem is None or not solution.problem.mdps:
         return False
     problem = solution.require_problem()
     first, *others = problem.tasks
@@ -145,9 +145,9 @@ def goes_on(found: Analysis) -> bool:
     return not others and first.mdp.stacked.nnz + first.counts.nnz + 20 * len(problem.names) <= 2_000_000
 
 
-def _with_next(page: Page, found: Analysis) -> Page:
+def _with_next(page: Page, analysis: Analysis) -> Page:
     """Return the page with how to go on from it, before how it was made."""
-    if not goes_on(found):
+    if not goes_on(analysis):
         return page
     blocks: list[str | Block] = [
         "The folder of this report holds what is needed to say what these people will do when something changes: when a visit is "
@@ -165,11 +165,11 @@ def _with_next(page: Page, found: Analysis) -> Page:
     return replace(page, sections=[*page.sections[:-1], *next_, page.sections[-1]])
 
 
-def _write_solution(draft: Path, found: Analysis) -> None:
+def _write_solution(draft: Path, analysis: Analysis) -> None:
     """Write what `read_fit` reads, if there is something to go on from."""
-    if not goes_on(found):
+    if not goes_on(analysis):
         return
-    solution = asked_solution(found)
+    solution = asked_solution(analysis)
     solution.to_json(draft / SOLUTION)
     problem = solution.require_problem().by_person().in_tasks(MDP.as_counted)
     (task,) = problem.tasks

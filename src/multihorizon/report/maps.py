@@ -241,14 +241,14 @@ class Stretches:
 
     def by_state(self) -> dict[int, list[tuple[float, list[int]]]]:
         """For each state, where its best actions change, and to which ones."""
-        found: dict[int, list[tuple[float, list[int]]]] = {state: [] for state in self.states}
+        result: dict[int, list[tuple[float, list[int]]]] = {state: [] for state in self.states}
         best: dict[int, set[int]] = {state: set() for state in self.states}
         for change, toggled in zip(self.changes, self.toggles, strict=True):
             for position in toggled:
                 best[self.pairs[position][0]] ^= {self.pairs[position][1]}
             for state in sorted({self.pairs[position][0] for position in toggled}):
-                found[state].append((change, sorted(best[state])))
-        return found
+                result[state].append((change, sorted(best[state])))
+        return result
 
 
 #: The expected immediate reward `(S,A)`; a function of the discount where moves take time.
@@ -274,29 +274,29 @@ def best_actions(
         most_states: how many states to keep; by default all.
         exact_states: up to so many states the changes are exact; the time of that grows with states times changes.
     """
-    found: list[DiscountInterval] = []
+    intervals: list[DiscountInterval] = []
     tried: tuple[float, ...] = ()
     if mdp.n_states <= exact_states and not callable(reward):
         try:
-            found = discount_intervals(mdp, reward)
+            intervals = discount_intervals(mdp, reward)
         except RuntimeError:  # rounding keeps the exact sweep from settling
-            found = []
-    if not found:
+            intervals = []
+    if not intervals:
         tried = (*(i / 100 for i in range(100)), 0.995)
         # The first stretch is what is best just above 0: at 0 itself, actions that pay the same at once are all best.
         levels = [max(discount, 0.01) for discount in tried]
         sets = [plan(mdp, reward(level) if callable(reward) else reward, level).optimal_actions for level in levels]
-        found = [DiscountInterval(low, high, best) for low, high, best in zip(tried, (*tried[1:], 1.0), sets, strict=True)]
+        intervals = [DiscountInterval(low, high, best) for low, high, best in zip(tried, (*tried[1:], 1.0), sets, strict=True)]
     states: Ints = np.flatnonzero(~mdp.terminal)
     if most_states is not None and states.size > most_states:
         rank = np.zeros(states.size) if weights is None else -weights[states]
         states = np.sort(states[np.argsort(rank, kind="stable")[:most_states]])
-    kept = [interval.optimal_actions[states] & mdp.available[states] for interval in found]
+    kept = [interval.optimal_actions[states] & mdp.available[states] for interval in intervals]
     pairs = np.argwhere(np.any(kept, axis=0))
     before = np.zeros(len(pairs), dtype=np.bool_)
     changes: list[float] = []
     toggles: list[tuple[int, ...]] = []
-    for interval, best in zip(found, kept, strict=True):
+    for interval, best in zip(intervals, kept, strict=True):
         now = best[tuple(pairs.T)]
         changed = np.flatnonzero(now != before)
         if changed.size or not changes:
@@ -370,10 +370,10 @@ def explorer(
     if mdp.n_states > planned_states:
         return [f"The task has {mdp.n_states:,} states. Best actions are shown for at most {planned_states:,}."]
     on_grid = mdp.grid_shape is not None and ARROWS.keys() >= set(mdp.action_names) and mdp.n_states <= MOST_CELLS
-    found = best_actions(mdp, reward, weights, None if on_grid else most_rows, exact_states)
+    stretches = best_actions(mdp, reward, weights, None if on_grid else most_rows, exact_states)
     start = float(median(person.discount for person in people)) if people else 0.5
-    best = found.best_at(start)
-    arrows = [(state, action, i in best) for i, (state, action) in enumerate(found.pairs)]
+    best = stretches.best_at(start)
+    arrows = [(state, action, i in best) for i, (state, action) in enumerate(stretches.pairs)]
     drawing: GridMap | GraphMap | None
     if on_grid:
         caption = "Arrows: the best actions at the look-ahead chosen below, thick where they have just become best. "
@@ -384,14 +384,14 @@ def explorer(
         caption = "Arrows: where the best actions lead at the look-ahead chosen below; wider ones are likelier. "
         caption += f"Moves with a chance below {LIKELY:g} are left out, unless they are the likeliest."
         drawing = graph_map(mdp, tips, caption, arrows)
-    ruler = Ruler.over([*(person.discount for person in people), *found.changes], horizon)
-    scales, marked = [], found.changes[1:301]  # more strokes would make the scale black
+    ruler = Ruler.over([*(person.discount for person in people), *stretches.changes], horizon)
+    scales, marked = [], stretches.changes[1:301]  # more strokes would make the scale black
     for unit in UNITS:
         places = [[ruler.place(gamma, unit) for gamma in gammas] for gammas in (marked, [p.discount for p in people])]
         scales.append(Scale(unit, ruler.axis(unit).ticks, *places))
     data = {
-        "changes": [round(change, 9) for change in found.changes],
-        "toggles": found.toggles,
+        "changes": [round(change, 9) for change in stretches.changes],
+        "toggles": stretches.toggles,
         "start": start,
         "steps": None if np.isinf(horizon.longest) else horizon.longest,
         "nearest": ruler.nearest,
@@ -401,37 +401,37 @@ def explorer(
     }
     said = f"Shown at γ = {decimals(start, 4)}, {horizon.text(start)}."
     dots = [f"{p.name}\nγ {decimals(p.discount, 3)}, {horizon.text(p.discount)}" for p in people]
-    blocks: list[str | Block] = [Explorer(number, data, said, drawing, _table(found, best, horizon), people, dots, scales)]
-    if found.tried:
+    blocks: list[str | Block] = [Explorer(number, data, said, drawing, _table(stretches, best, horizon), people, dots, scales)]
+    if stretches.tried:
         blocks.append(
-            f"The best actions were computed at {len(found.tried)} discounts up to {found.tried[-1]:g}; a change may lie up to "
-            "0.01 below the place where it is shown."
+            f"The best actions were computed at {len(stretches.tried)} discounts up to {stretches.tried[-1]:g}; a change may "
+            "lie up to 0.01 below the place where it is shown."
         )
     deciding = int((~mdp.terminal).sum())
-    if len(found.states) < deciding:
-        blocks.append(f"Shown are the {len(found.states):,} states with the most decisions, of {deciding:,}.")
+    if len(stretches.states) < deciding:
+        blocks.append(f"Shown are the {len(stretches.states):,} states with the most decisions, of {deciding:,}.")
     return blocks
 
 
-def _table(found: Stretches, best: set[int], horizon: Horizon) -> TableBlock:
+def _table(stretches: Stretches, best: set[int], horizon: Horizon) -> TableBlock:
     """For every state the best actions at the chosen look-ahead, and where they change."""
-    names = found.mdp.action_names
+    names = stretches.mdp.action_names
 
     def ranges(changes: Sequence[tuple[float, list[int]]], unit: Unit) -> str:
         """Best actions with the look-ahead up to which they are best."""
         parts = [" or ".join(names[a] for a in actions) for _, actions in changes]
         for i, (end, _) in enumerate(changes[1:]):
-            discount = f"{end:g}" if found.tried else decimals(end, 4)
+            discount = f"{end:g}" if stretches.tried else decimals(end, 4)
             parts[i] += f" up to {discount if unit == 'discount' else horizon.number(end)}"
         return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])}, then {parts[-1]}"
 
-    own: dict[int, list[tuple[str, bool]]] = {state: [] for state in found.states}
-    for i, (state, action) in enumerate(found.pairs):
+    own: dict[int, list[tuple[str, bool]]] = {state: [] for state in stretches.states}
+    for i, (state, action) in enumerate(stretches.pairs):
         own[state].append((names[action], i in best))
     rows = []
-    for state, changes in found.by_state().items():
+    for state, changes in stretches.by_state().items():
         by_discount, by_steps = (ranges(changes, unit) for unit in UNITS)
-        rows.append([found.mdp.state_names[state], BestActions(own[state]), Either(by_discount, by_steps)])
+        rows.append([stretches.mdp.state_names[state], BestActions(own[state]), Either(by_discount, by_steps)])
     by_look_ahead = Either("best actions by discount γ", f"best actions by horizon in {horizon.many}")
     columns = ["state", "best at the chosen look-ahead", "changes"]
     caption = "The best actions of each state, and where they change"

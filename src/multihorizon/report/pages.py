@@ -135,7 +135,7 @@ def these_decisions(solution: Solution) -> str:
     return f"These decisions {'identify' if told else 'do not identify'} the discounts."
 
 
-def goals_page(found: Goals[Solution], remarks: Sequence[str], seed: int) -> Page:
+def goals_page(goals: Goals[Solution], remarks: Sequence[str], seed: int) -> Page:
     """Return the report of `multihorizon goals`."""
     method = (
         "Groups are compared by how likely one reward makes their decisions, less a price for each parameter. The test of one "
@@ -144,39 +144,39 @@ def goals_page(found: Goals[Solution], remarks: Sequence[str], seed: int) -> Pag
     )
     return Page(
         "Who shares a goal with whom",
-        found.headline(),
-        [Section(QUESTION, goals_blocks(found, found.experts)), Section("How this was made", [method, *remarks])],
+        goals.headline(),
+        [Section(QUESTION, goals_blocks(goals, goals.experts)), Section("How this was made", [method, *remarks])],
         f"multihorizon {package_version()}, seed {seed}",
-        experts=list(enumerate(found.experts)),
+        experts=list(enumerate(goals.experts)),
     )
 
 
-def goals_blocks(found: Goals[Solution], names: Sequence[str]) -> list[str | Block]:
+def goals_blocks(goals: Goals[Solution], names: Sequence[str]) -> list[str | Block]:
     """Return what was found of each expert and each group; `names` numbers the experts of the page."""
-    blocks: list[str | Block] = [Listing(found.sentences())]
-    if found.withheld:
+    blocks: list[str | Block] = [Listing(goals.sentences())]
+    if goals.withheld:
         return blocks
-    if found.verdict == "differ" or found.ungrouped:
+    if goals.verdict == "differ" or goals.ungrouped:
         blocks.append(
             "Fit each group by itself: keep the rows of its experts, and run multihorizon fit on them. Experts whose group is "
             "not known need more decisions, above all in states that the others visit."
         )
-    horizon = Horizon.of(expert.mdp for solution in found.solutions for expert in solution.require_problem().experts)
-    number = {name: g for g, group in enumerate(found.groups) for name in group}
-    shares: dict[str, Any] = {f"shares goal {g + 1}": found.memberships[:, g] for g in range(len(found.groups))}
-    goal = [f"goal {number[name] + 1}" for name in found.experts]
+    horizon = Horizon.of(expert.mdp for solution in goals.solutions for expert in solution.require_problem().experts)
+    number = {name: g for g, group in enumerate(goals.groups) for name in group}
+    shares: dict[str, Any] = {f"shares goal {g + 1}": goals.memberships[:, g] for g in range(len(goals.groups))}
+    goal = [f"goal {number[name] + 1}" for name in goals.experts]
     roles: dict[str, Role] = {"discount": "discount"}
     for name in shares:
         roles[name] = "chance"
     members = Table(
-        pd.DataFrame({"expert": found.experts, "group": goal, "discount": found.discounts} | shares),
+        pd.DataFrame({"expert": goals.experts, "group": goal, "discount": goals.discounts} | shares),
         "Who belongs where, with the probability of sharing each goal (alone in a group: with nobody)",
         roles=roles,
     )
-    blocks.append(TableBlock(members, [[names.index(name)] for name in found.experts], horizon=horizon))
+    blocks.append(TableBlock(members, [[names.index(name)] for name in goals.experts], horizon=horizon))
 
     columns: dict[str, list[str | None]] = {}
-    for g, solution in enumerate(found.solutions):
+    for g, solution in enumerate(goals.solutions):
         if len(solution.experts) > 1:
             columns[f"goal {g + 1}"] = [None] * solution.reward.size
             if solution.status != Status.NOT_CONVERGED:
@@ -185,7 +185,7 @@ def goals_blocks(found: Goals[Solution], names: Sequence[str]) -> list[str | Blo
                 columns[f"goal {g + 1}"] = [None if np.isnan(value) else plus_minus(value, error) for value, error in pairs]
     if not columns:
         return [*blocks, "No two experts surely share a goal, so no reward is given."]
-    problem = found.solutions[0].require_problem()
+    problem = goals.solutions[0].require_problem()
     average = "; those of states are differences from the average logged step" if problem.tabular else ""
     frame = pd.DataFrame({"state" if problem.tabular else "feature": problem.parameter_names} | columns)
     return [*blocks, UNIT_OF_REWARD, TableBlock(Table(frame, f"Rewards of each goal, ± one standard error{average}"))]
@@ -227,52 +227,53 @@ def families_table(compared: LookaheadComparison) -> Table:
 COMPARED = ("compare.json", "compare.csv", "compare.html")
 
 
-def write_comparison(directory: Path, found: CarryingOver, options: dict[str, Any], remarks: Sequence[str] = ()) -> None:
+def write_comparison(directory: Path, carried: CarryingOver, options: dict[str, Any], remarks: Sequence[str] = ()) -> None:
     """Write all files of predictions from one condition to another."""
 
     def write(draft: Path) -> None:
-        content = {**found.to_dict(), "notes": remarks, "options": options, "version": package_version()}
+        content = {**carried.to_dict(), "notes": remarks, "options": options, "version": package_version()}
         write_json(draft / "compare.json", content)
-        write_csv(found.to_frame(), draft / "compare.csv")
-        compare_page(found, options, remarks).write(draft / "compare.html")
+        write_csv(carried.to_frame(), draft / "compare.csv")
+        compare_page(carried, options, remarks).write(draft / "compare.html")
 
     write_all(directory, COMPARED, write)
 
 
-def compare_page(found: CarryingOver, options: dict[str, Any], remarks: Sequence[str] = ()) -> Page:
+def compare_page(carried: CarryingOver, options: dict[str, Any], remarks: Sequence[str] = ()) -> Page:
     """Return the report of predictions from one condition to another."""
-    answer, pairs = found.answer, found.pairs
+    answer, pairs = carried.answer, carried.pairs
     caption = (
         "What each person's own horizon gains per decision over one discount for everybody, the line at 0, with its 95 % "
         "interval."
     )
-    picture = figure(found.plot(new_axes(7.0, 1.6 + 0.45 * len(pairs))), caption)
+    picture = figure(carried.plot(new_axes(7.0, 1.6 + 0.45 * len(pairs))), caption)
     meaning = (
         "Everything is fitted to the decisions under the first condition, and nothing of the second is used before its decisions "
         "are predicted, but the shift that all others have in common. Own horizons, and temperatures beside one discount for "
         "everybody, are averaged over what is likely for the person. By chance all available actions are equally likely. "
         "Intervals are over persons."
     )
-    badge, sentences = Badge(answer.answer, "" if answer.kind == "caution" else answer.kind), found.sentences().splitlines()[1:]
+    badge, sentences = Badge(answer.answer, "" if answer.kind == "caution" else answer.kind), carried.sentences().splitlines()[1:]
     return Page(
         "Carried from one condition to another",
-        f"{found.condition}: {', '.join(found.levels)}; {count(len({*(e for pair in pairs for e in pair.experts)}), 'person')}.",
+        f"{carried.condition}: {', '.join(carried.levels)}; "
+        f"{count(len({*(e for pair in pairs for e in pair.experts)}), 'person')}.",
         [
             Section(answer.question, [badge, answer.reasons, Items(sentences), picture]),
-            Section("How well each predicts", [TableBlock(carried_table(found)), meaning]),
+            Section("How well each predicts", [TableBlock(carried_table(carried)), meaning]),
             Section("How this was made", [*remarks, f"Options: {options_text(options)}."]),
         ],
         f"multihorizon {package_version()}, seed {options.get('seed', 0)}",
     )
 
 
-def carried_table(found: CarryingOver) -> Table:
+def carried_table(carried: CarryingOver) -> Table:
     """Return how well each condition predicts another."""
     headings = {"common_discount": "the one discount", "gain": "own − one discount", "gain_low": "95 % interval"}
     roles: dict[str, Role] = {"common_discount": "discount", "own": "score", "one_discount": "score", "chance": "score"}
     drawn = "gain", "gain_low", "gain_high"
     caption = "Log-likelihood of a decision; nearer to zero is better"
-    table = Table(found.to_frame(), caption, drawn, bars=False, roles=roles, headings=headings)
+    table = Table(carried.to_frame(), caption, drawn, bars=False, roles=roles, headings=headings)
     return table.select(*(str(name) for name in table.frame if name != "gain_error"))
 
 
@@ -280,44 +281,44 @@ def carried_table(found: CarryingOver) -> Table:
 DESIGNED = ("design.json", "design.csv", "schedule.csv", "spread_out.csv", "design.html")
 
 
-def write_design(directory: Path, found: Design, options: dict[str, Any], check: str, remarks: Sequence[str] = ()) -> None:
+def write_design(directory: Path, design: Design, options: dict[str, Any], check: str, remarks: Sequence[str] = ()) -> None:
     """Write all files of a design; `check` is the command that simulates it."""
 
     def write(draft: Path) -> None:
-        write_json(draft / "design.json", {**found._content(), "check": check, "notes": remarks, "options": options})
-        write_csv(found.to_frame(), draft / "design.csv")
-        write_csv(found.schedule.to_frame(), draft / "schedule.csv", read_again=True)
-        write_csv(replace(found.schedule, times=found.spread_times).to_frame(), draft / "spread_out.csv", read_again=True)
-        design_page(found, options, check, remarks).write(draft / "design.html")
+        write_json(draft / "design.json", {**design._content(), "check": check, "notes": remarks, "options": options})
+        write_csv(design.to_frame(), draft / "design.csv")
+        write_csv(design.schedule.to_frame(), draft / "schedule.csv", read_again=True)
+        write_csv(replace(design.schedule, times=design.spread_times).to_frame(), draft / "spread_out.csv", read_again=True)
+        design_page(design, options, check, remarks).write(draft / "design.html")
 
     write_all(directory, DESIGNED, write)
 
 
-def design_page(found: Design, options: dict[str, Any], check: str, remarks: Sequence[str] = ()) -> Page:
+def design_page(design: Design, options: dict[str, Any], check: str, remarks: Sequence[str] = ()) -> Page:
     """Return the report of a design."""
-    used = int((found.times > 0).sum())
+    used = int((design.times > 0).sum())
     words = (
-        "The design hardly matters; " if found.hardly_matters else "Most episodes are of one kind; " if found.one_sided else ""
+        "The design hardly matters; " if design.hardly_matters else "Most episodes are of one kind; " if design.one_sided else ""
     )
     words += (
-        f"{used} of {count(len(found.candidates), 'candidate')} are used; the proved gap is {significant(100 * found.gap, 2)} %"
+        f"{used} of {count(len(design.candidates), 'candidate')} are used; the proved gap is {significant(100 * design.gap, 2)} %"
     )
-    good = "" if found.hardly_matters or found.one_sided else "good"
-    badge = Badge(words[0].upper() + words[1:], good if found.status == Status.OPTIMAL else "bad")
+    good = "" if design.hardly_matters or design.one_sided else "good"
+    badge = Badge(words[0].upper() + words[1:], good if design.status == Status.OPTIMAL else "bad")
     pictures: list[Block] = [
-        figure(found.plot(new_axes(5.0, 0.9 + 0.22 * min(used, 25))), "How often each person is given each candidate")
+        figure(design.plot(new_axes(5.0, 0.9 + 0.22 * min(used, 25))), "How often each person is given each candidate")
     ]
-    tasks, rows = found.schedule.tasks, found.schedule.candidates
+    tasks, rows = design.schedule.tasks, design.schedule.candidates
     if len(tasks) == 1 and all(len(row.starts) == 1 for row in rows) and tasks[0].n_states <= 400:
         begun = np.zeros(tasks[0].n_states)
-        np.add.at(begun, [row.starts[0] for row in rows], found.times)
+        np.add.at(begun, [row.starts[0] for row in rows], design.times)
         drawn = plot_reward(tasks[0], begun, title="")
         if tasks[0].grid_shape is None:
             drawn.set_ylabel("episodes")
         pictures.append(figure(drawn, "In which states episodes begin, and how many of each person"))
-    given, errors, sizes = found._tables(compute=True)
-    what = "discounts" if found.scale == "discount" else "the effect on the logit of the discount"
-    choice = ": more persons, or more decisions of each?" if found.scale == "logit" else ""
+    given, errors, sizes = design._tables(compute=True)
+    what = "discounts" if design.scale == "discount" else "the effect on the logit of the discount"
+    choice = ": more persons, or more decisions of each?" if design.scale == "logit" else ""
     sizes = replace(sizes, caption=f"{sizes.caption}{choice}")
     method = (
         "Each candidate is judged by what it is expected to say about the targets after rewards and temperatures are accounted "
@@ -328,13 +329,13 @@ def design_page(found: Design, options: dict[str, Any], check: str, remarks: Seq
     )
     return Page(
         "Which study to run",
-        f"{count(found.persons, 'person')}, {decimals(found.size, 0)} {found.unit} each.",
+        f"{count(design.persons, 'person')}, {decimals(design.size, 0)} {design.unit} each.",
         [
             Section(
                 "What each person is given",
                 [
                     badge,
-                    Items(found.sentences().splitlines()),
+                    Items(design.sentences().splitlines()),
                     Beside(pictures),
                     TableBlock(given),
                 ],
@@ -345,7 +346,7 @@ def design_page(found: Design, options: dict[str, Any], check: str, remarks: Seq
             ),
             Section("How this was made", [method, Listing(check), *remarks, f"Options: {options_text(options)}."]),
         ],
-        f"multihorizon {package_version()}, seed {found.seed}",
+        f"multihorizon {package_version()}, seed {design.seed}",
     )
 
 
@@ -353,27 +354,27 @@ def design_page(found: Design, options: dict[str, Any], check: str, remarks: Seq
 RECOVERED = ("recover.json", "recover.csv", "recover.html")
 
 
-def write_recovery(directory: Path, found: Recovery, options: dict[str, Any], remarks: Sequence[str] = ()) -> None:
+def write_recovery(directory: Path, recovery: Recovery, options: dict[str, Any], remarks: Sequence[str] = ()) -> None:
     """Write all files of simulated studies."""
 
     def write(draft: Path) -> None:
-        write_json(draft / "recover.json", {**found.to_dict(), "remarks": remarks, "options": options})
-        write_csv(found.to_frame(), draft / "recover.csv")
-        recover_page(found, options, remarks).write(draft / "recover.html")
+        write_json(draft / "recover.json", {**recovery.to_dict(), "remarks": remarks, "options": options})
+        write_csv(recovery.to_frame(), draft / "recover.csv")
+        recover_page(recovery, options, remarks).write(draft / "recover.html")
 
     write_all(directory, RECOVERED, write)
 
 
-def recover_page(found: Recovery, options: dict[str, Any], remarks: Sequence[str] = ()) -> Page:
+def recover_page(recovery: Recovery, options: dict[str, Any], remarks: Sequence[str] = ()) -> Page:
     """Return the report of simulated studies."""
     return Page(
         "What can this design show?",
-        f"{found.sizes[0].studies} simulated studies of each size, fitted by {found.solver}",
+        f"{recovery.sizes[0].studies} simulated studies of each size, fitted by {recovery.solver}",
         [
-            Section("Truth and recovery", recovery_blocks(found)),
+            Section("Truth and recovery", recovery_blocks(recovery)),
             Section("How this was made", [*remarks, f"Options: {options_text(options)}."]),
         ],
-        f"multihorizon {package_version()}, seed {found.seed}",
+        f"multihorizon {package_version()}, seed {recovery.seed}",
     )
 
 
@@ -383,14 +384,14 @@ def options_text(options: dict[str, Any]) -> str:
     return "; ".join(f"{k}: {', '.join(map(str, v)) if isinstance(v, list) else v}" for k, v in given.items())
 
 
-def recovery_blocks(found: Recovery) -> list[str | Block]:
+def recovery_blocks(recovery: Recovery) -> list[str | Block]:
     """Return what simulated studies showed: pictures and a table."""
-    pictures = [_truth_figure(found.sizes[0])]
-    effects = [size for size in _along(found, "effect") if np.isfinite(size.power)]
+    pictures = [_truth_figure(recovery.sizes[0])]
+    effects = [size for size in _along(recovery, "effect") if np.isfinite(size.power)]
     if len(effects) > 1:
-        pictures.append(_power_figure(effects, found.term))
+        pictures.append(_power_figure(effects, recovery.term))
     for name, label in (("decisions", "decisions per person"), ("people", "people")):
-        sizes = _along(found, name)
+        sizes = _along(recovery, name)
         if len(sizes) > 1:
             pictures.append(_sizes_figure(sizes, name, label))
     meaning = (
@@ -398,7 +399,7 @@ def recovery_blocks(found: Recovery) -> list[str | Block]:
         "that contain the truth. Power is the share of studies with p < 0.05. With an effect of 0 it is the share of false "
         "alarms, which should be near 5 %. The number after ± is the standard error of a share with so many simulated studies."
     )
-    return [found.sentences(), Beside(pictures), TableBlock(sizes_table(found)), meaning]
+    return [recovery.sentences(), Beside(pictures), TableBlock(sizes_table(recovery)), meaning]
 
 
 def _truth_figure(size: SizeResult) -> Chart:
@@ -429,11 +430,11 @@ def _power_figure(sizes: Sequence[SizeResult], term: str | None) -> Chart:
 def _sizes_figure(sizes: Sequence[SizeResult], name: str, label: str) -> Chart:
     """Error, coverage and power against one of the numbers that can be chosen."""
     x = [float(getattr(size, name)) for size in sizes]
-    found = [("error of a discount", [s.error for s in sizes]), ("coverage of discounts", [s.coverage for s in sizes])]
+    series = [("error of a discount", [s.error for s in sizes]), ("coverage of discounts", [s.coverage for s in sizes])]
     if any(np.isfinite(size.power) for size in sizes):
-        found.append((f"power, effect {significant(sizes[0].effect, 2)}", [s.power for s in sizes]))
+        series.append((f"power, effect {significant(sizes[0].effect, 2)}", [s.power for s in sizes]))
     lines, marks = [Line([(0.0, 0.95), (max(x), 0.95)], kind="frame")], []
-    for colour, (kind, values) in enumerate(found):
+    for colour, (kind, values) in enumerate(series):
         points = [(at, value) for at, value in zip(x, values, strict=True) if np.isfinite(value)]
         lines.append(Line(points, kind, colour=colour))
         marks += [
@@ -444,10 +445,10 @@ def _sizes_figure(sizes: Sequence[SizeResult], name: str, label: str) -> Chart:
     return Chart(caption, [Panel(axis, Axis("error, or share of studies"), marks, lines)])
 
 
-def sizes_table(found: Recovery) -> Table:
+def sizes_table(recovery: Recovery) -> Table:
     """Return what simulated studies of each size showed."""
     rows = []
-    for size in found.sizes:
+    for size in recovery.sizes:
         coverage = percent_with_error(size.coverage, size.coverage_error)
         of_effect = percent_with_error(size.effect_coverage, size.share_error(size.effect_coverage))
         power = percent_with_error(size.power, size.share_error(size.power))
@@ -461,15 +462,15 @@ def sizes_table(found: Recovery) -> Table:
     return Table(pd.DataFrame(rows, columns=columns), "The study as designed first, then one change at a time", roles=roles)
 
 
-def _along(found: Recovery, name: str) -> list[SizeResult]:
+def _along(recovery: Recovery, name: str) -> list[SizeResult]:
     """Return the study as designed and those that differ from it in one number only, in the order of that number."""
-    first, others = found.sizes[0], [other for other in ("people", "decisions", "effect") if other != name]
+    first, others = recovery.sizes[0], [other for other in ("people", "decisions", "effect") if other != name]
 
     def same(size: SizeResult) -> bool:
         pairs = [(getattr(size, other), getattr(first, other)) for other in others]
         return all(a == b or (np.isnan(a) and np.isnan(b)) for a, b in pairs)
 
-    return sorted((size for size in found.sizes if same(size)), key=lambda size: float(getattr(size, name)))
+    return sorted((size for size in recovery.sizes if same(size)), key=lambda size: float(getattr(size, name)))
 
 
 #: What `multihorizon predict` writes of a change, and of the smallest bonus.
@@ -482,34 +483,36 @@ TOP, MOST_ROWS = 12, 300
 
 
 def write_whatif(
-    directory: Path, found: Prediction | Nudge, options: dict[str, Any], remarks: Sequence[str] = ()
+    directory: Path, answer: Prediction | Nudge, options: dict[str, Any], remarks: Sequence[str] = ()
 ) -> tuple[str, ...]:
     """Write all files of a prediction or of the smallest bonus; returns their names."""
-    files, page = (WHATIF, whatif_page) if isinstance(found, Prediction) else (NUDGE, nudge_page)
+    files, page = (WHATIF, whatif_page) if isinstance(answer, Prediction) else (NUDGE, nudge_page)
 
     def write(draft: Path) -> None:
-        content = {"kind": type(found).__name__, **found._content(), "notes": list(remarks), "options": options}
+        content = {"kind": type(answer).__name__, **answer._content(), "notes": list(remarks), "options": options}
         write_json(draft / files[0], {**content, "version": package_version()})
-        write_csv(found.to_frame(), draft / files[1])
-        page(found, options, remarks).write(draft / files[2])  # type: ignore[arg-type]
+        write_csv(answer.to_frame(), draft / files[1])
+        page(answer, options, remarks).write(draft / files[2])  # type: ignore[arg-type]
 
     write_all(directory, files, write)
     return files
 
 
-def verdict(found: Prediction) -> Finding:
+def verdict(prediction: Prediction) -> Finding:
     """Return how much of what follows is known, in words."""
     question = "Can it be said what they will do?"
-    kinds = {kind: [name for name, own in zip(found.experts, found.status, strict=True) if own == kind] for kind in WORDS}
+    kinds = {
+        kind: [name for name, own in zip(prediction.experts, prediction.status, strict=True) if own == kind] for kind in WORDS
+    }
     known, some, none = (kinds[kind] for kind in WORDS)
     reasons = []
     if known:
-        sure = bool((found.high > found.low + _EXACT).any())
-        ends = f", with {percent(found.level)} intervals" if sure else ""
-        everybody = f"all {len(known)}" if len(known) == len(found.experts) > 6 else in_words(known)
+        sure = bool((prediction.high > prediction.low + _EXACT).any())
+        ends = f", with {percent(prediction.level)} intervals" if sure else ""
+        everybody = f"all {len(known)}" if len(known) == len(prediction.experts) > 6 else in_words(known)
         reasons.append(f"Identified for {everybody}: what was seen says what follows{ends}.")
     for proved in (True, False):
-        told = zip(found.experts, found.status, found.proved.tolist(), strict=True)
+        told = zip(prediction.experts, prediction.status, prediction.proved.tolist(), strict=True)
         names = [name for name, own, sure in told if own == BOUNDED and sure == proved]
         if names:
             how = "and it is proved that none lies outside" if proved else "which were attained: the range is at least this wide"
@@ -520,7 +523,7 @@ def verdict(found: Prediction) -> Finding:
         )
     if not some and not none:
         return Finding(question, "Yes", " ".join(reasons), "good")
-    if len(none) == len(found.experts):
+    if len(none) == len(prediction.experts):
         return Finding(question, "No", " ".join(reasons), "bad")
     return Finding(question, "Within bounds" if not none else "For some", " ".join(reasons), "caution")
 
@@ -531,10 +534,10 @@ _EXACT = 1e-9
 WORDS = (IDENTIFIED, BOUNDED, NOT_BOUNDED)
 
 
-def largest_changes(found: Prediction, rows: int | None = None) -> Table:
+def largest_changes(prediction: Prediction, rows: int | None = None) -> Table:
     """Return the choices that change, the largest change first, with whether bounds are proved."""
-    choices = found._tables(compute=True)[0]
-    frame, proved = found.to_frame(), dict(zip(found.experts, found.proved.tolist(), strict=True))
+    choices = prediction._tables(compute=True)[0]
+    frame, proved = prediction.to_frame(), dict(zip(prediction.experts, prediction.proved.tolist(), strict=True))
     frame["status"] = [
         ("bounded, proved" if proved[expert] else "bounded, attained") if status == BOUNDED else status
         for expert, status in zip(frame["expert"], frame["status"], strict=True)
@@ -552,40 +555,40 @@ def _without_exact(frame: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
-def outcomes_table(found: Prediction) -> Table:
+def outcomes_table(prediction: Prediction) -> Table:
     """Return the outcomes but for visits, which are many."""
-    frame = found.outcomes[found.outcomes["quantity"] != "visits"]
+    frame = prediction.outcomes[prediction.outcomes["quantity"] != "visits"]
     named = (frame["quantity"] + " " + frame["state"]).str.strip()
     frame = _without_exact(frame.drop(columns=["quantity", "state"]))
     frame.insert(1, "outcome", named)
-    return replace(found._tables(compute=True)[1], frame=frame, caption="Outcomes before and after")
+    return replace(prediction._tables(compute=True)[1], frame=frame, caption="Outcomes before and after")
 
 
-def whatif_page(found: Prediction, options: dict[str, Any], remarks: Sequence[str] = ()) -> Page:
+def whatif_page(prediction: Prediction, options: dict[str, Any], remarks: Sequence[str] = ()) -> Page:
     """Return the report of a prediction."""
-    answer = verdict(found)
+    answer = verdict(prediction)
     badge = Badge(answer.answer, "" if answer.kind == "caution" else answer.kind)
-    first: list[str | Block] = [badge, answer.reasons, found.unit]
-    if found.remarks:
-        first.append(Items(found.remarks))
-    sections = [Section("What changes", [Items(changes_in_words(found))]), Section(answer.question, first)]
-    if len(found.experts) <= FEW:
-        sections += [_choices(found), *_maps_of_each(found), _outcomes(found)]
+    first: list[str | Block] = [badge, answer.reasons, prediction.unit]
+    if prediction.remarks:
+        first.append(Items(prediction.remarks))
+    sections = [Section("What changes", [Items(changes_in_words(prediction))]), Section(answer.question, first)]
+    if len(prediction.experts) <= FEW:
+        sections += [_choices(prediction), *_maps_of_each(prediction), _outcomes(prediction)]
     else:
-        sections += [_distributions(found), *_map_of_all(found), _outcomes_of_many(found)]
+        sections += [_distributions(prediction), *_map_of_all(prediction), _outcomes_of_many(prediction)]
     every = "whatif.csv has a row for each person, state and action, and whatif.json also has all outcomes."
     return Page(
         "What they will do after the change",
-        f"{count(len(found.experts), 'person')}, {count(len(found.states), 'state')}.",
+        f"{count(len(prediction.experts), 'person')}, {count(len(prediction.states), 'state')}.",
         [*sections, Section("How this was made", [*remarks, every, f"Options: {options_text(options)}."])],
         f"multihorizon {package_version()}, seed {options.get('seed', 0)}",
-        experts=list(enumerate(found.experts)),
+        experts=list(enumerate(prediction.experts)),
     )
 
 
-def changes_in_words(found: Prediction) -> list[str]:
+def changes_in_words(prediction: Prediction) -> list[str]:
     """Return what changes, a sentence for each kind of change."""
-    change, mdp, parts = found.change, found.change.mdp, list[str]()
+    change, mdp, parts = prediction.change, prediction.change.mdp, list[str]()
     direct = change.pay - mdp.expect(change.arrival)
     paid = [f"{change.arrival[s]:g} on arrival in {mdp.state_names[s]}" for s in np.flatnonzero(change.arrival)]
     paid += [
@@ -598,8 +601,8 @@ def changes_in_words(found: Prediction) -> list[str]:
         parts.append(f"Forbidden: {in_words(banned)}.")
     if change.moved:
         parts.append(f"The task is another one, with {count(mdp.n_states, 'state')}.")
-    named = [(found.experts[k], change.discounts[k]) for k in np.flatnonzero(np.isfinite(change.discounts))]
-    if named and len(named) == len(found.experts) and np.ptp([gamma for _, gamma in named]) == 0:
+    named = [(prediction.experts[k], change.discounts[k]) for k in np.flatnonzero(np.isfinite(change.discounts))]
+    if named and len(named) == len(prediction.experts) and np.ptp([gamma for _, gamma in named]) == 0:
         parts.append(f"Everybody's discount is {named[0][1]:g}.")
     elif named:
         parts.append(f"New discounts: {in_words([f'{name} {gamma:g}' for name, gamma in named])}.")
@@ -608,30 +611,30 @@ def changes_in_words(found: Prediction) -> list[str]:
     return parts or ["Nothing changes."]
 
 
-def _choices(found: Prediction) -> Section:
+def _choices(prediction: Prediction) -> Section:
     """Return a row for each choice that changes."""
-    changed = largest_changes(found)
+    changed = largest_changes(prediction)
     heading, number = "What each of them chooses", len(changed.frame)
     if not number:
         return Section(heading, ["No choice changes by more than 0.0005."])
     meaning = "Numbers are the probabilities of an action in a state, before and after."
-    blocks: list[str | Block] = [meaning, _of_experts(found, changed.head(TOP))]
+    blocks: list[str | Block] = [meaning, _of_experts(prediction, changed.head(TOP))]
     if number > TOP:
         few = f"the {MOST_ROWS} largest of {number:,}" if number > MOST_ROWS else "the largest first"
-        blocks.append(_of_experts(found, changed.head(MOST_ROWS, f"Choices that change, {few}")))
+        blocks.append(_of_experts(prediction, changed.head(MOST_ROWS, f"Choices that change, {few}")))
     return Section(heading, blocks)
 
 
-def _of_experts(found: Prediction, table: Table) -> TableBlock:
+def _of_experts(prediction: Prediction, table: Table) -> TableBlock:
     """Return a table with rows of experts, as a block."""
-    place = {name: k for k, name in enumerate(found.experts)}
+    place = {name: k for k, name in enumerate(prediction.experts)}
     return TableBlock(table, [[place[name]] for name in table.frame["expert"]])
 
 
-def _outcomes(found: Prediction) -> Section:
+def _outcomes(prediction: Prediction) -> Section:
     """Return a row for each outcome."""
-    table = outcomes_table(found)
-    return Section("What comes of it", [OUTCOMES_MEAN, *([_of_experts(found, table)] if len(table.frame) else [])])
+    table = outcomes_table(prediction)
+    return Section("What comes of it", [OUTCOMES_MEAN, *([_of_experts(prediction, table)] if len(table.frame) else [])])
 
 
 OUTCOMES_MEAN = (
@@ -640,30 +643,32 @@ OUTCOMES_MEAN = (
 )
 
 
-def changed_choices(found: Prediction) -> list[tuple[int, int]]:
+def changed_choices(prediction: Prediction) -> list[tuple[int, int]]:
     """Return the states and actions whose probability changes most on average over persons, at most 40."""
-    size = np.where(found.change.mdp.live, np.nan_to_num(np.abs(found.after - found._before_there())).mean(axis=0), -1.0)
+    size = np.where(
+        prediction.change.mdp.live, np.nan_to_num(np.abs(prediction.after - prediction._before_there())).mean(axis=0), -1.0
+    )
     order = [divmod(int(i), size.shape[1]) for i in np.argsort(-size, axis=None, kind="stable")[:40]]
     return [(s, a) for s, a in order if size[s, a] >= 5e-4]
 
 
-def choices_of_many(found: Prediction, rows: int | None = None) -> Table:
+def choices_of_many(prediction: Prediction, rows: int | None = None) -> Table:
     """Return how the choices of many persons change, those that change most on average first."""
     content = []
-    for s, a in changed_choices(found)[:rows]:
-        before, after = found._before_there()[:, s, a], found.after[:, s, a]
+    for s, a in changed_choices(prediction)[:rows]:
+        before, after = prediction._before_there()[:, s, a], prediction.after[:, s, a]
         low, high = np.quantile(after, [0.1, 0.9])
         more, less = int((after - before > 0.05).sum()), int((before - after > 0.05).sum())
         numbers = float(before.mean()), float(after.mean()), float(low), float(high), more, less
-        content.append((found.states[s], found.actions[a], *numbers))
+        content.append((prediction.states[s], prediction.actions[a], *numbers))
     return _of_many(
         content, ["state", "action", "before", "after", "low", "high", "more", "less"], "The largest changes of a choice"
     )
 
 
-def outcomes_of_many(found: Prediction, rows: int | None = None) -> Table:
+def outcomes_of_many(prediction: Prediction, rows: int | None = None) -> Table:
     """Return how the outcomes of many persons change."""
-    content, outcomes = [], found.outcomes[found.outcomes["quantity"] != "visits"]
+    content, outcomes = [], prediction.outcomes[prediction.outcomes["quantity"] != "visits"]
     for (quantity, state), part in outcomes.groupby(["quantity", "state"], sort=False):
         before, after = part["before"].to_numpy(float), part["after"].to_numpy(float)
         if not np.isnan(after).all():
@@ -681,85 +686,85 @@ def _of_many(content: list[tuple[Any, ...]], columns: list[str], caption: str) -
     return Table(frame, caption, ("after", "low", "high"), bars=False, roles=roles, headings={"low": "80 % of persons"})
 
 
-def _distributions(found: Prediction) -> Section:
+def _distributions(prediction: Prediction) -> Section:
     """Of many people: the choices that change most on average, before against after, and how people are spread."""
-    heading, chosen = "What they choose", changed_choices(found)
+    heading, chosen = "What they choose", changed_choices(prediction)
     if not chosen:
         return Section(heading, ["No choice changes by more than 0.0005 on average."])
     meaning = (
         "Numbers are means over persons, where 80 % of persons are after the change, and how many choose it more or less often "
         "by over 0.05."
     )
-    table = replace(choices_of_many(found, TOP), caption="The choices that change most on average")
+    table = replace(choices_of_many(prediction, TOP), caption="The choices that change most on average")
     first = dict(reversed(chosen))  # of each state the choice that changes most
-    pictures = [_scatter(found, s, first[s]) for s in list(reversed(first))[:2]]
+    pictures = [_scatter(prediction, s, first[s]) for s in list(reversed(first))[:2]]
     return Section(heading, [Beside(pictures), TableBlock(table), meaning])
 
 
-def _scatter(found: Prediction, s: int, a: int) -> Chart:
+def _scatter(prediction: Prediction, s: int, a: int) -> Chart:
     """Return one choice of everybody, after against before."""
-    before, marks, crowded = found._before_there(), [], len(found.experts) > 60
-    for k, name in enumerate(found.experts):
-        low, high = float(found.low[k, s, a]), float(found.high[k, s, a])
-        x, y = float(before[k, s, a]), float(found.after[k, s, a])
+    before, marks, crowded = prediction._before_there(), [], len(prediction.experts) > 60
+    for k, name in enumerate(prediction.experts):
+        low, high = float(prediction.low[k, s, a]), float(prediction.high[k, s, a])
+        x, y = float(before[k, s, a]), float(prediction.after[k, s, a])
         if np.isnan(x + y):
             continue
         interval = UNKNOWN if high <= low + _EXACT else interval_text(low, high, lambda end: decimals(end, 3))
-        tip = f"{name}\nbefore {decimals(x, 3)}\nafter {decimals(y, 3)}\ninterval {interval}\n{found.status[k]}"
+        tip = f"{name}\nbefore {decimals(x, 3)}\nafter {decimals(y, 3)}\ninterval {interval}\n{prediction.status[k]}"
         marks.append(Mark(x, y, tip, [k], 2.5, up=None if crowded or np.isnan(low + high) else (low, high)))
-    caption = f"{found.actions[a]} in {found.states[s]}: each dot is a person. On the line nothing changes."
+    caption = f"{prediction.actions[a]} in {prediction.states[s]}: each dot is a person. On the line nothing changes."
     return Chart(caption, [Panel(Axis("probability before"), Axis("probability after"), marks, [DIAGONAL])])
 
 
-def _outcomes_of_many(found: Prediction) -> Section:
+def _outcomes_of_many(prediction: Prediction) -> Section:
     """Of many people: how outcomes are distributed."""
-    table = replace(outcomes_of_many(found), caption="Outcomes, means over persons")
+    table = replace(outcomes_of_many(prediction), caption="Outcomes, means over persons")
     return Section("What comes of it", [OUTCOMES_MEAN, *([TableBlock(table)] if len(table.frame) else [])])
 
 
-def _maps_of_each(found: Prediction) -> list[Section]:
+def _maps_of_each(prediction: Prediction) -> list[Section]:
     """Before and after side by side, for each person."""
     blocks: list[str | Block] = []
-    visits = _visits(found)
-    before = found._before_there()
-    for k, name in enumerate(found.experts):
-        pair = _pair(found, before[k], found.after[k], visits[0][k], visits[1][k])
+    visits = _visits(prediction)
+    before = prediction._before_there()
+    for k, name in enumerate(prediction.experts):
+        pair = _pair(prediction, before[k], prediction.after[k], visits[0][k], visits[1][k])
         blocks += [Subheading(name), Beside(pair)] if pair else []
     return [Section("On the map", blocks)] if blocks else []
 
 
-def _map_of_all(found: Prediction) -> list[Section]:
+def _map_of_all(prediction: Prediction) -> list[Section]:
     """Before and after side by side, on average over persons."""
-    visits = _visits(found)
-    mean = [values.mean(axis=0) for values in (found._before_there(), found.after, *visits)]
-    pair = _pair(found, *mean)
+    visits = _visits(prediction)
+    mean = [values.mean(axis=0) for values in (prediction._before_there(), prediction.after, *visits)]
+    pair = _pair(prediction, *mean)
     return [Section("On the map, on average", [Beside(pair)])] if pair else []
 
 
-def _visits(found: Prediction) -> tuple[Floats, Floats]:
+def _visits(prediction: Prediction) -> tuple[Floats, Floats]:
     """Return how often each state is visited before and after `(K,S')`; 0 where nobody comes, NaN where that is not finite."""
-    place = {name: s for s, name in enumerate(found.states)}
-    person = {name: k for k, name in enumerate(found.experts)}
-    rows = found.outcomes[found.outcomes["quantity"] == "visits"]
-    numbers = np.zeros((2, len(found.experts), len(found.states)))
+    place = {name: s for s, name in enumerate(prediction.states)}
+    person = {name: k for k, name in enumerate(prediction.experts)}
+    rows = prediction.outcomes[prediction.outcomes["quantity"] == "visits"]
+    numbers = np.zeros((2, len(prediction.experts), len(prediction.states)))
     who, where = rows["expert"].map(person).to_numpy(), rows["state"].map(place).to_numpy()
     for i, column in enumerate(("before", "after")):
         numbers[i, who, where] = rows[column].to_numpy(float)
     return numbers[0], numbers[1]
 
 
-def _pair(found: Prediction, old: Floats, new: Floats, visited: Floats, visits: Floats) -> list[Block]:
+def _pair(prediction: Prediction, old: Floats, new: Floats, visited: Floats, visits: Floats) -> list[Block]:
     """Return two maps of one policy before and after `(S',A)`; none where the task is neither a grid nor small."""
-    mdp = found.change.mdp
+    mdp = prediction.change.mdp
     on_grid = mdp.grid_shape is not None and ARROWS.keys() >= set(mdp.action_names)
     if mdp.n_states > MOST_CELLS:
         return []
     tips = []
-    for s, name in enumerate(found.states):
+    for s, name in enumerate(prediction.states):
         times = (decimals(values[s], 2, "unknown") for values in (visited, visits))
         lines = [f"state {name}", f"visits {', then '.join(times)}"]
         for a in np.flatnonzero(mdp.live[s]):
-            lines.append(f"{found.actions[a]} {decimals(old[s, a], 3, 'unknown')}, then {decimals(new[s, a], 3)}")
+            lines.append(f"{prediction.actions[a]} {decimals(old[s, a], 3, 'unknown')}, then {decimals(new[s, a], 3)}")
         tips.append("\n".join(lines))
     scale, pair = (0.0, float(np.nan_to_num([visited, visits]).max())), list[Block]()
     for policy, values, when, colours in (
@@ -787,33 +792,33 @@ def _likeliest(live: Any, policy: Floats) -> list[Arrow]:
     return [(int(s), int(a), True) for s, a in np.argwhere((shares >= 0.9 * best) & (best > 0))]
 
 
-def nudge_page(found: Nudge, options: dict[str, Any], remarks: Sequence[str] = ()) -> Page:
+def nudge_page(answer: Nudge, options: dict[str, Any], remarks: Sequence[str] = ()) -> Page:
     """Return the report of the smallest bonus with which people do something."""
-    first, *told = found.sentences().splitlines()
+    first, *told = answer.sentences().splitlines()
     words = [line for line in told if not line.startswith("  ")]
     line = "the dotted line is the chance that is asked for"
     caption = f"How the chance grows with the bonus; {line}, and a dot the bonus that is needed, with its interval."
-    if len(found.experts) > FEW:
+    if len(answer.experts) > FEW:
         caption = f"How the chance grows with the bonus, one curve for each person; {line}."
-    picture = figure(found.plot(new_axes(7.0, 4.2)), caption)
-    table = TableBlock(bonuses(found), [[k] for k in range(len(found.experts))])
+    picture = figure(answer.plot(new_axes(7.0, 4.2)), caption)
+    table = TableBlock(bonuses(answer), [[k] for k in range(len(answer.experts))])
     return Page(
         "How much must be paid",
-        f"{first} {count(len(found.experts), 'person')}.",
+        f"{first} {count(len(answer.experts), 'person')}.",
         [
             Section("Who needs how much", [Items(words), picture, table]),
             Section("How this was made", [*remarks, f"Options: {options_text(options)}."]),
         ],
         f"multihorizon {package_version()}, seed {options.get('seed', 0)}",
-        experts=list(enumerate(found.experts)),
+        experts=list(enumerate(answer.experts)),
     )
 
 
-def bonuses(found: Nudge, rows: int | None = None) -> Table:
+def bonuses(nudged: Nudge, rows: int | None = None) -> Table:
     """Return the bonus that each needs."""
-    frame = found.to_frame()
+    frame = nudged.to_frame()
     words: dict[str, float | str] = {"already": 0.0, "infinite": "none is enough", "not found": "not found"}
-    pairs = zip(found.answers, found.bonus.tolist(), strict=True)
+    pairs = zip(nudged.answers, nudged.bonus.tolist(), strict=True)
     frame["bonus"] = np.array([words.get(answer, bonus) for answer, bonus in pairs], dtype=object)
     roles: dict[str, Role] = {"discount": "discount", "before": "share", "bonus": "amount"}
     table = Table(

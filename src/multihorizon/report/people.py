@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit, logit
 
-from multihorizon.checks import Floats, Ints
+from multihorizon.checks import Floats
 from multihorizon.horizon import Horizon
 from multihorizon.population.findings import PopulationEvidence, PopulationFindings
 from multihorizon.population.solver import absent_words
@@ -55,6 +55,7 @@ from multihorizon.report.charts import (
     look_ahead,
     look_ahead_range,
 )
+from multihorizon.report.plots import ByCondition, by_condition, evenly
 from multihorizon.solution import Solution, Status
 from multihorizon.words import Role, Table, decimals, in_words, p_text, percent, shortened, significant
 
@@ -90,10 +91,10 @@ def compared_with(population: PopulationFindings) -> str:
     """Return the groups that terms compare with, such as "compared with noise = low"; empty where no term compares with one."""
     order = [pair["column"] for pair in population.contrasts["discount"]]  # that of the formula
     levels = population.references or {}
-    found = [
+    pairs = [
         f"{column} = {shortened(str(levels[column]), 40)}" for column in dict.fromkeys([*order, *levels]) if column in levels
     ]
-    return f"compared with {in_words(found)}" if found else ""
+    return f"compared with {in_words(pairs)}" if pairs else ""
 
 
 def _places(error: float) -> int:
@@ -101,14 +102,14 @@ def _places(error: float) -> int:
     return int(np.clip(1 - np.floor(np.log10(error)), 2, 6)) if error > 0 else 2
 
 
-def population_section(findings: Fitted, found: Solution) -> Section:
+def population_section(findings: Fitted, solution: Solution) -> Section:
     """Return the section on groups and persons; the pictures that answer what was asked stand before it."""
-    population, horizon = PopulationEvidence.of(found).population, findings.horizon
-    if found.status != Status.CONVERGED:
-        return Section("Groups and persons", [Notice(f"The population could not be estimated. {found.message}")])
+    population, horizon = PopulationEvidence.of(solution).population, findings.horizon
+    if solution.status != Status.CONVERGED:
+        return Section("Groups and persons", [Notice(f"The population could not be estimated. {solution.message}")])
     blocks: list[str | Block] = [*map(Notice, absent_words(population.left_out, population.persons, most=1000))]
-    blocks.append(" ".join(population_words(found, horizon)))
-    blocks.append(Beside([_shrinkage_figure(findings, found), *predicted_figures(findings)]))
+    blocks.append(" ".join(population_words(solution, horizon)))
+    blocks.append(Beside([_shrinkage_figure(findings, solution), *predicted_figures(findings)]))
     if population.cells is not None:  # what to expect under each condition has a section of its own
         return Section("Groups and persons", [*blocks, *effect_blocks(population, horizon), _persons(findings)])
     sizes = pd.Series(population.groups).value_counts()
@@ -174,9 +175,9 @@ def distribution_section(population: PopulationFindings, horizon: Horizon) -> li
         "from points, so these are a picture of where persons are, not the persons themselves.",
     ]
     rows = []
-    for name, found in population.distribution.items():
+    for name, group in population.distribution.items():
         blocks.append(Beside([_free_figure(population, name, horizon), _free_map(population, name, horizon)]))
-        for kind in found["types"]:
+        for kind in group["types"]:
             spread = f"{'at most ' if kind['at_most'] else ''}{decimals(kind['spread'], 2)}"
             rows.append((name, kind["share"], kind["discount"], kind["temperature"], spread))
     headers = ["persons", "share", "typical discount", "typical temperature", "spread of the logit"]
@@ -185,17 +186,17 @@ def distribution_section(population: PopulationFindings, horizon: Horizon) -> li
     figures = [
         [
             name,
-            len(found["weights"]),
-            found["log_likelihood"],
-            found["normal_log_likelihood"],
-            significant(found["gap"], 2),
-            significant(found["refinement"]["gain"], 2),
+            len(group["weights"]),
+            group["log_likelihood"],
+            group["normal_log_likelihood"],
+            significant(group["gap"], 2),
+            significant(group["refinement"]["gain"], 2),
         ]
-        for name, found in population.distribution.items()
+        for name, group in population.distribution.items()
     ]
     of_fits = ["persons", "points", "log-likelihood", "of the normal population", "gap", "last refinement"]
     blocks.append(TableBlock(Table.of(of_fits, figures, "How likely the free distribution is")))
-    asked = min(found["types_decided"]["persons"] for found in population.distribution.values())
+    asked = min(group["types_decided"]["persons"] for group in population.distribution.values())
     blocks.append(
         "No weights on these points and on the other nodes of the grid are more likely by more than the gap, and points at half "
         "the distance added no more than the last refinement. Types are counted by normal distributions: as many as the Bayesian "
@@ -266,8 +267,8 @@ def _number(value: float | None) -> float:
 def _free_figure(population: PopulationFindings, name: str, horizon: Horizon) -> Chart:
     """Return the free distribution of the discount as bars, under the normal curve of the same persons."""
     assert population.distribution is not None
-    found, group, largest = population.distribution[name], population.predictions[name], population.largest_discount
-    logits, weights = _logits(found["discounts"], largest), np.array(found["weights"])
+    mixture, group, largest = population.distribution[name], population.predictions[name], population.largest_discount
+    logits, weights = _logits(mixture["discounts"], largest), np.array(mixture["weights"])
     centre, spread = float(logit(group["typical_discount"] / largest)), population.spread["discount"]["estimate"]
     ends = (min(float(logits.min()), centre - 3 * spread) - 0.25, max(float(logits.max()), centre + 3 * spread) + 0.25)
     edges = np.linspace(*ends, 1 + int(np.clip((ends[1] - ends[0]) / 0.25, 12, 60)))
@@ -285,8 +286,8 @@ def _free_figure(population: PopulationFindings, name: str, horizon: Horizon) ->
 def _free_map(population: PopulationFindings, name: str, horizon: Horizon) -> Chart:
     """Return the points of the free distribution over discount and temperature, as large as their weights."""
     assert population.distribution is not None
-    found, largest = population.distribution[name], population.largest_discount
-    logits, heights = _logits(found["discounts"], largest), np.log(found["temperatures"])
+    mixture, largest = population.distribution[name], population.largest_discount
+    logits, heights = _logits(mixture["discounts"], largest), np.log(mixture["temperatures"])
     marks = [
         Mark(
             x,
@@ -294,7 +295,9 @@ def _free_map(population: PopulationFindings, name: str, horizon: Horizon) -> Ch
             f"γ {decimals(discount, 3)}, temperature {significant(np.exp(y), 3)}\n{percent(weight)} of persons",
             size=1.5 + 18 * float(np.sqrt(weight)),
         )
-        for x, y, discount, weight in zip(logits.tolist(), heights.tolist(), found["discounts"], found["weights"], strict=True)
+        for x, y, discount, weight in zip(
+            logits.tolist(), heights.tolist(), mixture["discounts"], mixture["weights"], strict=True
+        )
     ]
     ends = float(logits.min()) - 0.25, float(logits.max()) + 0.25
     y = log_axis("temperature, on a logarithmic scale", float(heights.min()) - 0.5, float(heights.max()) + 0.5)
@@ -333,21 +336,21 @@ def _persons(findings: Fitted) -> PageTable:
     return PageTable(headers, rows, f"Shrunken{where} beside raw discounts", [[k] for k in order])
 
 
-def population_figures(findings: Fitted, found: Solution) -> list[Block]:
+def population_figures(findings: Fitted, solution: Solution) -> list[Block]:
     """Return the pictures that answer what was asked: the distribution and the persons of each group, and persons over each
     number."""
-    population = PopulationEvidence.of(found).population
+    population = PopulationEvidence.of(solution).population
     numbers = list(dict.fromkeys(pair["column"] for pair in population.contrasts["discount"] if pair["number"]))[:2]
-    figures: list[Block] = [_number_figure(findings, found, column) for column in numbers]
+    figures: list[Block] = [_number_figure(findings, solution, column) for column in numbers]
     if numbers and len(population.predictions) == 1:
         return figures
-    of_groups = [_groups_figure(findings, found, kind) for kind in ("discount", "temperature")]
+    of_groups = [_groups_figure(findings, solution, kind) for kind in ("discount", "temperature")]
     return [*of_groups[: 1 if numbers else 2], *figures]
 
 
-def _groups_figure(findings: Fitted, found: Solution, kind: str) -> Chart:
+def _groups_figure(findings: Fitted, solution: Solution, kind: str) -> Chart:
     """Shrunken discounts or temperatures as dots and the distribution of each group as a curve, on the logit or the log scale."""
-    population, standard = PopulationEvidence.of(found).population, np.linspace(-3, 3, 61)
+    population, standard = PopulationEvidence.of(solution).population, np.linspace(-3, 3, 61)
     largest, spread = population.largest_discount, population.spread[kind]["estimate"]
     persons, at = population.individuals["logit_discount" if kind == "discount" else "log_temperature"], at_means(population)
     lines, marks = [], []
@@ -361,8 +364,8 @@ def _groups_figure(findings: Fitted, found: Solution, kind: str) -> Chart:
         lines.append(Line([(curve[0][0], i), *curve], shortened(without_means(name, at), 40), "area", i + 0.7, colour=colour))
         lines.append(Line([(float(centre), float(i)), (float(centre), i + 0.6)], kind="typical"))
         for k in (k for k, of in enumerate(population.groups) if of == name):
-            expert = findings.solution.experts.index(found.experts[k])
-            marks.append(Mark(float(persons[k]), i - 0.1, _tip(findings, found, k, name), [expert], colour=colour))
+            expert = findings.solution.experts.index(solution.experts[k])
+            marks.append(Mark(float(persons[k]), i - 0.1, _tip(findings, solution, k, name), [expert], colour=colour))
     ends = [x for line in lines for x, _ in line.points] + persons.tolist()
     y = Axis("groups" if len(order) > 1 else "persons", (), -0.3, float(len(order)))
     if kind == "discount":
@@ -375,9 +378,9 @@ def _groups_figure(findings: Fitted, found: Solution, kind: str) -> Chart:
     return Chart(caption, panels, max(56.0 + 90 * len(order), 200.0) if len(order) <= 6 else 56.0 + 60 * len(order))
 
 
-def _number_figure(findings: Fitted, found: Solution, column: str) -> Chart:
+def _number_figure(findings: Fitted, solution: Solution, column: str) -> Chart:
     """Shrunken discounts of persons over a number, and the line of what is typical where it is straight on the logit scale."""
-    population = PopulationEvidence.of(found).population
+    population = PopulationEvidence.of(solution).population
     values, largest = np.array(population.covariates[column], dtype=np.float64), population.largest_discount
     persons, groups = np.array(population.individuals["logit_discount"]), list(population.predictions)
     colours = [groups.index(name) if len(groups) <= 5 else 0 for name in population.groups]
@@ -385,8 +388,8 @@ def _number_figure(findings: Fitted, found: Solution, column: str) -> Chart:
         Mark(
             float(values[k]),
             float(persons[k]),
-            _tip(findings, found, k, f"{column} = {values[k]:g}"),
-            [findings.solution.experts.index(found.experts[k])],
+            _tip(findings, solution, k, f"{column} = {values[k]:g}"),
+            [findings.solution.experts.index(solution.experts[k])],
             colour=colours[k],
         )
         for k in range(values.size)
@@ -432,16 +435,16 @@ def predicted_figures(findings: Fitted) -> list[Block]:
     return figures
 
 
-def _shrinkage_figure(findings: Fitted, found: Solution) -> Chart:
+def _shrinkage_figure(findings: Fitted, solution: Solution) -> Chart:
     """Shrunken against raw discounts, with the line on which both agree."""
     raw = findings.solution.discounts
-    places = [findings.solution.experts.index(name) for name in found.experts]
+    places = [findings.solution.experts.index(name) for name in solution.experts]
     marks = [
-        Mark(float(raw[i]), float(found.discounts[k]), f"{_tip(findings, found, k)}\nraw γ {decimals(raw[i], 3)}", [i])
+        Mark(float(raw[i]), float(solution.discounts[k]), f"{_tip(findings, solution, k)}\nraw γ {decimals(raw[i], 3)}", [i])
         for k, i in enumerate(places)
         if findings.given[i]
     ]
-    where = _on_average(PopulationEvidence.of(found).population)
+    where = _on_average(PopulationEvidence.of(solution).population)
     caption = f"Shrunken{where} against raw discounts: what a person's decisions leave open, the population fills in."
     return Chart(caption, [Panel(Axis("raw discount"), Axis("shrunken discount"), marks, [DIAGONAL])])
 
@@ -450,10 +453,10 @@ def _on_average(population: PopulationFindings) -> str:
     return "" if population.cells is None else ", at average conditions,"
 
 
-def _tip(findings: Fitted, found: Solution, k: int, *group: str) -> str:
-    discount = float(found.discounts[k])
+def _tip(findings: Fitted, solution: Solution, k: int, *group: str) -> str:
+    discount = float(solution.discounts[k])
     reach = f"shrunken γ {decimals(discount, 3)}, {findings.horizon.text(discount)}"
-    return "\n".join([found.experts[k], *group, reach])
+    return "\n".join([solution.experts[k], *group, reach])
 
 
 def at_means(population: PopulationFindings) -> str:
@@ -638,75 +641,6 @@ def explained_table(people: People) -> list[str | Block]:
     return [PageTable(["persons with", "decisions", "explained"], rows, f"What the model explains, by group.{rest}")]
 
 
-#: Persons who are drawn one by one; of more, a sample, in which single lines can be seen.
-MOST_DRAWN, SAMPLE = 300, 100
-
-
-@dataclass(frozen=True, eq=False)
-class ByCondition:
-    """The cells of a population by one of its conditions.
-
-    Attributes:
-        column: the name of the condition.
-        is_number: whether it is a number, and not the name of a group.
-        levels: the names of its levels `(k,)`; the one that others are compared with comes first.
-        places: where they stand on an axis `(k,)`.
-        level: of each cell `(m,)`.
-        persons: their names `(n,)`.
-        logits: of each person's discount at each level `(n,k)`; NaN where the person has no decisions.
-        typical: the logit of the typical discount at each level `(k,)`; of a number, the mean of the persons' logits.
-    """
-
-    column: str
-    is_number: bool
-    levels: list[str]
-    places: Floats
-    level: Ints
-    persons: list[str]
-    logits: Floats
-    typical: Floats
-
-    @property
-    def drawn(self) -> Ints:
-        """Return the persons who are drawn."""
-        return evenly(np.nanmean(self.logits, axis=1), number if (number := len(self.persons)) <= MOST_DRAWN else SAMPLE)
-
-
-def by_condition(population: PopulationFindings, column: str) -> ByCondition:
-    """Return the cells by one of the population's conditions."""
-    cells = population.cells
-    assert cells is not None
-    pairs = [pair for pair in population.contrasts["discount"] if pair["column"] == column]
-    values = pd.Series(cells[column])
-    is_number = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
-    if pairs:
-        is_number = bool(pairs[0]["number"])
-    if is_number:
-        most, numbers = 30, values.to_numpy(dtype=np.float64)  # more points would make no line smoother
-        edges = np.unique(numbers)
-        if edges.size > most:
-            edges = np.unique(np.quantile(numbers, np.linspace(0, 1, most + 1)[:-1]))
-        level = np.searchsorted(edges, numbers, side="right") - 1
-        places = np.bincount(level, numbers) / np.bincount(level)
-        levels = [significant(place, 4) for place in places]
-    else:
-        names = values.astype(str)
-        said, met = [str(name) for pair in pairs for name in pair["levels"]], sorted(names.unique())
-        levels = [name for name in dict.fromkeys([*said, *met]) if name in set(met)]
-        level, places = pd.Index(levels).get_indexer(pd.Index(names)), np.arange(len(levels), dtype=np.float64)
-    who, persons = pd.factorize(cells["expert"])
-    at, size = who * len(levels) + level, len(persons) * len(levels)
-    number = np.bincount(at, minlength=size)
-    with np.errstate(invalid="ignore"):
-        logits = (np.bincount(at, cells["logit_discount"], minlength=size) / number).reshape(len(persons), len(levels))
-    typical = np.nanmean(logits, axis=0)
-    for pair in () if is_number else pairs:
-        for name, discount in zip(map(str, pair["levels"]), pair["typical"], strict=True):
-            if name in levels:
-                typical[levels.index(name)] = logit(discount / population.largest_discount)
-    return ByCondition(column, is_number, levels, places, level, [str(name) for name in persons], logits, typical)
-
-
 #: A page with the figures of more conditions would be hard to read.
 MOST_CONDITIONS = 4
 
@@ -801,12 +735,12 @@ def condition_rows(population: PopulationFindings) -> list[ConditionRow]:
             without_means(name, at),
             int(size.get(name, 0)),
             float(decisions.get(name, 0)),
-            found["typical_discount"],
-            tuple(found["typical_interval"]),
-            tuple(found["new_person_interval"]),
+            shares["typical_discount"],
+            tuple(shares["typical_interval"]),
+            tuple(shares["new_person_interval"]),
             float(reliability.get(name, np.nan)),
         )
-        for name, found in _in_order(population).items()
+        for name, shares in _in_order(population).items()
     ]
 
 
@@ -826,7 +760,11 @@ def _distributions(population: PopulationFindings, horizon: Horizon, place: Mapp
     total = np.bincount(pattern.codes, cells["decisions"], minlength=len(pattern.categories))
     some = sorted(np.argsort(-total, kind="stable")[:most].tolist())
     rest = f" Shown are the {most} of {total.size:,} with the most decisions." if total.size > most else ""
-    middle, error, few = cells["logit_discount"], cells["logit_discount_error"], cells["discount"].size <= 4 * MOST_DRAWN
+    middle, error, few = (
+        cells["logit_discount"],
+        cells["logit_discount_error"],
+        cells["discount"].size <= 4 * ByCondition.most_drawn,
+    )
     # All but the outermost persons: one of a million may lie anywhere.
     low, high = np.quantile(middle, [0.0, 1.0] if few else [0.001, 0.999])
     x = np.linspace(low - 1, high + 1, 121)
@@ -853,13 +791,6 @@ def _distributions(population: PopulationFindings, horizon: Horizon, place: Mapp
         f"is the typical discount.{rest}"
     )
     return Chart(caption, panels, float(np.clip(56 + 90 * len(some), 340, 760)))
-
-
-def evenly(values: Floats, most: int) -> Ints:
-    """Return where at most so many of the values stand, from the smallest to the largest at equal distances in their order."""
-    order = np.argsort(values, kind="stable")
-    found: Ints = order[np.linspace(0, order.size - 1, min(most, order.size)).astype(np.int64)]
-    return found
 
 
 def _whose(name: str, place: Mapping[str, int]) -> list[int]:
@@ -922,8 +853,8 @@ def _persons_over(population: PopulationFindings, by: ByCondition, horizon: Hori
         caption.append("That they are parallel in the logit is no finding: the formula has everybody change alike.")
     if marks:
         caption.append("A dot is a person who was seen under one condition only.")
-    if number > MOST_DRAWN:
-        caption.append(f"Drawn are {SAMPLE} of {number:,} persons, evenly from the shortest horizon to the longest.")
+    if number > ByCondition.most_drawn:
+        caption.append(f"Drawn are {ByCondition.sample} of {number:,} persons, evenly from the shortest horizon to the longest.")
     if len(by.levels) > some.size:
         caption.append(f"Shown are the {most} of {len(by.levels)} levels with the most decisions.")
     return Chart(" ".join(caption), panels)
@@ -956,13 +887,13 @@ def _variance(population: PopulationFindings) -> list[Block]:
 def _spreads(population: PopulationFindings) -> TableBlock:
     """Return how much persons differ, and how much the effects of conditions differ between them."""
 
-    def size(found: Mapping[str, Any]) -> str:
-        low, high = found["interval"]
+    def size(spreads: Mapping[str, Any]) -> str:
+        low, high = spreads["interval"]
         ends = "" if np.isnan(low + high) else f" ({decimals(low, 2)} to {decimals(high, 2)})"
-        return f"{decimals(found['estimate'], 2)}{ends}"
+        return f"{decimals(spreads['estimate'], 2)}{ends}"
 
-    found = {"persons, at average conditions": population.spread}
-    found |= {f"the effect of {term}": slope for term, slope in (population.slopes or {}).items()}
-    rows = [[name, size(spread["discount"]), size(spread["temperature"])] for name, spread in found.items()]
+    spreads = {"persons, at average conditions": population.spread}
+    spreads |= {f"the effect of {term}": slope for term, slope in (population.slopes or {}).items()}
+    rows = [[name, size(spread["discount"]), size(spread["temperature"])] for name, spread in spreads.items()]
     headers = ["what differs", "logit of the discount", "logarithm of the temperature"]
     return TableBlock(Table.of(headers, rows, "Standard deviations between persons, with 95 % intervals"))

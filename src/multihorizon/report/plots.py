@@ -9,18 +9,19 @@ shape as bars and tables. Colours: one diverging map around zero for rewards, on
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import pandas as pd
 from scipy.special import logit
 
-from multihorizon.checks import Floats, as_floats, as_shape
+from multihorizon.checks import Floats, Ints, as_floats, as_shape
 from multihorizon.mdp import MDP
 from multihorizon.planning.breakpoints import DiscountInterval, discount_intervals
 from multihorizon.planning.plan import evaluate, one_hot, plan
-from multihorizon.population.findings import PopulationEvidence
-from multihorizon.report.people import by_condition
+from multihorizon.population.findings import PopulationEvidence, PopulationFindings
 from multihorizon.result import COLOURS, literal
 from multihorizon.solution import Solution
 from multihorizon.words import decimals, significant
@@ -55,7 +56,7 @@ def save(axes_or_figure: Axes | Figure, path: str | Path) -> None:
 
 
 def plot_reward(mdp: MDP, reward: Any, ax: Axes | None = None, title: str = "Reward", limit: float | None = None) -> Axes:
-    """Return a reward `(S,)` as a heat map on the grid, or as bars where the MDP has no grid shape; NaN, not known, is grey.
+    """Draw a reward `(S,)` as a heat map on the grid, or as bars where the MDP has no grid shape; NaN, not known, is grey.
 
     `limit` is the reward with the darkest colour, by default the largest: give one limit to maps that are compared.
     """
@@ -83,7 +84,7 @@ def plot_reward(mdp: MDP, reward: Any, ax: Axes | None = None, title: str = "Rew
 
 
 def plot_policy(mdp: MDP, policy: Any, ax: Axes | None = None, title: str = "Policy") -> Axes:
-    """Return a policy `(S,A)` as arrows on the grid, longer for likelier actions; optimal-action sets bool `(S,A)` get one arrow
+    """Draw a policy `(S,A)` as arrows on the grid, longer for likelier actions; optimal-action sets bool `(S,A)` get one arrow
     each.
 
     Without a grid shape, a table of states and actions.
@@ -114,7 +115,7 @@ def plot_values_by_discount(
     ax: Axes | None = None,
     title: str = "Value of each policy against the discount",
 ) -> Axes:
-    """Return the value of each policy from the initial distribution as the discount grows, with the breakpoints marked.
+    """Draw the value of each policy from the initial distribution as the discount grows, with the breakpoints marked.
 
     Args:
         mdp, reward: the problem; the reward is `(S,)` or `(S,A)`.
@@ -149,7 +150,7 @@ def plot_values_by_discount(
 
 
 def plot_distribution(solution: Solution, group: str | None = None, ax: Axes | None = None) -> Axes:
-    """Return how horizons are distributed: the free distribution of `Population` as bars, with the normal one as a line.
+    """Draw how horizons are distributed: the free distribution of `Population` as bars, with the normal one as a line.
 
     `group` is one of the groups that have a distribution of their own, by default the first.
     """
@@ -159,15 +160,15 @@ def plot_distribution(solution: Solution, group: str | None = None, ax: Axes | N
     name = next(iter(population.distribution)) if group is None else group
     if name not in population.distribution:
         raise ValueError(f"group must be one of {', '.join(population.distribution)}, received {group}")
-    found, largest = population.distribution[name], population.largest_discount
-    logits = logit(np.clip(np.array(found["discounts"]) / largest, 1e-12, 1 - 1e-12))
+    mixture, largest = population.distribution[name], population.largest_discount
+    logits = logit(np.clip(np.array(mixture["discounts"]) / largest, 1e-12, 1 - 1e-12))
     centre = float(logit(population.predictions[name]["typical_discount"] / largest))
     spread = population.spread["discount"]["estimate"]
     low, high = min(logits.min(), centre - 3 * spread) - 0.25, max(logits.max(), centre + 3 * spread) + 0.25
     edges = np.linspace(low, high, 1 + int(np.clip((high - low) / 0.25, 12, 60)))
     x = np.linspace(low, high, 200)
     ax = ax or new_axes(6.0, 3.6)
-    ax.hist(logits, edges.tolist(), weights=found["weights"], color=COLOURS[5], label="no shape assumed")
+    ax.hist(logits, edges.tolist(), weights=mixture["weights"], color=COLOURS[5], label="no shape assumed")
     curve = np.exp(-0.5 * ((x - centre) / spread) ** 2) / (spread * np.sqrt(2 * np.pi)) * (edges[1] - edges[0])
     ax.plot(x, curve, color=COLOURS[4], label="normal")
     ax.set_xticks(*_discount_ticks(low, high, largest))
@@ -177,7 +178,7 @@ def plot_distribution(solution: Solution, group: str | None = None, ax: Axes | N
 
 
 def plot_conditions(solution: Solution, condition: str | None = None, ax: Axes | None = None) -> Axes:
-    """Return how the same persons change with a condition: a thin line joins the shrunken discounts of each, and the thick line
+    """Draw how the same persons change with a condition: a thin line joins the shrunken discounts of each, and the thick line
     is what is typical. Of more than 300 persons 100 are drawn, evenly from the shortest horizon to the longest.
 
     `condition` is one of those in the formula of `Population`, by default the first.
@@ -214,7 +215,7 @@ def _discount_ticks(low: float, high: float, largest: float) -> tuple[list[float
 
 
 def plot_intervals(mdp: MDP, reward: Any, intervals: Sequence[DiscountInterval]) -> Figure:
-    """Return the reward and the optimal policy of every discount interval side by side."""
+    """Draw the reward and the optimal policy of every discount interval side by side."""
     columns = min(4, len(intervals) + 1)
     rows = -(-(len(intervals) + 1) // columns)
     height, width = mdp.grid_shape or (3, 4)
@@ -294,7 +295,7 @@ def best_walk(mdp: MDP, reward: Floats, discount: float, start: int) -> list[int
 
 
 def plot_walks(mdp: MDP, reward: Floats, walks: Sequence[Sequence[int]], titles: Sequence[str], heading: str) -> Figure:
-    """Return one map of a grid for each walk, side by side; numbers stand in the cells that pay or cost most."""
+    """Draw one map of a grid for each walk, side by side; numbers stand in the cells that pay or cost most."""
     assert mdp.grid_shape is not None
     height, width = mdp.grid_shape
     figure = _new_figure(3.4 * len(walks), 3.4 * height / width + 0.85)
@@ -333,3 +334,83 @@ def _map(mdp: MDP, reward: Floats, ax: Axes) -> None:
     ax.tick_params(which="both", length=0, labelleft=False, labelbottom=False)
     ax.set(xticks=[], yticks=[])
     ax.spines[:].set_visible(False)
+
+
+# The cells of a population by a condition.
+
+
+@dataclass(frozen=True, eq=False)
+class ByCondition:
+    """The cells of a population by one of its conditions.
+
+    Attributes:
+        column: the name of the condition.
+        is_number: whether it is a number, and not the name of a group.
+        levels: the names of its levels `(k,)`; the one that others are compared with comes first.
+        places: where they stand on an axis `(k,)`.
+        level: of each cell `(m,)`.
+        persons: their names `(n,)`.
+        logits: of each person's discount at each level `(n,k)`; NaN where the person has no decisions.
+        typical: the logit of the typical discount at each level `(k,)`; of a number, the mean of the persons' logits.
+    """
+
+    #: Persons who are drawn one by one; of more, a sample, in which single lines can be seen.
+    most_drawn: ClassVar[int] = 300
+    sample: ClassVar[int] = 100
+
+    column: str
+    is_number: bool
+    levels: list[str]
+    places: Floats
+    level: Ints
+    persons: list[str]
+    logits: Floats
+    typical: Floats
+
+    @property
+    def drawn(self) -> Ints:
+        """Return the persons who are drawn."""
+        number = len(self.persons)
+        return evenly(np.nanmean(self.logits, axis=1), number if number <= self.most_drawn else self.sample)
+
+
+def by_condition(population: PopulationFindings, column: str) -> ByCondition:
+    """Return the cells by one of the population's conditions."""
+    cells = population.cells
+    assert cells is not None
+    pairs = [pair for pair in population.contrasts["discount"] if pair["column"] == column]
+    values = pd.Series(cells[column])
+    is_number = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)
+    if pairs:
+        is_number = bool(pairs[0]["number"])
+    if is_number:
+        most, numbers = 30, values.to_numpy(dtype=np.float64)  # more points would make no line smoother
+        edges = np.unique(numbers)
+        if edges.size > most:
+            edges = np.unique(np.quantile(numbers, np.linspace(0, 1, most + 1)[:-1]))
+        level = np.searchsorted(edges, numbers, side="right") - 1
+        places = np.bincount(level, numbers) / np.bincount(level)
+        levels = [significant(place, 4) for place in places]
+    else:
+        names = values.astype(str)
+        said, met = [str(name) for pair in pairs for name in pair["levels"]], sorted(names.unique())
+        levels = [name for name in dict.fromkeys([*said, *met]) if name in set(met)]
+        level, places = pd.Index(levels).get_indexer(pd.Index(names)), np.arange(len(levels), dtype=np.float64)
+    who, persons = pd.factorize(cells["expert"])
+    at, size = who * len(levels) + level, len(persons) * len(levels)
+    number = np.bincount(at, minlength=size)
+    with np.errstate(invalid="ignore"):
+        logits = (np.bincount(at, cells["logit_discount"], minlength=size) / number).reshape(len(persons), len(levels))
+    typical = np.nanmean(logits, axis=0)
+    for pair in () if is_number else pairs:
+        for name, discount in zip(map(str, pair["levels"]), pair["typical"], strict=True):
+            if name in levels:
+                typical[levels.index(name)] = logit(discount / population.largest_discount)
+    return ByCondition(column, is_number, levels, places, level, [str(name) for name in persons], logits, typical)
+
+
+def evenly(values: Floats, most: int) -> Ints:
+    """Return where at most so many of the values stand, from the smallest to the largest at equal distances in their order."""
+    order = np.argsort(values, kind="stable")
+    result: Ints = order[np.linspace(0, order.size - 1, min(most, order.size)).astype(np.int64)]
+    return result

@@ -43,6 +43,7 @@ from multihorizon.choice.plans import engine_for
 from multihorizon.estimate import Estimate
 from multihorizon.exact.bounds import discount_members
 from multihorizon.exact.identify import Identification, identify
+from multihorizon.exact.identify import Temperature as PolicyTemperature
 from multihorizon.mdp import MDP, refuse_durations
 from multihorizon.planning.linear import SingularError
 from multihorizon.planning.plan import log_policies, plan
@@ -491,8 +492,8 @@ def planned(task: MDP, reward: Floats, gamma: Floats, lam: Floats | None) -> Flo
         )
     closed = np.where(task.available.T, 0.0, -np.inf)[:, :, None]
     q = reward.reshape(a, s, -1) + gamma * (task.stacked @ values).reshape(a, s, -1) + closed
-    found: Floats = np.exp(log_policies(q, lam)[0]).transpose(2, 1, 0)
-    return found
+    result: Floats = np.exp(log_policies(q, lam)[0]).transpose(2, 1, 0)
+    return result
 
 
 def is_timed(known: Known, change: Change) -> bool:
@@ -546,8 +547,8 @@ def _known_after(known: Known, change: Change) -> Floats:
     if new.size:
         raise ValueError(f"a part of the reward is known, but not in the new state {after.state_names[new[0]]}")
     if known.arrival is not None:
-        found: Floats = after.stacked @ np.where(old >= 0, known.arrival[old], 0.0)
-        return found
+        result: Floats = after.stacked @ np.where(old >= 0, known.arrival[old], 0.0)
+        return result
     table = task.known_reward.reshape(task.mdp.n_actions, -1)[:, old]
     return np.where(after.live.T, table, 0.0).ravel()
 
@@ -575,14 +576,14 @@ def members_of(known: Known, limits: tuple[Floats, Floats] | None) -> tuple[Floa
     assert known.identified is not None
     if known.identified.all() or not isinstance(known.source, Identification):
         return known.discounts[None], known.temperature[None]
-    found = known.source
-    assert found.problem is not None
-    free = np.ptp(found.temperature) > 0
+    identified = known.source
+    assert identified.problem is not None
+    free = np.ptp(identified.temperature) > 0
     # what was known has an interval of no width
-    given = {name: float(low) for name, (low, high) in zip(found.experts, found.intervals.tolist(), strict=True) if low == high}
-    return discount_members(
-        found.problem, "per_expert" if free else float(found.temperature[0]), given or None, limits, found.tolerance
-    )
+    named = zip(identified.experts, identified.intervals.tolist(), strict=True)
+    given = {name: float(low) for name, (low, high) in named if low == high}
+    temperature: PolicyTemperature = "per_expert" if free else float(identified.temperature[0])
+    return discount_members(identified.problem, temperature, given or None, limits, identified.tolerance)
 
 
 def reweighted(mdp: MDP, policy: Floats, change: Change, gamma: Floats, lam: Floats) -> Floats:

@@ -161,13 +161,13 @@ class Nudge(Result):
     def _near_and_far(self) -> list[str]:
         """Return who responds to what is near and who to what is far, in words."""
         known = ~np.isnan(self.bonus) & (np.array(self.status, dtype=object) == IDENTIFIED)  # others may be in any order
-        found = np.flatnonzero(known & np.isfinite(self.bonus))
+        places = np.flatnonzero(known & np.isfinite(self.bonus))
         lines = []
-        if self.comparable and found.size > 1 and np.ptp(self.bonus[found]) > 0:
-            least = [self.experts[k] for k in found[self.bonus[found] == self.bonus[found].min()]]
+        if self.comparable and places.size > 1 and np.ptp(self.bonus[places]) > 0:
+            least = [self.experts[k] for k in places[self.bonus[places] == self.bonus[places].min()]]
             need = "needs" if len(least) == 1 else "need"
-            most = self.experts[found[int(np.argmax(self.bonus[found]))]]
-            lines.append(f"{in_words(least)} {need} {'least' if self.bonus[found].min() > 0 else 'nothing'}, {most} most.")
+            most = self.experts[places[int(np.argmax(self.bonus[places]))]]
+            lines.append(f"{in_words(least)} {need} {'least' if self.bonus[places].min() > 0 else 'nothing'}, {most} most.")
         if self.comparable and known.sum() >= 10 and np.ptp(self.discounts[known]) > 0 and np.unique(self.bonus[known]).size > 1:
             tie = float(spearmanr(self.discounts[known], self.bonus[known]).statistic)
             lines.append(f"Who looks farther ahead needs {'less' if tie < 0 else 'more'} (rank correlation {decimals(tie, 2)}).")
@@ -317,12 +317,12 @@ def nudge(
         remarks.append(TRIED)
     tried = explaining(known, None) if known.policies is not None else None
     work = _Search(known, change, spot, asked, level, sample, tried)
-    found = []
+    answers = []
     for one in run.map(partial(_Search.expert, work), range(len(known.names))):
-        found.append(one)
-        run.progress(len(found) / len(known.names), f"{len(found):,} of {len(known.names):,} experts")
-    status = [one.status if closed else NOT_BOUNDED for one in found]
-    remarks += _remarks(known, status if sample is not None else [], found)
+        answers.append(one)
+        run.progress(len(answers) / len(known.names), f"{len(answers):,} of {len(known.names):,} experts")
+    status = [one.status if closed else NOT_BOUNDED for one in answers]
+    remarks += _remarks(known, status if sample is not None else [], answers)
     steps = _fewest_steps(change.mdp, spot.state)
     discounts = known.discounts if tried is None else tried[0][0]  # of a set, the member that was planned with
     paid_after = 0 if action is not None else max(steps - 1, 0)
@@ -332,22 +332,22 @@ def nudge(
         action="" if spot.action is None else change.mdp.action_names[spot.action],
         chance=asked,
         discounts=discounts,
-        before=np.array([one.before for one in found]),
-        bonus=np.array([one.bonus for one in found]),
-        low=np.array([one.low for one in found]),
-        high=np.array([one.high for one in found]),
-        none_enough=np.array([one.none_enough for one in found]),
+        before=np.array([one.before for one in answers]),
+        bonus=np.array([one.bonus for one in answers]),
+        low=np.array([one.low for one in answers]),
+        high=np.array([one.high for one in answers]),
+        none_enough=np.array([one.none_enough for one in answers]),
         status=tuple(status),
-        answers=tuple(one.answer for one in found),
-        reasons=tuple(one.reason for one in found),
-        rising=np.array([one.rising for one in found]),
+        answers=tuple(one.answer for one in answers),
+        reasons=tuple(one.reason for one in answers),
+        rising=np.array([one.rising for one in answers]),
         steps=steps,
         weight=discounts**paid_after if steps >= 0 else np.zeros(len(known.names)),
         curves=pd.DataFrame(
             {
-                "expert": np.repeat(np.array(known.names, dtype=object), [one.curve.shape[1] for one in found]),
-                "bonus": np.concatenate([one.curve[0] for one in found]),
-                "chance": np.concatenate([one.curve[1] for one in found]),
+                "expert": np.repeat(np.array(known.names, dtype=object), [one.curve.shape[1] for one in answers]),
+                "bonus": np.concatenate([one.curve[0] for one in answers]),
+                "chance": np.concatenate([one.curve[1] for one in answers]),
             }
         ),
         unit=known.unit,
@@ -409,28 +409,28 @@ def _fewest_steps(mdp: MDP, state: int) -> int:
     return -1
 
 
-def _remarks(known: Known, status: list[str], found: list[_Found]) -> list[str]:
+def _remarks(known: Known, status: list[str], answers: list[_Found]) -> list[str]:
     """Return what there is to say of several experts."""
     lines = []
     lost = [name for name, word in zip(known.names, status, strict=bool(status)) if word == NOT_BOUNDED]
     if lost:
         lines.append(f"The decisions do not show which bonus {in_words(lost)} would need.")
-    unplanned = max(one.unplanned for one in found)
+    unplanned = max(one.unplanned for one in answers)
     if unplanned:
         lines.append(
             f"In up to {unplanned} of the draws from the estimate the probability without a bonus is not known, because episodes "
             "last for millions of steps or values are infinite. The intervals cover whatever bonus is needed there."
         )
-    shares = np.array([one.none_enough for one in found])
+    shares = np.array([one.none_enough for one in answers])
     some = np.flatnonzero(shares > 0)
     if some.size:
         often = from_to([percent(share) for share in (shares[some].min(), shares[some].max())])
         who = in_words([known.names[k] for k in some])
         lines.append(f"In {often} of the draws from the estimate no bonus is enough for {who}.")
-    one_sided = [name for name, one in zip(known.names, found, strict=True) if np.isfinite(one.low) and np.isinf(one.high)]
+    one_sided = [name for name, one in zip(known.names, answers, strict=True) if np.isfinite(one.low) and np.isinf(one.high)]
     if one_sided:
         lines.append(f"The interval of {in_words(one_sided)} is one-sided: it has no upper end.")
-    falling = [name for name, one in zip(known.names, found, strict=True) if not one.rising]
+    falling = [name for name, one in zip(known.names, answers, strict=True) if not one.rising]
     if falling:
         lines.append(
             f"With a larger bonus the chance of {in_words(falling)} falls in places: what is paid soon is preferred to what is "
@@ -487,27 +487,27 @@ class _Search:
             gamma, lam = known.discounts[k : k + 1], known.temperature[k : k + 1]
             there = seen(known, self.change, float(gamma[0]))
             response = _Response(there[1].task, self.spot, expected_rewards(*there, theta)[1], gamma, lam)
-        found = self.point(response)
+        result = self.point(response)
         if known.policies is not None:
             assert known.identified is not None
             if known.identified[k]:
-                return found._replace(low=found.bonus, high=found.bonus)
-            others = response.needed(self.asked, np.arange(1, response.gamma.size), found.bonus, found.rising)
-            ends = np.append(others, np.nan_to_num(found.bonus, nan=np.inf))
-            return found._replace(low=float(ends.min()), high=float(ends.max()), status=BOUNDED)
+                return result._replace(low=result.bonus, high=result.bonus)
+            others = response.needed(self.asked, np.arange(1, response.gamma.size), result.bonus, result.rising)
+            ends = np.append(others, np.nan_to_num(result.bonus, nan=np.inf))
+            return result._replace(low=float(ends.min()), high=float(ends.max()), status=BOUNDED)
         if self.sample is None:
-            return found
-        if self.open(k, found, self.sample):
-            return found._replace(status=NOT_BOUNDED)
+            return result
+        if self.open(k, result, self.sample):
+            return result._replace(status=NOT_BOUNDED)
         needed = np.concatenate(
             [
-                one.needed(self.asked, np.arange(one.gamma.size), found.bonus, found.rising)
+                one.needed(self.asked, np.arange(one.gamma.size), result.bonus, result.rising)
                 for one in self.drawn(self.sample.draws, k)
             ]
         )
         low, high = (float(end) for end in interval_ends(needed, self.level, 0, (0.0, np.inf)))
-        found = found._replace(unplanned=int(np.isnan(needed).sum()), none_enough=float(np.isinf(needed).mean()))
-        return found._replace(status=NOT_BOUNDED) if low == 0 and np.isinf(high) else found._replace(low=low, high=high)
+        result = result._replace(unplanned=int(np.isnan(needed).sum()), none_enough=float(np.isinf(needed).mean()))
+        return result._replace(status=NOT_BOUNDED) if low == 0 and np.isinf(high) else result._replace(low=low, high=high)
 
     def point(self, response: _Response) -> _Found:
         """Return the answer at the first column of a response, with its curve."""
@@ -538,7 +538,7 @@ class _Search:
         if drawn.tasks is None and not timed:
             after = expected_rewards(known, change, theta)[1]
             return [_Response(change.task, self.spot, after, drawn.discounts[k], drawn.temperatures[k])]
-        found = []
+        result = []
         for i, (gamma, lam) in enumerate(zip(drawn.discounts[k], drawn.temperatures[k], strict=True)):
             own, there = known, change
             paid = theta if theta.ndim == 1 else theta[:, i]
@@ -548,16 +548,16 @@ class _Search:
                 paid = drawn.rewards_in(i) if drawn.deviations is None else drawn.rewards_in(i)[:, k]
             own, there = seen(own, there, float(gamma))
             reward = expected_rewards(own, there, paid)[1]
-            found.append(_Response(there.mdp, self.spot, reward, np.array([gamma]), np.array([lam])))
-        return found
+            result.append(_Response(there.mdp, self.spot, reward, np.array([gamma]), np.array([lam])))
+        return result
 
-    def open(self, k: int, found: _Found, sample: Sample) -> bool:
+    def open(self, k: int, answer: _Found, sample: Sample) -> bool:
         """Return whether the chance with this bonus moves with what the decisions do not show."""
         if sample.lost[k]:
             return True
         if sample.pairs is None:
             return False
-        bonus = found.bonus if np.isfinite(found.bonus) else 0.0
+        bonus = answer.bonus if np.isfinite(answer.bonus) else 0.0
         parts = [
             one.at(np.full(one.gamma.size, bonus), np.arange(one.gamma.size))[0] for one in self.drawn(sample.pairs.draws, k)
         ]
@@ -642,9 +642,9 @@ class _Response:
             if high > 1e7 * lam:  # beyond, differences of values lose the digits that choices need
                 return self._never(asked, rising, best, high)
             low, high = high, 2 * high
-        found = self.between(asked, low, high)
-        if np.isfinite(found):
-            return found, rising, ""
+        bonus = self.between(asked, low, high)
+        if np.isfinite(bonus):
+            return bonus, rising, ""
         return np.nan, rising, f"before the chance is reached, {self.unplanned()}"
 
     def unplanned(self) -> str:
@@ -668,15 +668,15 @@ class _Response:
         start = np.full(columns.size, guess) if rising and 0 < guess < np.inf else lam / 16
         before = self.at(np.zeros(columns.size), columns)[0]
         none = ~(before < asked)
-        found = np.where(np.isnan(before), np.nan, 0.0)
+        result = np.where(np.isnan(before), np.nan, 0.0)
         if self.most()[0] < asked:
-            found[~none] = np.inf
-            return found
+            result[~none] = np.inf
+            return result
         going = np.flatnonzero(~none)
         low, high = np.zeros(going.size), np.full(going.size, np.inf)
         refined = self._refined(asked, columns[going], low, high, start[going], doubling=not rising)
-        found[going] = np.where(np.isnan(refined), np.inf, refined)
-        return found
+        result[going] = np.where(np.isnan(refined), np.inf, refined)
+        return result
 
     def _refined(self, asked: float, columns: Ints, low: Floats, high: Floats, start: Floats, doubling: bool = False) -> Floats:
         """Newton's method on the logit between ends `(m,)`, of which upper ones may be infinite; NaN where it finds nothing.
@@ -684,12 +684,12 @@ class _Response:
         With `doubling`, bonuses double until the chance is reached, so that no smaller one is passed over.
         """
         low, high, bonus, lam = low.copy(), high.copy(), start.copy(), self.lam[columns]
-        found, going = np.full(columns.size, np.nan), np.arange(columns.size)
+        result, going = np.full(columns.size, np.nan), np.arange(columns.size)
         for step in range(200):
             chance, slope = self.at(bonus[going], columns[going])
             close = low[going] >= (1 - 4 * np.finfo(np.float64).eps) * high[going]
             here = np.abs(chance - asked) <= np.where(close, 1e-9, 1e-10)
-            found[going[here]] = bonus[going[here]]
+            result[going[here]] = bonus[going[here]]
             below = chance < asked
             low[going[below]], high[going[~below]] = bonus[going[below]], bonus[going[~below]]
             with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -704,7 +704,7 @@ class _Response:
             inside = (newton > low[going]) & (newton < most) & ~(open_ & doubling) & (step < 40)
             halves = np.where(open_, most, (low[going] + np.minimum(high[going], most)) / 2)
             bonus[going] = np.where(inside, newton, halves)
-        return found
+        return result
 
     def _never(self, asked: float, rising: bool, best: float, tried: float) -> tuple[float, bool, str]:
         """Return what is said where no bonus up to `tried` is enough: the chance as the bonus grows decides."""

@@ -200,8 +200,8 @@ class Outcomes:
     def endless(self, numbers: Floats) -> Bools:
         """Under which of the policies, of which these are the numbers `(Q,n)`, episodes never end, though they could."""
         visits = numbers[: self.reached.sum()] if self.ends else numbers[:0]
-        found: Bools = np.isnan(visits.sum(axis=0))
-        return found
+        result: Bools = np.isnan(visits.sum(axis=0))
+        return result
 
     def reach(self, policy: Floats, j: int, toward: Bools) -> tuple[Floats, Bools, Resolvents]:
         """Return the chances `(S,n)` to reach j later under policies `(A,S,n)`, the states they go through, and solves among
@@ -251,10 +251,10 @@ def outcome_frame(known: Known, change: Change, answer: Answered, targets: list[
     places = [old.state_names.index(change.mdp.state_names[j]) for j in targets if change.mdp.state_names[j] in old.state_names]
     first = Outcomes(old, places, known.theta is not None, False)
     nothing = np.zeros((old.n_states, old.n_actions))
-    found = first.of(answer.before, known.discounts, earlier, nothing, (plain[0], nothing) if timed else None)
+    numbers_before = first.of(answer.before, known.discounts, earlier, nothing, (plain[0], nothing) if timed else None)
     place = {key: i for i, key in enumerate(first.labels)}
     where = np.array([place.get(key, -1) for key in after.labels])
-    before = np.where((where >= 0)[:, None], found[where], np.nan)
+    before = np.where((where >= 0)[:, None], numbers_before[where], np.nan)
     before[[i for i, (quantity, _) in enumerate(after.labels) if quantity.endswith("bonus")]] = 0.0
     experts, size = len(known.names), len(after.labels)
     ends, status = answer.outcome_ends, np.repeat(np.array(answer.status, dtype=object)[:, None], size, axis=1)
@@ -360,8 +360,8 @@ class Prediction(Result):
             return self.before
         place = {name: i for i, name in enumerate(self.states_before)}
         rows = np.array([place.get(name, -1) for name in self.states])
-        found: Floats = np.where((rows >= 0)[None, :, None], self.before[:, rows], np.nan)
-        return found
+        result: Floats = np.where((rows >= 0)[None, :, None], self.before[:, rows], np.nan)
+        return result
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per expert, state and action that can be taken after: before, after, change, low, high and status."""
