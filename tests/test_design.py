@@ -22,7 +22,7 @@ from multihorizon.numerics.allocation import Worth, allocate, evenly, filled, wh
 from multihorizon.parallel import Run
 from multihorizon.questions.design import _information, _mean_local
 from multihorizon.questions.schedule import Candidate, Schedule, in_tasks, read_pilot
-from multihorizon.report.pages import DESIGNED, design_page
+from multihorizon.report.pages import FILES, design_page
 
 DISCOUNTS = (0.3, 0.5, 0.8)
 FIT = mh.MaximumLikelihood(1.0, starts=1)
@@ -483,7 +483,7 @@ def test_the_command_writes_a_design_that_recover_takes(tmp_path, monkeypatch) -
     done = runner.invoke(app, [*asked, "--draws", "3", "--out", "design"])
     assert done.exit_code == 0, done.output
     assert "multihorizon recover --pilot result --schedule design/schedule.csv --transitions task.npz --people 6" in done.output
-    assert {path.name for path in (tmp_path / "design").iterdir()} == set(DESIGNED)
+    assert {path.name for path in (tmp_path / "design").iterdir()} == set(FILES["design"])
     content = json.loads((tmp_path / "design" / "design.json").read_text())
     assert {"candidates", "weights", "expected_standard_errors", "uniform_standard_errors", "gap"} <= set(content)
     assert content["gap"] < 0.01

@@ -13,9 +13,11 @@ from typer.testing import CliRunner
 import multihorizon as mh
 from multihorizon.analysis import Analysis
 from multihorizon.cli import app
+from multihorizon.driver import build_problem
 from multihorizon.likelihood.estimates import LikelihoodEvidence
+from multihorizon.parallel import Run
 from multihorizon.questions.goal_comparison import GoalComparison, deviation_words
-from multihorizon.questions.sharing import SharedGoalTest
+from multihorizon.questions.sharing import SharedGoalTest, fit_and_test
 from multihorizon.report.fit_page import fit_page, writing_section
 from multihorizon.solution import Deviations
 
@@ -174,12 +176,14 @@ def test_deviations_are_drawn_on_the_grid_or_by_expert_and_feature():
 
 
 @pytest.mark.slow
-def test_more_rewards_than_are_quick_are_fitted_as_one_goal_and_that_is_said(monkeypatch):
-    monkeypatch.setattr("multihorizon.questions.sharing.MOST_DEVIATIONS", 3)
-    found = mh.analyse(simulated(1.5, 60), [CLIFF.mdp], kinds, quick=True)
-    assert found.deviations is None
-    assert any("Personal deviations from one reward were not estimated: there are more than 3" in text for text in found.remarks)
-    assert found.goals_differ == found.goals.test.rejected
+def test_more_rewards_than_are_quick_are_fitted_as_one_goal_and_that_is_said():
+    problem, _ = build_problem([simulated(1.5, 60)], [CLIFF.mdp], kinds)
+    solver = mh.MaximumLikelihood("pooled", deviations="estimated", cluster="auto")
+    used, solution, test, remarks = fit_and_test(problem, solver, run=Run(), most_deviations=3)
+    assert used.deviations == 0
+    assert LikelihoodEvidence.of(solution).deviations is None
+    assert test is not None
+    assert ["Personal deviations from one reward were not estimated: there are more than 3" in text for text in remarks] == [True]
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ import multihorizon as mh
 from multihorizon.cli import app
 from multihorizon.questions.schedule import policies_of, read_design
 from multihorizon.questions.study import Outcome, Recovery
-from multihorizon.report.pages import RECOVERED as FILES
+from multihorizon.report.pages import FILES
 
 KNOWN = mh.MaximumLikelihood(1.0, known_reward=mh.domains.cliff().reward, starts=1)
 
@@ -206,7 +206,7 @@ def folder(tmp_path_factory, cliff):
 def test_the_command_writes_numbers_and_a_page(folder, tmp_path) -> None:
     result = run(folder, "--temperature", 1, "--decisions", 2000, "--studies", 2, "--out", tmp_path / "out")
     assert result.exit_code == 0, result.output
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(FILES)
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(FILES["recover"])
     content = json.loads((tmp_path / "out" / "recover.json").read_text())
     assert [size["studies"] for size in content["sizes"]] == [2, 2]
     assert content["options"]["temperature"] == "1"

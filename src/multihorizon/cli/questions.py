@@ -57,12 +57,8 @@ from multihorizon.questions.whatif.predict import NOT_BOUNDED, Prediction
 from multihorizon.questions.whatif.predict import predict as predicted
 from multihorizon.report.files import read_fit
 from multihorizon.report.pages import (
-    COMPARED,
-    DESIGNED,
     FEW,
-    NUDGE,
-    RECOVERED,
-    WHATIF,
+    FILES,
     bonuses,
     carried_table,
     changes_in_words,
@@ -167,7 +163,7 @@ def compare(options: CompareOptions) -> None:
     What is fitted under each condition predicts the same persons' decisions under the others: their own horizons, one discount
     for everybody, and chance.
     """
-    with checked(options, COMPARED):
+    with checked(options, FILES["compare"]):
         tables, remarks = read_decisions(options, None)
         study = read_study(options, tables)
         known = None if options.known_reward is None else read_known_reward(options.known_reward, study.problem.mdp)
@@ -187,7 +183,7 @@ def compare(options: CompareOptions) -> None:
             asked = by_name(options, "condition", "episodes", "known_reward", "common_discount", "seed")
             recorded = {**read_options(options), **asked}
             write_comparison(options.out_dir, compared, recorded, [*study.remarks, *remarks])
-            out.print(f"Written to {options.out_dir}: {', '.join(COMPARED)}", soft_wrap=True)
+            out.print(f"Written to {options.out_dir}: {', '.join(FILES['compare'])}", soft_wrap=True)
 
 
 def _show_compared(compared: CarryingOver) -> None:
@@ -208,7 +204,7 @@ def predict(options: PredictOptions) -> None:
 
     Changes combine. Each answer is identified, bounded or not bounded by the decisions that were fitted.
     """
-    with checked(options, WHATIF if options.nudge is None else NUDGE):
+    with checked(options, FILES["whatif"] if options.nudge is None else FILES["nudge"]):
         given = {name: getattr(options, name) for name in ("pay", "forbid", "transitions", "initial", "discount")}
         if options.nudge is None and not any(given.values()):
             raise ValueError(f"something must change: give --{', --'.join(given)} or --nudge, received none")
@@ -326,7 +322,7 @@ def design(options: DesignOptions) -> None:
 
     The candidates are used so that the decisions say most about how far people look ahead.
     """
-    with checked(options, DESIGNED):
+    with checked(options, FILES["design"]):
         pilot, fitted = read_fit(options.pilot)
         remarks = [f"The report of the pilot warns: {text}" for text in fitted.get("warnings") or ()]
         tasks = read_mdps(options.transitions)
@@ -363,7 +359,7 @@ def design(options: DesignOptions) -> None:
             write_design(
                 options.out_dir, planned, _recorded_design(options), _recovery_command(options, planned, named=True), remarks
             )
-            out.print(f"Written to {options.out_dir}: {', '.join(DESIGNED)}", soft_wrap=True)
+            out.print(f"Written to {options.out_dir}: {', '.join(FILES['design'])}", soft_wrap=True)
             out.print(f"Check it by simulation: {_recovery_command(options, planned)}", soft_wrap=True)
 
 
@@ -410,7 +406,7 @@ def _show_design(planned: Design) -> None:
 
 def recover(options: RecoverOptions) -> None:
     """Simulate the study as designed, fit it again, and say what it could have shown."""
-    with checked(options, RECOVERED):
+    with checked(options, FILES["recover"]):
         if options.pilot is not None or options.schedule is not None:
             _recover_planned(options)
             return
@@ -500,7 +496,7 @@ def _simulate(
     if options.out_dir is not None:
         made = {**recorded, "effect": options.effect, "studies": options.studies}
         write_recovery(options.out_dir, recovery, made, remarks)
-        out.print(f"Written to {options.out_dir}: {', '.join(RECOVERED)}", soft_wrap=True)
+        out.print(f"Written to {options.out_dir}: {', '.join(FILES['recover'])}", soft_wrap=True)
 
 
 def _show_recovery(recovery: Recovery) -> None:

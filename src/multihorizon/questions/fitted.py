@@ -472,8 +472,6 @@ def penalty_words(solution: Solution, penalty: Penalty) -> str:
 
 
 QUESTION = "Does the model fit?"
-#: What a reader must know where the model does not fit.
-NO_FIT = "The model does not fit these decisions, so discounts and reward may be wrong, whatever the intervals say."
 #: What is said of a fit that gave no answer.
 FIT_FAILED = Finding(QUESTION, "Not with this fit", "Whether the model fits is open until a fit succeeds.", "bad")
 
@@ -695,9 +693,6 @@ def check_fit(fitted: F, asked: Asked, run: Run) -> Iterator[F]:
     yield replace(fitted, withheld=fitted.withheld or _worse(fitted, _reported(fitted, checks)))
 
 
-NO_CHOICE = "Choices that are no likelier than by chance say nothing of goals."
-
-
 def checked_goals(fitted: Fitted, test: SharedGoalTest) -> GoalCheck:
     """Return the test of one reward; where it rejects, how widely the model fits if each expert has a reward of their own."""
     solution = fitted.solution
@@ -706,7 +701,8 @@ def checked_goals(fitted: Fitted, test: SharedGoalTest) -> GoalCheck:
     if test.rejected:
         apart = extent(misfits(compared_choices(solution.require_problem(), policies_apart(solution))))
     nothing = GoalComparison(solution.experts, test, deviations, np.zeros(0, dtype=np.int64), {})
-    at_random = NO_CHOICE if nobody_better_than_chance(fitted) else ""
+    idle = nobody_better_than_chance(fitted)
+    at_random = "Choices that are no likelier than by chance say nothing of goals." if idle else ""
     return GoalCheck(test, apart=apart, comparison=nothing, withheld=at_random)
 
 
@@ -825,7 +821,7 @@ def warnings_of(fitted: Fitted, answers: Mapping[str, Finding]) -> Iterator[str]
     if fitted.withheld:
         yield _unusable(fitted)
     elif answers["fit"].answer == "No" and not fitted.goals_differ:
-        yield NO_FIT
+        yield "The model does not fit these decisions, so discounts and reward may be wrong, whatever the intervals say."
     if fitted.people is not None:
         return
     if fitted.goals is not None and fitted.goals_differ:

@@ -323,10 +323,6 @@ def check_discounts(fitted: F, asked: Asked, run: Run) -> Iterator[F]:
 
 
 TELL = "Can the data tell?"
-ONE_DISCOUNT = (
-    "They do not contradict one discount for all, and one discount cannot be separated from the reward: another one explains the "
-    "same choices with another reward."
-)
 
 
 def identifiability(fitted: Fitted, answers: Mapping[str, Finding]) -> Finding:
@@ -404,7 +400,11 @@ def _how_narrowly(fitted: Fitted, unknown: list[str]) -> Finding:
             parts.append(f"Goals differ too much between experts to say more: they leave {in_words(ranges)}.")
         else:
             parts.append(f"{whose} say little: they leave {in_words(ranges)}.")
-    parts += [ONE_DISCOUNT] if vague and fitted.one_discount_is_open else []
+    if vague and fitted.one_discount_is_open:
+        parts.append(
+            "They do not contradict one discount for all, and one discount cannot be separated from the reward: another one "
+            "explains the same choices with another reward."
+        )
     if missing and not fitted.finished:
         parts.append(f"The work was stopped before there were intervals for {named(fitted, [names[k] for k in missing])}.")
     elif missing:
@@ -551,12 +551,8 @@ def find_identification(fitted: F, asked: Asked, run: Run) -> Iterator[F]:
     yield replace(fitted, identification=identification(fitted.solution))
 
 
-#: An interval this narrow distinguishes most horizons.
-WANTED_WIDTH = 0.1
-
-
-def advice(fitted: Fitted, fit: Finding) -> list[str]:
-    """Return what to collect next, one sentence for each thing."""
+def advice(fitted: Fitted, fit: Finding, wanted_width: float = 0.1) -> list[str]:
+    """Return what to collect next, one sentence for each thing; an interval of the width distinguishes most horizons."""
     fewer = "Fewer reward parameters: tie the rewards of similar states together with features."
     if fitted.functions is not None:
         fewer = "A smaller basis: fewer functions of the state."
@@ -589,13 +585,13 @@ def advice(fitted: Fitted, fit: Finding) -> list[str]:
             "more decisions say no more."
         ]
     widths = fitted.intervals[:, 1] - fitted.intervals[:, 0]
-    wide = widths > WANTED_WIDTH
+    wide = widths > wanted_width
     if fitted.one_discount_is_open and (widths > VAGUE_WIDTH).any():
         return separating
     if (np.isnan(widths) & fitted.given & ~np.array(fitted.known)).any():
         return ["What to collect depends on the intervals, and not all of these are known."]
     if not wide.any():
-        return [f"Nothing more is needed: no interval is wider than {WANTED_WIDTH:g}."]
+        return [f"Nothing more is needed: no interval is wider than {wanted_width:g}."]
     if fitted.widened[wide].any():
         return [
             "More decisions of the same experts would narrow intervals little, because goals differ between them. More experts "
@@ -611,7 +607,7 @@ def advice(fitted: Fitted, fit: Finding) -> list[str]:
     if not wide.any():
         return [unclear]
     rest = [unclear] if vague else []
-    more = fitted.episodes[wide] * ((widths[wide] / WANTED_WIDTH) ** 2 - 1)
+    more = fitted.episodes[wide] * ((widths[wide] / wanted_width) ** 2 - 1)
 
     def rounded(number: float) -> str:  # two significant digits: it is an estimate
         whole = int(np.ceil(number))
@@ -620,10 +616,10 @@ def advice(fitted: Fitted, fit: Finding) -> list[str]:
     if len(fitted.given) > NAMED_EXPERTS:
         wanted = rounded(float(np.median(more)))
         return [
-            f"About {wanted} more episodes like these, of each, would narrow half of the wider intervals to {WANTED_WIDTH:g}.",
+            f"About {wanted} more episodes like these, of each, would narrow half of the wider intervals to {wanted_width:g}.",
             *rest,
         ]
     wanted = rounded(float(more.max()))
     names = [fitted.solution.experts[k] for k in np.flatnonzero(wide)]
     whom = "every expert" if wide[fitted.given].all() else named(fitted, names)
-    return [f"About {wanted} more episodes like these, of {whom}, would narrow their intervals to {WANTED_WIDTH:g}.", *rest]
+    return [f"About {wanted} more episodes like these, of {whom}, would narrow their intervals to {wanted_width:g}.", *rest]

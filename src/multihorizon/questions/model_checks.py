@@ -440,8 +440,6 @@ def compared_choices(problem: Problem, policies: Sequence[Floats]) -> Compared:
     return Compared(list(together.values()), False)
 
 
-#: What the three numbers look at.
-LOOKS = ("each expert's choices", "choices of all together", "lapses", "present bias")
 #: Of more choices in states, of all experts, draws take too long.
 MOST_ROWS = 200_000
 
@@ -655,7 +653,8 @@ def overall_test(choices: AllChoices | None, seed: int = 0) -> OverallTest:
         critical = np.sqrt(2 / np.pi) + beyond * np.sqrt(1 - 2 / np.pi)
         later = -biased
         bias = detected(lambda size: fit.tilted(size * later), lambda _: later, critical)
-    return OverallTest(float(largest[0]), p_value, LOOKS[int(scaled[0].argmax())], lapses, bias)
+    looks = ("each expert's choices", "choices of all together", "lapses", "present bias")
+    return OverallTest(float(largest[0]), p_value, looks[int(scaled[0].argmax())], lapses, bias)
 
 
 class _Imitation:

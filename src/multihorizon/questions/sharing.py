@@ -323,10 +323,6 @@ def sampled_discount_tests(solution: Solution, progress: Progress = silent) -> t
     return together, pairwise_tests(solution, progress=progress)
 
 
-#: With more rewards than this, deviations from them are estimated only where they are asked for by number.
-MOST_DEVIATIONS = 100
-
-
 @dataclass(frozen=True)
 class SharedGoalTest(Result):
     """A test that all experts share one reward.
@@ -427,16 +423,18 @@ def fit_and_test(
     simulations: int = 999,
     *,
     run: Run,
+    most_deviations: int = 100,
 ) -> tuple[MaximumLikelihood, Solution, SharedGoalTest | None, list[str]]:
     """Fit, and test that all share one reward.
 
     Returns the solver that was used, its solution, the test where there is something to test, and remarks.
-    Where deviations are to be estimated, they are kept only if the test rejects that there are none.
+    Where deviations are to be estimated, they are kept only if the test rejects that there are none. With more rewards than
+    `most_deviations`, they are estimated only where they are asked for by number.
     """
     one, why, kept = replace(solver, deviations=0.0), "", None
     shared = problem.n_experts > 1 and with_known_reward(problem, solver.known_reward)[1] is None
     first, last = run.parts(7, 3)
-    if solver.deviations == "estimated" and shared and problem.n_parameters <= MOST_DEVIATIONS:
+    if solver.deviations == "estimated" and shared and problem.n_parameters <= most_deviations:
         try:
             solution = solve(problem, solver, seed=run.seed, progress=first.progress)
             allowed = LikelihoodEvidence.of(solution).deviations
@@ -450,7 +448,7 @@ def fit_and_test(
         except np.linalg.LinAlgError:
             why = "the fit with them broke off"
     elif solver.deviations == "estimated" and shared:
-        why = f"there are more than {MOST_DEVIATIONS} rewards, which would take long; a number is still taken"
+        why = f"there are more than {most_deviations} rewards, which would take long; a number is still taken"
     used = one if solver.deviations == "estimated" else solver
     solution = solve(problem, used, seed=run.seed, progress=first.progress)
     remarks = [f"Personal deviations from one reward were not estimated: {why}. All experts have one reward."] if why else []

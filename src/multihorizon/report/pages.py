@@ -76,6 +76,14 @@ from multihorizon.words import (
     significant,
 )
 
+#: What each command writes.
+FILES = {
+    "compare": ("compare.json", "compare.csv", "compare.html"),
+    "design": ("design.json", "design.csv", "schedule.csv", "spread_out.csv", "design.html"),
+    "recover": ("recover.json", "recover.csv", "recover.html"),
+    "whatif": ("whatif.json", "whatif.csv", "whatif.html"),
+    "nudge": ("nudge.json", "nudge.csv", "nudge.html"),
+}
 #: What a reward of 1 means, for readers of a table of rewards.
 UNIT_OF_REWARD = (
     "The unit of a reward: one that is larger by 1 makes the choice that leads to it at once 2.7 times as likely, for an expert "
@@ -223,10 +231,6 @@ def families_table(compared: LookaheadComparison) -> Table:
     return table.select("family", "log_likelihood", "parameters", "aic", "bic", "held_out", "free_p", "best_p", "verdict")
 
 
-#: What `multihorizon compare` writes.
-COMPARED = ("compare.json", "compare.csv", "compare.html")
-
-
 def write_comparison(directory: Path, carried: CarryingOver, options: dict[str, Any], remarks: Sequence[str] = ()) -> None:
     """Write all files of predictions from one condition to another."""
 
@@ -236,7 +240,7 @@ def write_comparison(directory: Path, carried: CarryingOver, options: dict[str, 
         write_csv(carried.to_frame(), draft / "compare.csv")
         compare_page(carried, options, remarks).write(draft / "compare.html")
 
-    write_all(directory, COMPARED, write)
+    write_all(directory, FILES["compare"], write)
 
 
 def compare_page(carried: CarryingOver, options: dict[str, Any], remarks: Sequence[str] = ()) -> Page:
@@ -277,10 +281,6 @@ def carried_table(carried: CarryingOver) -> Table:
     return table.select(*(str(name) for name in table.frame if name != "gain_error"))
 
 
-#: What `multihorizon design` writes.
-DESIGNED = ("design.json", "design.csv", "schedule.csv", "spread_out.csv", "design.html")
-
-
 def write_design(directory: Path, design: Design, options: dict[str, Any], check: str, remarks: Sequence[str] = ()) -> None:
     """Write all files of a design; `check` is the command that simulates it."""
 
@@ -291,7 +291,7 @@ def write_design(directory: Path, design: Design, options: dict[str, Any], check
         write_csv(replace(design.schedule, times=design.spread_times).to_frame(), draft / "spread_out.csv", read_again=True)
         design_page(design, options, check, remarks).write(draft / "design.html")
 
-    write_all(directory, DESIGNED, write)
+    write_all(directory, FILES["design"], write)
 
 
 def design_page(design: Design, options: dict[str, Any], check: str, remarks: Sequence[str] = ()) -> Page:
@@ -350,10 +350,6 @@ def design_page(design: Design, options: dict[str, Any], check: str, remarks: Se
     )
 
 
-#: What `multihorizon recover` writes.
-RECOVERED = ("recover.json", "recover.csv", "recover.html")
-
-
 def write_recovery(directory: Path, recovery: Recovery, options: dict[str, Any], remarks: Sequence[str] = ()) -> None:
     """Write all files of simulated studies."""
 
@@ -362,7 +358,7 @@ def write_recovery(directory: Path, recovery: Recovery, options: dict[str, Any],
         write_csv(recovery.to_frame(), draft / "recover.csv")
         recover_page(recovery, options, remarks).write(draft / "recover.html")
 
-    write_all(directory, RECOVERED, write)
+    write_all(directory, FILES["recover"], write)
 
 
 def recover_page(recovery: Recovery, options: dict[str, Any], remarks: Sequence[str] = ()) -> Page:
@@ -473,20 +469,17 @@ def _along(recovery: Recovery, name: str) -> list[SizeResult]:
     return sorted((size for size in recovery.sizes if same(size)), key=lambda size: float(getattr(size, name)))
 
 
-#: What `multihorizon predict` writes of a change, and of the smallest bonus.
-WHATIF = ("whatif.json", "whatif.csv", "whatif.html")
-NUDGE = ("nudge.json", "nudge.csv", "nudge.html")
 #: Up to so many people have rows and maps of their own.
 FEW = 12
-#: How many rows a reader sees at once, and the most rows of a table; `whatif.csv` has all.
-TOP, MOST_ROWS = 12, 300
+#: How many rows a reader sees at once.
+TOP = 12
 
 
 def write_whatif(
     directory: Path, answer: Prediction | Nudge, options: dict[str, Any], remarks: Sequence[str] = ()
 ) -> tuple[str, ...]:
     """Write all files of a prediction or of the smallest bonus; returns their names."""
-    files, page = (WHATIF, whatif_page) if isinstance(answer, Prediction) else (NUDGE, nudge_page)
+    files, page = (FILES["whatif"], whatif_page) if isinstance(answer, Prediction) else (FILES["nudge"], nudge_page)
 
     def write(draft: Path) -> None:
         content = {"kind": type(answer).__name__, **answer._content(), "notes": list(remarks), "options": options}
@@ -501,10 +494,8 @@ def write_whatif(
 def verdict(prediction: Prediction) -> Finding:
     """Return how much of what follows is known, in words."""
     question = "Can it be said what they will do?"
-    kinds = {
-        kind: [name for name, own in zip(prediction.experts, prediction.status, strict=True) if own == kind] for kind in WORDS
-    }
-    known, some, none = (kinds[kind] for kind in WORDS)
+    by_status = list(zip(prediction.experts, prediction.status, strict=True))
+    known, some, none = ([name for name, own in by_status if own == kind] for kind in (IDENTIFIED, BOUNDED, NOT_BOUNDED))
     reasons = []
     if known:
         sure = bool((prediction.high > prediction.low + _EXACT).any())
@@ -530,8 +521,6 @@ def verdict(prediction: Prediction) -> Finding:
 
 #: Ends that differ by no more are of policies that are taken as exact: there is no interval.
 _EXACT = 1e-9
-#: The words for what is known, from the best to the worst.
-WORDS = (IDENTIFIED, BOUNDED, NOT_BOUNDED)
 
 
 def largest_changes(prediction: Prediction, rows: int | None = None) -> Table:
@@ -620,8 +609,9 @@ def _choices(prediction: Prediction) -> Section:
     meaning = "Numbers are the probabilities of an action in a state, before and after."
     blocks: list[str | Block] = [meaning, _of_experts(prediction, changed.head(TOP))]
     if number > TOP:
-        few = f"the {MOST_ROWS} largest of {number:,}" if number > MOST_ROWS else "the largest first"
-        blocks.append(_of_experts(prediction, changed.head(MOST_ROWS, f"Choices that change, {few}")))
+        most = 300  # `whatif.csv` has all
+        few = f"the {most} largest of {number:,}" if number > most else "the largest first"
+        blocks.append(_of_experts(prediction, changed.head(most, f"Choices that change, {few}")))
     return Section(heading, blocks)
 
 
