@@ -111,6 +111,8 @@ def test_quick_stands_at_the_top(study) -> None:
     directory, _, _ = study
     page, text = (directory / "report.html").read_text(), (directory / "paper.md").read_text()
     assert page.index("This was a quick run") < page.index("<h2>")
+    before = page[: page.index(">Duality gap of Algorithm 2</td>")]  # the last verdict of the table, which is open
+    assert before.count("<details") == before.count("</details")
     assert text.splitlines()[2].startswith("**This was a quick run")
 
 

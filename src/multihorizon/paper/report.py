@@ -440,7 +440,7 @@ def write_report(
     counts = {verdict: verdicts.count(verdict) for verdict in (REPRODUCED, IN_PART, NOT, NOT_TESTED)}
     told: list[str | Block] = ["; ".join(f"{verdict}: {count}" for verdict, count in counts.items() if count) + "."]
     kinds = {REPRODUCED: "good", NOT: "bad"}
-    told += [RULE, TableBlock(verdicts_table(claims))]
+    told += [RULE, TableBlock(verdicts_table(claims), folded=len(claims))]
     # Then one block per claim: a table with these long cells could not be read on a telephone.
     for claim in claims:
         told.append(Badge(f"{claim.topic}: {claim.verdict}", kinds.get(claim.verdict, "")))

@@ -229,7 +229,7 @@ class BestActions(Block):
 
 @dataclass(frozen=True)
 class TableBlock(Block):
-    """A table that scrolls sideways where it does not fit; numbers are right-aligned. One of more than 20 rows is folded.
+    """A table that scrolls sideways where it does not fit; numbers are right-aligned. One of more rows than `folded` is folded.
 
     Cells of its frame may be blocks. `experts` says for each row, and `columns` for each column, which experts it belongs to.
     With a horizon, discounts also stand as horizons; with a ruler, their intervals are drawn on it. A hidden column is only
@@ -243,6 +243,7 @@ class TableBlock(Block):
     ruler: Ruler | None = None
     hidden: Sequence[str] = ()
     headers: Mapping[str, Either] = field(default_factory=dict)
+    folded: int = 20
 
     @property
     def caption(self) -> str:
