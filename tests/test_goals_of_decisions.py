@@ -299,7 +299,7 @@ def test_the_test_of_one_reward_keeps_its_level_with_few_decisions():
 
 def test_scores_are_gradients_and_leave_nothing_to_gain_at_the_fit():
     point = resume(mh.solve(decided([0, 1, 0], 300), mh.MaximumLikelihood("per_expert")))
-    experts, (batch,) = _drawn(point, 3, 0), point.likelihood.batches
+    experts, (batch,) = _drawn(point, 3, Run()), point.likelihood.batches
     for k, expert in enumerate(experts):
         own = point.pull_back([batch.counts * (batch.owners == k)])
         np.testing.assert_allclose(expert.scores[0], own[expert.places], rtol=1e-5, atol=1e-8)
@@ -312,7 +312,7 @@ def test_gains_by_climbs_are_those_of_scores_where_decisions_are_many():
     many = [np.round(100_000 * policy) for policy in policies([0, 0, 0])]
     experts = [mh.Expert(str(k), MDP, "demonstrations", counts=counts) for k, counts in enumerate(many)]
     point = _fit_with_one_reward(mh.solve(mh.Problem(MDP, experts), mh.MaximumLikelihood(1.0, starts=1)))
-    for expert in _drawn(point, 4, 0):
+    for expert in _drawn(point, 4, Run()):
         quadratic = expert.gains(expert.scores, ~point.likelihood.fixed)
         np.testing.assert_allclose(_climbed_gains(point.likelihood, point.x, expert)[1:], quadratic[1:], rtol=0.05, atol=0.05)
 

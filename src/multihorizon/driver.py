@@ -188,11 +188,12 @@ def solve(problem: AnyProblem, solver: Solver, *, seed: Seed = 0, progress: Prog
         raise ValueError(f"solver must be a solver such as MPLP(), received {solver!r}")
     options = _options(solver)
     name = type(solver).__name__
-    if getattr(solver, "takes", Problem) is not SampledProblem:
+    takes = getattr(solver, "takes", Problem)
+    if takes is not SampledProblem:
         mdps = require_finite(problem).mdps
         if not getattr(solver, "takes_durations", False):
             refuse_durations(mdps, name)
-    elif not isinstance(problem, SampledProblem):
+    elif not isinstance(problem, takes):
         raise ValueError(f"{name} needs a problem of logged steps: make one with SampledProblem(Steps.from_frame(…))")
     seed = as_seed(seed)
     try:

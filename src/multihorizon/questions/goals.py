@@ -571,7 +571,7 @@ def group_experts(together: Solution, test: SharedGoalTest, temperature: Tempera
     memberships = np.array([[shared[k, sorted(group - {k}) or [k]].mean() for group in linked] for k in place])
     groups = tuple(tuple(name for name, k in zip(names, place, strict=True) if k in group) for group in linked)
     solutions = (
-        [together] if n_groups == 1 else [_solve_group(problem, group, temperature, said["unit"], run.seed) for group in groups]
+        [together] if n_groups == 1 else [_solve_group(problem, group, temperature, said["unit"], run) for group in groups]
     )
     run.progress(1.0, f"{n_groups} groups")
     shared = shared[np.ix_(place, place)]
@@ -600,11 +600,11 @@ def group_experts(together: Solution, test: SharedGoalTest, temperature: Tempera
     )
 
 
-def _solve_group(problem: Problem, group: Sequence[str], temperature: Temperature, unit: Choice, seed: int) -> Solution:
+def _solve_group(problem: Problem, group: Sequence[str], temperature: Temperature, unit: Choice, run: Run) -> Solution:
     members = problem.with_experts(expert for expert in problem.experts if expert.name in group)
     if isinstance(temperature, Mapping):
         temperature = {key: value for key, value in temperature.items() if label(key, "the name of an expert") in group}
-    return solve(members, MaximumLikelihood(temperature, cluster=unit), seed=seed)
+    return solve(members, MaximumLikelihood(temperature, cluster=unit), seed=run.seed)
 
 
 #: The probability from which something counts as sure.

@@ -371,7 +371,7 @@ class SharedGoalTest(Result):
 
 def shared_goal_test(solution: Solution, simulations: int = 999, run: Run = Run()) -> SharedGoalTest:
     """Test that all experts of a solution of `MaximumLikelihood` share one reward, by simulation."""
-    point, experts, quadratic = _scored(solution, simulations, run.seed)
+    point, experts, quadratic = _scored(solution, simulations, run)
     if isinstance(point, str):
         return SharedGoalTest(np.nan, np.nan, 0, point)
     free = ~point.likelihood.fixed & ~resting(point)
@@ -388,12 +388,12 @@ def shared_goal_test(solution: Solution, simulations: int = 999, run: Run = Run(
     return SharedGoalTest(float(deviation), (1 + exceeded) / (1 + simulations), simulations)
 
 
-def _scored(solution: Solution, simulations: int, seed: int) -> tuple[Point | str, list[_Drawn], list[Floats]]:
+def _scored(solution: Solution, simulations: int, run: Run) -> tuple[Point | str, list[_Drawn], list[Floats]]:
     """Return the fit with one reward, or why one reward cannot be tested; the experts' drawn scores, and S of each expert."""
     point = _fit_with_one_reward(solution)
     if isinstance(point, str):
         return point, [], []
-    experts = _drawn(point, simulations, seed)
+    experts = _drawn(point, simulations, run)
     free = ~point.likelihood.fixed & ~resting(point)
     step = _common_step(experts, free)
     quadratic = [expert.gains(expert.scores - step[:, expert.places] @ expert.information, free) for expert in experts]
@@ -408,7 +408,7 @@ def one_goal_test(solution: Solution, simulations: int = 999, run: Run = Run()) 
     if deviations is None or np.isnan(deviations.p_shared):
         return shared_goal_test(solution, simulations, run)
     direct = SharedGoalTest(float(-ndtri(max(deviations.p_shared, TINY))), deviations.p_shared, 0)
-    untested = _scored(solution, 9, run.seed)[0]
+    untested = _scored(solution, 9, run)[0]
     if isinstance(untested, str):
         return SharedGoalTest(np.nan, np.nan, 0, untested)
     if not direct.rejected:
@@ -549,12 +549,12 @@ class _Drawn:
         return result
 
 
-def _drawn(point: Point, simulations: int, seed: int) -> list[_Drawn]:
+def _drawn(point: Point, simulations: int, run: Run) -> list[_Drawn]:
     """Return the experts, drawn in the order of their likelihoods, whatever their names and places are."""
     model = point.likelihood
     batches, number = list(zip(model.batches, point.plans, strict=True)), model.problem.n_experts
     order = np.argsort(np.argsort(np.round(model.person_values(point), 6), kind="stable"))
-    streams = [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(number)]
+    streams = [np.random.default_rng(child) for child in np.random.SeedSequence(run.seed).spawn(number)]
     climbed = min(max(2, 100 // number), simulations)  # climbs are made in about 100 draws of all experts together
     if model.clusters is not None:
         climbed = 0

@@ -503,8 +503,8 @@ def verdict(prediction: Prediction) -> Finding:
         everybody = f"all {len(known)}" if len(known) == len(prediction.experts) > 6 else in_words(known)
         reasons.append(f"Identified for {everybody}: what was seen says what follows{ends}.")
     for proved in (True, False):
-        told = zip(prediction.experts, prediction.status, prediction.proved.tolist(), strict=True)
-        names = [name for name, own, sure in told if own == BOUNDED and sure == proved]
+        judged = zip(prediction.experts, prediction.status, prediction.proved.tolist(), strict=True)
+        names = [name for name, own, sure in judged if own == BOUNDED and sure == proved]
         if names:
             how = "and it is proved that none lies outside" if proved else "which were attained: the range is at least this wide"
             reasons.append(f"Bounded for {in_words(names)}: several answers explain the same, between the given ends, {how}.")
@@ -784,8 +784,8 @@ def _likeliest(live: Any, policy: Floats) -> list[Arrow]:
 
 def nudge_page(answer: Nudge, options: dict[str, Any], remarks: Sequence[str] = ()) -> Page:
     """Return the report of the smallest bonus with which people do something."""
-    first, *told = answer.sentences().splitlines()
-    words = [line for line in told if not line.startswith("  ")]
+    first, *rest = answer.sentences().splitlines()
+    words = [line for line in rest if not line.startswith("  ")]
     line = "the dotted line is the chance that is asked for"
     caption = f"How the chance grows with the bonus; {line}, and a dot the bonus that is needed, with its interval."
     if len(answer.experts) > FEW:

@@ -311,7 +311,7 @@ def nudge(
     sample: Sample | None = None
     closed, remarks = True, []
     if known.theta is not None:
-        sample, closed, why = sample_of(known, change, draws, run.seed)
+        sample, closed, why = sample_of(known, change, draws, run)
         remarks += [why] if why else list(sample.remarks if sample is not None else ())
     elif known.identified is not None and not known.identified.all():
         remarks.append(TRIED)

@@ -658,7 +658,7 @@ def _sure(
     run: Run,
 ) -> Answered:
     """Return the point with intervals, where the solution has an error, and with what is identified."""
-    sample, closed, why = sample_of(known, change, draws, run.seed)
+    sample, closed, why = sample_of(known, change, draws, run)
     if sample is None:
         status = IDENTIFIED if closed else NOT_BOUNDED
         return replace(point, status=(status,) * len(known.names), remarks=(why,))
@@ -728,7 +728,7 @@ class Sample:
     remarks: tuple[str, ...]
 
 
-def sample_of(known: Known, change: Change, draws: int, seed: int) -> tuple[Sample | None, bool, str]:
+def sample_of(known: Known, change: Change, draws: int, run: Run) -> tuple[Sample | None, bool, str]:
     """Return draws from the estimate, or None; then whether what follows is identified, and why there are none."""
     solution, estimate = known.source, known.estimate
     assert isinstance(solution, Solution)
@@ -739,7 +739,7 @@ def sample_of(known: Known, change: Change, draws: int, seed: int) -> tuple[Samp
     if not estimate.is_exact and max(change.mdp.n_states, known.task.mdp.n_states) > LARGE:
         return None, True, f"There are no intervals: {LARGE:,} states are the most in which draws are planned."
     try:
-        drawn = estimate.draw(draws, np.random.default_rng(seed))
+        drawn = estimate.draw(draws, run.rng())
     except NoUncertaintyError as error:
         return None, estimate.is_exact or solution.status != Status.NOT_IDENTIFIED, f"There are no intervals: {error}."
     if episodic_levels(change.task) is None:
