@@ -135,6 +135,29 @@ def test_a_page_that_shows_something_else_is_found() -> None:
     assert missing("last 1,000\none line\n", said) == ["one line"]
 
 
+#: What readers of several fields search for, and the page that they want.
+SEARCHED = {
+    "counterfactual": "tutorials/what-if.md",
+    "dynamic discrete choice": "explanation/model.md",
+    "inverse reinforcement learning": "index.md",
+    "inverse temperature": "questions.md",
+    "latent class": "how-to/latent-classes.md",
+    "parameter recovery": "how-to/design-a-study.md",
+    "partial identification": "explanation/identifiability.md",
+    "power analysis": "glossary.md",
+    "random effects": "tutorials/compare-groups.md",
+    "semi-markov": "how-to/durations.md",
+    "softmax": "explanation/model.md",
+    "within-subject": "tutorials/within-subject.md",
+}
+
+
+@pytest.mark.parametrize("words", SEARCHED)
+def test_what_a_field_calls_it_is_on_its_page(words: str) -> None:
+    text = (ROOT / "docs" / SEARCHED[words]).read_text(encoding="utf-8")
+    assert words in re.sub(r"[\s*]+", " ", text).lower()
+
+
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
 def test_the_links_of_the_pages_at_the_top_lead_to_files(name: str) -> None:
     links = re.findall(r"\]\(([^)#\s]+)", (ROOT / name).read_text(encoding="utf-8"))
