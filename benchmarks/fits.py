@@ -7,7 +7,7 @@ goes into the spread of temperatures. The discounts of the experts are spread fr
 free numbers, and 10 features on 40,000 states.
 
 `--roads` climbs from one start with the curvature as a matrix and as products, on grids, and where states are linked without any
-order: `PRODUCT_REWARDS` and `FILLED_REWARDS` in `choice/tabular.py` come from it. `--tables` gives `multihorizon fit` and
+order: `product_rewards` and `filled_rewards` in `parallel.Limits` come from it. `--tables` gives `multihorizon fit` and
 `identify` tables alone, and says when each said first what to expect, or that it was done.
 """
 

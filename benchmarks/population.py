@@ -53,7 +53,7 @@ from scipy.special import expit, logit
 
 import multihorizon as mh
 from multihorizon.domains.people import SimulatedPersons
-from multihorizon.likelihood import maximum_likelihood
+from multihorizon.parallel import limited
 from multihorizon.problem import CountedTask
 
 GROUP, AGE = 0.6, 0.2
@@ -363,9 +363,10 @@ def many(args: argparse.Namespace) -> None:
     for road, sizes in (("all together", (200, 400, 800)), ("one by one", (200, 400, 800, 5000, args.people))):
         for people in sizes:
             _, problem, points = study(0, people, 40, GROUP, AGE, False)
-            maximum_likelihood.MANY = 0 if road == "one by one" else people + 1
+            joint = 0 if road == "one by one" else people + 1
             begin = time.process_time()
-            found = mh.solve(problem, mh.MaximumLikelihood("per_expert", known_reward=points))
+            with limited(joint=joint):
+                found = mh.solve(problem, mh.MaximumLikelihood("per_expert", known_reward=points))
             middle = time.process_time()
             found.confidence_intervals(0.95)
             times[road, people] = time.process_time() - begin

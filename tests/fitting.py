@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
@@ -10,6 +14,18 @@ from multihorizon.cli import app
 RUN = CliRunner()
 #: The experts of the table that most tests fit.
 NAMES = ["Ann & <Co>", "Bo", "Cy"]
+
+
+@contextmanager
+def small_files(most: int = 20_000) -> Iterator[None]:
+    """No file may become longer: writing fails, as on a disk that is full."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def fit(*arguments: object) -> Result:

@@ -28,6 +28,12 @@ def walks() -> pd.DataFrame:
     return mh.Demonstrations.simulate(CLIFF.mdp, policies, 20, names=["Ann", "Bo", "Cy", "Coin"]).to_frame()
 
 
+@pytest.fixture(scope="module")
+def long_walks() -> pd.DataFrame:
+    """Walks that a fit has much less work with, as few of its parameters are hardly known."""
+    return mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.soft_experts(), 100, names=["Ann", "Bo", "Cy"]).to_frame()
+
+
 def found(path: Path, *options: object) -> dict:
     """What the command found, by kind; it must have ended well."""
     result = check(path, *options, "--out", path.parent / "out")
@@ -244,10 +250,9 @@ def test_a_table_that_a_fit_takes_with_an_option_is_not_refused(walks, tmp_path)
 
 
 @pytest.mark.slow
-def test_a_fit_takes_a_table_without_next_states_where_the_transitions_are_given(walks, tmp_path):
+def test_a_fit_takes_a_table_without_next_states_where_the_transitions_are_given(long_walks, tmp_path):
     CLIFF.mdp.to_npz(tmp_path / "mdp.npz")
-    people = walks[walks["expert"] != "Coin"]
-    people.drop(columns="next_state").to_csv(tmp_path / "d.csv", index=False)
+    long_walks.drop(columns="next_state").to_csv(tmp_path / "d.csv", index=False)
     taken = fit(tmp_path / "d.csv", "--transitions", tmp_path / "mdp.npz", "--quick", "--deviations", 0)
     assert taken.exit_code == 0, taken.output
 
@@ -273,8 +278,8 @@ def test_transitions_that_people_believe_in_may_contradict_the_table(walks, tmp_
 
 
 @pytest.mark.slow
-def test_a_fit_takes_transitions_that_people_believe_in(walks, tmp_path):
-    walks[walks["expert"] != "Coin"].to_csv(tmp_path / "d.csv", index=False)
+def test_a_fit_takes_transitions_that_people_believe_in(long_walks, tmp_path):
+    long_walks.to_csv(tmp_path / "d.csv", index=False)
     believed().to_npz(tmp_path / "believed.npz")
     options = ("--transitions", tmp_path / "believed.npz")
     taken = fit(tmp_path / "d.csv", *options, "--believed", "--quick", "--deviations", 0)
@@ -305,16 +310,15 @@ def test_several_files_are_several_tasks_or_one(walks, tmp_path):
 
 
 @pytest.mark.slow
-def test_several_files_of_one_task_are_fitted_as_one_table(walks, tmp_path):
-    people = walks[walks["expert"] != "Coin"]
+def test_several_files_of_one_task_are_fitted_as_one_table(long_walks, tmp_path):
     files = tmp_path / "a.csv", tmp_path / "b.csv"
-    people[people["expert"] != "Cy"].to_csv(files[0], index=False)
-    people[people["expert"] == "Cy"].to_csv(files[1], index=False)
+    long_walks[long_walks["expert"] != "Cy"].to_csv(files[0], index=False)
+    long_walks[long_walks["expert"] == "Cy"].to_csv(files[1], index=False)
     CLIFF.mdp.to_npz(tmp_path / "mdp.npz")
     options = ("--transitions", tmp_path / "mdp.npz", "--quick", "--deviations", 0, "--out", tmp_path / "fit")
     taken = fit(*files, "--same-task", *options)
     assert taken.exit_code == 0, taken.output
-    people.to_csv(tmp_path / "all.csv", index=False)
+    long_walks.to_csv(tmp_path / "all.csv", index=False)
     together = mh.analyse(mh.Demonstrations.from_csv(tmp_path / "all.csv"), CLIFF.mdp, quick=True, deviations=0.0)
     discounts = json.loads((tmp_path / "fit" / "result.json").read_text())["discounts"]
     assert discounts == pytest.approx(together.solution.discounts.tolist(), abs=1e-6)

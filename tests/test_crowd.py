@@ -15,8 +15,8 @@ import multihorizon as mh
 from multihorizon.analysis import Analysis, of_people
 from multihorizon.cli import app
 from multihorizon.horizon import Horizon
+from multihorizon.parallel import limited
 from multihorizon.problem import CountedTask
-from multihorizon.questions import people
 from multihorizon.questions.differences import difference_words
 from multihorizon.report.files import write_fit
 from multihorizon.report.fit_page import fit_page
@@ -27,8 +27,9 @@ PEOPLE = TASK.persons(10, seed=1, temperatures=2.0)
 
 
 @pytest.fixture(autouse=True)
-def few_are_a_crowd(monkeypatch):
-    monkeypatch.setattr(people, "MOST_ALONE", 9)
+def few_are_a_crowd():
+    with limited(alone=9):
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -65,13 +66,12 @@ def analysed(solution: mh.Solution) -> Analysis:
 
 
 @pytest.mark.slow
-def test_a_crowd_is_fitted_as_one_and_its_words_are_those_of_a_small_study(study, tmp_path, monkeypatch) -> None:
+def test_a_crowd_is_fitted_as_one_and_its_words_are_those_of_a_small_study(study, tmp_path) -> None:
     asked = ["--persons", study / "persons.csv", "--formula", "~ group", "--out", tmp_path / "out"]
-    monkeypatch.setattr(people, "MOST_ALONE", 10)
-    few = fit(study, "--quick", *asked)
+    with limited(alone=10):
+        few = fit(study, "--quick", *asked)
     assert few.exit_code == 0, few.output
     one_by_one = json.loads((tmp_path / "out" / "result.json").read_text())
-    monkeypatch.setattr(people, "MOST_ALONE", 9)
     many = fit(study, *asked)
     assert many.exit_code == 0, many.output
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
@@ -109,8 +109,8 @@ def test_a_crowd_is_fitted_as_one_and_its_words_are_those_of_a_small_study(study
     assert page.index("Do discounts differ with the covariates?") < page.index("How far do they look ahead?")
     assert "With more than 9 persons nobody is fitted alone." in page
     assert "In discounts and steps" in said(many)
-    monkeypatch.setattr(people, "MOST_ALONE", 10)
-    assert fit(study, "--quick", "--out", tmp_path / "out").exit_code == 0
+    with limited(alone=10):
+        assert fit(study, "--quick", "--out", tmp_path / "out").exit_code == 0
     assert not (tmp_path / "out" / "people.parquet").exists()
 
 
@@ -164,11 +164,11 @@ def test_what_is_asked_of_each_person_is_refused(study) -> None:
 
 
 @pytest.mark.slow
-def test_without_a_population_many_experts_are_fitted_one_by_one(monkeypatch) -> None:
-    domain = mh.domains.toy()
-    monkeypatch.setattr(people, "MOST_ALONE", 1)
-    table = mh.Demonstrations.simulate(domain.mdp, domain.soft_experts(), 20)
-    assert mh.analyse(table, [domain.mdp], quick=True).people is None
+def test_without_a_population_many_experts_are_fitted_one_by_one() -> None:
+    domain = mh.domains.cliff()
+    table = mh.Demonstrations.simulate(domain.mdp, domain.soft_experts(), 100)
+    with limited(alone=1):
+        assert mh.analyse(table, [domain.mdp], quick=True, deviations=0.0).people is None
 
 
 def test_numbers_that_may_not_be_used_are_given_nowhere(solution, tmp_path) -> None:

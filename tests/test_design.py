@@ -337,7 +337,7 @@ def test_tasks_with_the_same_states_are_weighed_against_each_other(cliff) -> Non
 def test_simulated_studies_have_the_expected_errors(cliff) -> None:
     domain, pilot = cliff
     found = mh.design(domain.mdp, pilot, episodes=1000)
-    size = mh.simulate_study(pilot, FIT, schedule=found.schedule, studies=60, seed=3).sizes[0]
+    size = mh.simulate_study(pilot, FIT, schedule=found.schedule, studies=40, seed=3).sizes[0]
     spread = size.estimates.std(axis=0, ddof=1)
     assert size.decisions == pytest.approx(found.decisions)
     assert (np.abs(spread / found.expected_standard_errors - 1) < 0.3).all()

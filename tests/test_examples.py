@@ -52,8 +52,8 @@ def test_frozen_lake():
 
 
 @pytest.mark.slow
-def test_a_network_learns_the_reward_and_the_discounts(monkeypatch):
-    monkeypatch.setattr(mpl.pyplot, "show", lambda: None)
+@pytest.mark.filterwarnings("ignore:FigureCanvasAgg is non-interactive")
+def test_a_network_learns_the_reward_and_the_discounts():
     example = load("plot_neural_reward")
     np.testing.assert_allclose(example.discounts, example.DISCOUNTS, atol=0.1)
     assert np.corrcoef(example.reward, example.true)[0, 1] > 0.95
@@ -66,8 +66,8 @@ def test_a_network_learns_the_reward_and_the_discounts(monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_notebook_on_results_runs_cell_by_cell(capsys, monkeypatch):
-    monkeypatch.setattr(mpl.pyplot, "show", lambda: None)
+@pytest.mark.filterwarnings("ignore:FigureCanvasAgg is non-interactive")
+def test_the_notebook_on_results_runs_cell_by_cell(capsys):
     names, shown, drawn = {}, [], 0
     for cell in re.split(r"^# %%$", (EXAMPLES / "plot_results.py").read_text(encoding="utf-8"), flags=re.MULTILINE):
         *lines, last = ast.parse(cell).body

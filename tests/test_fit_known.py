@@ -78,7 +78,7 @@ def test_all_discounts_known_is_said_and_not_called_a_finding(told, tmp_path):
 
 @pytest.mark.slow
 def test_groups_share_a_discount_and_known_temperatures_stay(told, tmp_path):
-    options = ["--groups", told / "groups.csv", "--temperature", "Bo=1.5", "--out", tmp_path]
+    options = ["--groups", told / "groups.csv", "--temperature", "Bo=1.5", "--deviations", 0, "--out", tmp_path]
     result = fit(told / "demos.csv", "--transitions", told / "mdp.npz", *options)
     assert result.exit_code == 0, result.output
     content = json.loads((tmp_path / "result.json").read_text())

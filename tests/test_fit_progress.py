@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import errno
 import itertools
 import json
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
-from fitting import fit
+import typer
+from fitting import fit, small_files
 
+from multihorizon.cli.fit import fit as command
+from multihorizon.cli.options import FitOptions
 from multihorizon.files import _machine, finish_exchange, write_all
-from multihorizon.questions.sharing import each_pair
 
 
 def test_nothing_is_left_where_writing_fails(tmp_path):
@@ -26,75 +26,72 @@ def test_nothing_is_left_where_writing_fails(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def study(folder, out) -> FitOptions:
+    return FitOptions([folder / "demos.csv"], transitions=[folder / "mdp.npz"], out_dir=out)
+
+
+def stop_at(words: str):
+    """Ctrl-C when the work has come to this message."""
+
+    def watch(share: float, message: str) -> None:
+        if message == words:
+            raise KeyboardInterrupt
+
+    return watch
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("after", ["model checks", "intervals"])
-def test_ctrl_c_keeps_what_is_done(after, grid_folder, tmp_path, monkeypatch):
-    def interrupted(*arguments, **options):
-        raise KeyboardInterrupt
-
-    stages = {"model checks": "likelihood.intervals.profile_intervals", "intervals": "questions.horizons.shared_discount_test"}
-    stage = stages[after]
-    monkeypatch.setattr(f"multihorizon.{stage}", interrupted)
-    result = fit(grid_folder / "demos.csv", "--transitions", grid_folder / "mdp.npz", "--out", tmp_path)
-    assert result.exit_code == 130
-    assert "Stopped before the end" in result.output
+def test_ctrl_c_keeps_what_is_done(after, grid_folder, tmp_path, capsys):
+    stages = {"model checks": "fold 2: one goal and nearly one goal", "intervals": "test of one discount for all"}
+    with pytest.raises(typer.Exit) as stopped:
+        command(study(grid_folder, tmp_path), watch=stop_at(stages[after]))
+    assert stopped.value.exit_code == 130
+    output = capsys.readouterr().out
+    assert "Stopped before the end" in output
     content = json.loads((tmp_path / "result.json").read_text())
     assert not content["finished"]
     assert all(gamma is not None for gamma in content["discounts"])
     assert (content["intervals"][0][0] is None) == (after == "model checks")
     assert content["model_checks"]["held_out"]
     assert "Stopped before the end" in (tmp_path / "report.html").read_text()
-    told = content["verdicts"][1]
-    assert (told["answer"], told["kind"]) == ("Not known" if after == "model checks" else "So far, yes", "caution")
-    assert ("stopped before there were intervals for Ann & <Co>, Bo and Cy" in told["reasons"]) == (after == "model checks")
-    assert "Can the data tell? Yes" not in result.output
+    verdict = content["verdicts"][1]
+    assert (verdict["answer"], verdict["kind"]) == ("Not known" if after == "model checks" else "So far, yes", "caution")
+    assert ("stopped before there were intervals for Ann & <Co>, Bo and Cy" in verdict["reasons"]) == (after == "model checks")
+    assert "Can the data tell? Yes" not in output
 
 
 @pytest.mark.slow
-def test_pairs_are_corrected_for_their_number_only_when_all_are_there(grid_folder, tmp_path, monkeypatch):
-    whole = fit(grid_folder / "demos.csv", "--transitions", grid_folder / "mdp.npz", "--out", tmp_path / "whole")
-    assert whole.exit_code == 0, whole.output
-
-    def broken_off(solution, progress, jobs):
-        yield next(each_pair(solution))
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("multihorizon.questions.horizons.each_pair", broken_off)
-    part = fit(grid_folder / "demos.csv", "--transitions", grid_folder / "mdp.npz", "--out", tmp_path / "part")
-    assert part.exit_code == 130
-    done, begun = (json.loads((tmp_path / name / "result.json").read_text())["pairwise_tests"] for name in ("whole", "part"))
-    assert len(done) == 3
-    assert all(test["adjusted"] >= test["p_value"] for test in done)
-    assert begun == [{**done[0], "adjusted": None}]
-
-
-@pytest.mark.slow
-def test_results_are_written_as_they_come(grid_folder, tmp_path, monkeypatch):
+def test_results_are_written_as_they_come_and_pairs_are_corrected_only_when_all_are_there(grid_folder, tmp_path):
     seen = []
-    (tmp_path / "report.html").write_text("of an older fit")
-    monkeypatch.setattr("multihorizon.cli.fit.time", SimpleNamespace(monotonic=itertools.count(step=10).__next__))
-    monkeypatch.setattr(
-        "multihorizon.questions.horizons.shared_discount_test",
-        lambda solution: seen.append(sorted(p.name for p in tmp_path.iterdir())),
-    )
-    assert fit(grid_folder / "demos.csv", "--transitions", grid_folder / "mdp.npz", "--out", tmp_path).exit_code == 0
+
+    def look(share: float, message: str) -> None:
+        if message == "test of one discount for all":
+            seen.append(sorted(path.name for path in (tmp_path / "whole").iterdir()))
+
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "whole" / "report.html").write_text("of an older fit")
+    command(study(grid_folder, tmp_path / "whole"), clock=itertools.count(step=10).__next__, watch=look)
     assert seen == [["people.csv", "result.json"]]
-    assert json.loads((tmp_path / "result.json").read_text())["finished"]
+    with pytest.raises(typer.Exit) as stopped:
+        command(study(grid_folder, tmp_path / "part"), watch=stop_at("pair 2 of 3"))
+    assert stopped.value.exit_code == 130
+    whole, part = (json.loads((tmp_path / name / "result.json").read_text()) for name in ("whole", "part"))
+    assert whole["finished"]
+    assert len(whole["pairwise_tests"]) == 3
+    assert all(test["adjusted"] >= test["p_value"] for test in whole["pairwise_tests"])
+    assert part["pairwise_tests"] == [{**whole["pairwise_tests"][0], "adjusted": None}]
 
 
 @pytest.mark.slow
-def test_a_full_disk_is_named_and_leaves_the_old_files(grid_folder, tmp_path, monkeypatch):
+def test_a_full_disk_is_named_and_leaves_the_old_files(grid_folder, tmp_path):
     arguments = (grid_folder / "demos.csv", "--transitions", grid_folder / "mdp.npz", "--quick", "--out", tmp_path / "out")
     assert fit(*arguments).exit_code == 0
     before = {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}
-
-    def full(*arguments, **options):
-        raise OSError(errno.ENOSPC, "No space left on device")  # as writing to an open file says it: without its name
-
-    monkeypatch.setattr("numpy.savez_compressed", full)
-    result = fit(*arguments)
+    with small_files():
+        result = fit(*arguments)
     assert result.exit_code == 2
-    assert result.stderr.strip() == f"multihorizon: {tmp_path / 'out'}: No space left on device"
+    assert f"multihorizon: {tmp_path / 'out'}: File too large" in result.stderr
     assert {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()} == before
 
 

@@ -13,13 +13,13 @@ import multihorizon as mh
 from multihorizon.choice.model import Likelihood
 from multihorizon.choice.plans import redrawn
 from multihorizon.choice.settings import Settings
-from multihorizon.likelihood import intervals
 from multihorizon.likelihood.intervals import precision, reward_contrasts, transition_widening
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.likelihood.random_effects import log_likelihood_given
 from multihorizon.likelihood.search import climb
 from multihorizon.numerics import newton
 from multihorizon.numerics.newton import Ascent, Tolerances
+from multihorizon.parallel import limited
 
 CLIFF = mh.domains.cliff()
 
@@ -67,25 +67,18 @@ def test_both_ends_are_there_where_the_reward_moves_far_along_the_profile(seed):
     assert free.confidence_intervals(0.95)[0] == pytest.approx([0.0, 0.9999])
 
 
-def test_ends_whose_climbs_do_not_finish_are_reached_by_what_they_promise(monkeypatch):
-    """A climb that is called unfinished leaves no end of an interval open where the likelihood is finite."""
-
-    def broken_off(*arguments: object, **options: object) -> Ascent:
-        return replace(climb(*arguments, **options), finished=False)
-
+def test_ends_whose_climbs_do_not_finish_are_reached_by_what_they_promise():
+    """A climb that is stopped leaves no end of an interval open where the likelihood is finite."""
     solution = mh.solve(bus(), mh.MaximumLikelihood())
     finished = mh.solve(bus(), mh.MaximumLikelihood()).confidence_intervals(0.5)
-    monkeypatch.setattr(intervals, "climb", broken_off)
-    assert solution.confidence_intervals(0.5) == pytest.approx(finished, abs=0.01)
+    with limited(steps=1):
+        assert solution.confidence_intervals(0.5) == pytest.approx(finished, abs=0.01)
 
 
-def test_an_unfinished_fit_has_no_intervals_and_no_standard_errors(monkeypatch):
-    climb = newton.climb
-    monkeypatch.setattr(
-        newton, "climb", lambda start, held, *_: replace(climb(start, held, Tolerances(max_steps=1)), finished=False)
-    )
+def test_an_unfinished_fit_has_no_intervals_and_no_standard_errors():
     table = mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.soft_experts(), 100)
-    solution = mh.solve(mh.Problem(CLIFF.mdp, table), mh.MaximumLikelihood(temperature="shared", starts=1))
+    with limited(steps=1):
+        solution = mh.solve(mh.Problem(CLIFF.mdp, table), mh.MaximumLikelihood(temperature="shared", starts=1))
     assert solution.status == mh.Status.NOT_CONVERGED
     assert np.isnan(solution.standard_errors).all()
     assert np.isnan(solution.confidence_intervals(0.95)).all()

@@ -42,7 +42,7 @@ def test_toy_is_not_identified_and_no_number_is_given(toys, tmp_path):
 @pytest.mark.slow
 def test_a_second_toy_identifies_both(toys, tmp_path):
     arguments = [toys / "0.csv", toys / "1.csv", "--transitions", toys / "0.npz", "--transitions", toys / "1.npz"]
-    assert fit(*arguments, "--out", tmp_path).exit_code == 0
+    assert fit(*arguments, "--deviations", 0, "--out", tmp_path).exit_code == 0
     content = json.loads((tmp_path / "result.json").read_text())
     assert content["status"] == "converged"
     for name, truth in (("near", 0.3), ("far", 0.8)):

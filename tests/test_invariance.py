@@ -84,7 +84,7 @@ CASES: dict[str, Case] = {
     "LPIRL": (mh.LPIRL(discount=0.5, reward_bound=20.0), lambda: mh.Problem(CLIFF.mdp, CLIFF.hard_experts()[:1]), OBJECTIVE),
     "NaiveLP": (mh.NaiveLP(reward_bound=20.0, search=mh.SequentialLP(starts=2)), lambda: actions(CLIFF), OBJECTIVE),
     "MPLP": (mh.MPLP(reward_bound=20.0, search=mh.SequentialLP(starts=2)), lambda: actions(CLIFF), DISCOUNTS),
-    "MPLP, five experts": (mh.MPLP(reward_bound=20.0, search=mh.SequentialLP(starts=2)), five_on_big_small, OBJECTIVE),
+    "MPLP, five experts": (mh.MPLP(reward_bound=20.0, search=mh.SequentialLP(starts=1)), five_on_big_small, OBJECTIVE),
     "MPLP on a grid": (mh.MPLP(reward_bound=20.0, search=COARSE), lambda: actions(CLIFF), OBJECTIVE),
     "MCE": (mh.MCE(discount=0.4), lambda: mh.Problem(CLIFF.mdp, CLIFF.soft_experts()[2:]), EVERYTHING),
     "MPML": (mh.MPML(search=COARSE), lambda: mh.Problem(CLIFF.mdp, CLIFF.soft_experts()[1:]), DISCOUNTS),

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import multihorizon as mh
-from multihorizon.choice import model as large
 from multihorizon.choice.model import Likelihood, temperature_penalty
 from multihorizon.choice.settings import Settings
 from multihorizon.likelihood.intervals import precision, profile_covariances, profile_information
 from multihorizon.likelihood.random_effects import _expected_gains, log_likelihood_given
 from multihorizon.likelihood.search import _is_hard, choice_probability_start, climb
 from multihorizon.numerics.newton import Dense
+from multihorizon.parallel import limited
 
 
 @pytest.fixture(scope="module")
@@ -69,15 +69,16 @@ def test_estimated_transitions_are_in_the_errors_without_matrices_too():
     assert found.standard_errors[model.discount_slice] == pytest.approx(dense.standard_errors[model.discount_slice], rel=1e-5)
 
 
-def test_both_routes_find_the_same_answer(problem, monkeypatch):
+def test_both_routes_find_the_same_answer(problem):
     dense = mh.solve(problem, mh.MaximumLikelihood(temperature="shared", starts=1))
-    monkeypatch.setattr(large, "DENSE_REWARDS", 5)
-    free = mh.solve(problem, mh.MaximumLikelihood(temperature="shared", starts=1))
+    with limited(dense_rewards=5):
+        free = mh.solve(problem, mh.MaximumLikelihood(temperature="shared", starts=1))
+        intervals = free.confidence_intervals(0.95)
     assert free.status == mh.Status.CONVERGED
     assert free.discounts == pytest.approx(dense.discounts, abs=2e-3)
     assert free.objective == pytest.approx(dense.objective, abs=1e-2)
     assert free.standard_errors == pytest.approx(dense.standard_errors, rel=0.02)
-    assert free.confidence_intervals(0.95) == pytest.approx(dense.confidence_intervals(0.95), abs=2e-3)
+    assert intervals == pytest.approx(dense.confidence_intervals(0.95), abs=2e-3)
 
 
 def test_steps_by_products_are_those_of_the_matrix(problem):
@@ -104,21 +105,22 @@ def test_starts_by_products_are_those_of_the_matrix(problem):
     assert choice_probability_start(model, discounts).objective == pytest.approx(dense.objective, rel=1e-3)
 
 
-def test_what_is_not_identified_is_seen_without_matrices(monkeypatch):
+def test_what_is_not_identified_is_seen_without_matrices():
     d = mh.domains.toy()
     policies = [mh.soft_plan(d.mdp, d.reward, gamma).policy for gamma in (0.3, 0.8)]
     problem = mh.Problem(d.mdp, mh.Demonstrations.simulate(d.mdp, policies, 3000))
-    monkeypatch.setattr(large, "DENSE_REWARDS", 3)
-    assert mh.solve(problem, mh.MaximumLikelihood(temperature="shared", starts=1)).status == mh.Status.NOT_IDENTIFIED
+    with limited(dense_rewards=3):
+        assert mh.solve(problem, mh.MaximumLikelihood(temperature="shared", starts=1)).status == mh.Status.NOT_IDENTIFIED
 
 
-def test_the_matrix_and_products_give_the_same_answer_intervals_and_errors(problem, monkeypatch):
+def test_the_matrix_and_products_give_the_same_answer_intervals_and_errors(problem):
     matrix = mh.solve(problem, mh.MaximumLikelihood(starts=1))
-    monkeypatch.setattr("multihorizon.choice.model.PRODUCT_REWARDS", 5)
-    assert Likelihood(problem).by_products
-    products = mh.solve(problem, mh.MaximumLikelihood(starts=1))
+    with limited(product_rewards=5):
+        assert Likelihood(problem).by_products
+        products = mh.solve(problem, mh.MaximumLikelihood(starts=1))
+        intervals = products.confidence_intervals(0.95)
     assert products.objective == pytest.approx(matrix.objective, abs=1e-6)
-    assert products.confidence_intervals(0.95) == pytest.approx(matrix.confidence_intervals(0.95), abs=1e-4)
+    assert intervals == pytest.approx(matrix.confidence_intervals(0.95), abs=1e-4)
     errors = [solution.evidence["reward_standard_errors"] for solution in (matrix, products)]
     assert np.array(errors[1], float) == pytest.approx(np.array(errors[0], float), rel=1e-4, nan_ok=True)
 

@@ -28,6 +28,7 @@ from multihorizon.horizon import (
     weights_of,
 )
 from multihorizon.likelihood import look_ahead
+from multihorizon.parallel import limited
 from multihorizon.planning.plan import weighted_plan
 
 STEP = 1e-6
@@ -218,14 +219,14 @@ def test_a_task_that_can_go_on_is_refused_in_one_sentence() -> None:
             ask()
 
 
-def test_more_rewards_than_can_be_held_are_refused_before_the_work(monkeypatch) -> None:
-    monkeypatch.setattr("multihorizon.choice.weighted.DENSE_REWARDS", 3)
+def test_more_rewards_than_can_be_held_are_refused_before_the_work() -> None:
     problem, known = with_known_reward(simulated(steps_task(steps=3), [[1.0, 0.3, 0.1], [1.0, 0.5, 0.2]], episodes=5))
     for ask in (lambda: mh.solve(problem, mh.MaximumLikelihood(lookahead=mh.Depth())), lambda: mh.compare_lookahead(problem)):
-        with pytest.raises(ValueError, match="needs at most 3 rewards, received"):
+        with limited(dense_rewards=3), pytest.raises(ValueError, match="needs at most 3 rewards, received"):
             ask()
     paid = (problem.mdp.stacked @ known).reshape(problem.mdp.n_actions, -1).T  # known for states and actions: none is estimated
-    found = mh.solve(problem, mh.MaximumLikelihood(1.0, known_reward=paid, lookahead=mh.Depth(), starts=1))
+    with limited(dense_rewards=3):
+        found = mh.solve(problem, mh.MaximumLikelihood(1.0, known_reward=paid, lookahead=mh.Depth(), starts=1))
     assert found.status != mh.Status.NOT_CONVERGED
 
 

@@ -1,7 +1,7 @@
 """The searches of MPLP: which order of horizons wins, which steps are taken, and what failing programs do."""
 
 import itertools
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -18,6 +18,16 @@ def deterministic_cliff(side: int) -> mh.Problem:
     domain = mh.domains.cliff(side, side, slip=0.0)
     plans = [mh.plan(domain.mdp, domain.reward, gamma) for gamma in (0.45, 0.55, 0.8)]
     return mh.Problem(domain.mdp, [plan.optimal_actions.argmax(axis=1) for plan in plans])
+
+
+def searching(search: mh.SequentialLP | mh.Grid, programs: type[Inner]) -> mh.SequentialLP | mh.Grid:
+    """The same search, with programs of this kind."""
+
+    class Search(type(search)):
+        def run(self, inner, *rest, **more):
+            return super().run(programs(inner.margins, inner.objective, inner.l1, inner.bound), *rest, **more)
+
+    return Search(**{field.name: getattr(search, field.name) for field in fields(search)})
 
 
 @pytest.mark.slow
@@ -59,22 +69,26 @@ def test_starts_stay_in_the_order_that_won():
         assert start["objective"] == pytest.approx(first["objective"], rel=1e-6)
 
 
-def test_an_ascent_with_all_rows_does_not_ask_which_rows_can_be_positive(monkeypatch):
-    problem, asked = deterministic_cliff(8), []
-    whole = Inner.omega
-    monkeypatch.setattr(Inner, "omega", lambda *arguments: asked.append(arguments) or whole(*arguments))
-    solution = mh.solve(problem, mh.MPLP(reward_bound=20))
+def test_an_ascent_with_all_rows_does_not_ask_which_rows_can_be_positive():
+    problem, asked = deterministic_cliff(6), []
+
+    class Asking(Inner):
+        def omega(self, *arguments):
+            asked.append(arguments)
+            return super().omega(*arguments)
+
+    solution = mh.solve(problem, mh.MPLP(reward_bound=20, search=searching(mh.SequentialLP(), Asking)))
     assert solution.evidence["omega_sizes"] == solution.evidence["rows"]
     assert not asked
     # There are such Γ close to the answer, where two experts are about to overtake each other.
     gamma = solution.discounts[[0, 0, 2]] + [0.0, 1e-9, 0.0]
-    assert not Inner(build_margins(problem), "worst", 0.0, 20.0).at(gamma).has_reward
+    assert not Asking(build_margins(problem), "worst", 0.0, 20.0).at(gamma).has_reward
     assert asked
 
 
 @pytest.mark.slow
 def test_steps_ruled_out_by_a_few_rows_lead_no_higher(monkeypatch):
-    problem = deterministic_cliff(8)
+    problem = deterministic_cliff(6)
     solver = mh.MPLP(reward_bound=20, search=mh.SequentialLP(starts=3))
     plain = mh.solve(problem, solver)
     monkeypatch.setattr(lp_search, "MOST_SIMPLEX_ROWS", 0)
@@ -157,44 +171,40 @@ def test_experts_who_act_alike_do_not_hide_the_order_of_five_others():
     assert solution.objective == pytest.approx(0.932463, rel=1e-5)
 
 
-def test_a_search_whose_steps_all_fail_has_not_converged(monkeypatch):
-    whole = Inner.solve
+def test_a_search_whose_steps_all_fail_has_not_converged():
+    class Failing(Inner):
+        def solve(self, name, *arguments, **options):
+            result = super().solve(name, *arguments, **options)
+            return replace(result, status=LPStatus.FAILED) if "step" in name else result
 
-    def failing(inner, name, *arguments, **options):
-        result = whole(inner, name, *arguments, **options)
-        return replace(result, status=LPStatus.FAILED) if "step" in name else result
-
-    monkeypatch.setattr(Inner, "solve", failing)
-    solution = mh.solve(acting_best(mh.domains.cliff()), mh.MPLP(reward_bound=20))
-    assert solution.objective < 2.59
+    solution = mh.solve(acting_best(mh.domains.cliff()), mh.MPLP(reward_bound=20, search=searching(mh.SequentialLP(), Failing)))
+    assert np.nanmax(solution.trace.values) < 2.59
     assert solution.status == mh.Status.NOT_CONVERGED
     assert not any(start["converged"] for start in solution.evidence["starts"])
 
 
-def test_an_objective_that_cannot_be_computed_is_neither_a_number_nor_infeasible(monkeypatch):
-    whole = Inner.solve
+def test_an_objective_that_cannot_be_computed_is_neither_a_number_nor_infeasible():
+    class Failing(Inner):
+        def solve(self, *arguments, **options):
+            return replace(super().solve(*arguments, **options), status=LPStatus.FAILED)
 
-    def failing(*arguments, **options):
-        return replace(whole(*arguments, **options), status=LPStatus.FAILED)
-
-    monkeypatch.setattr(Inner, "solve", failing)
     for search in (mh.SequentialLP(starts=2), mh.Grid(0.5, jobs=1)):
-        solution = mh.solve(acting_best(mh.domains.toy()), mh.MPLP(search=search))
+        solution = mh.solve(acting_best(mh.domains.toy()), mh.MPLP(search=searching(search, Failing)))
         assert np.isnan(solution.trace.values).all()
         assert np.isnan(solution.objective)
         assert solution.status == mh.Status.NOT_CONVERGED
         assert "HiGHS" in solution.message
 
 
-def test_one_failing_program_does_not_stop_a_search(monkeypatch):
-    whole, count = Inner.solve, itertools.count()
+def test_one_failing_program_does_not_stop_a_search():
+    count = itertools.count()
 
-    def failing(inner, name, *arguments, **options):
-        result = whole(inner, name, *arguments, **options)
-        return replace(result, status=LPStatus.FAILED) if next(count) % 7 == 3 else result
+    class Failing(Inner):
+        def solve(self, name, *arguments, **options):
+            result = super().solve(name, *arguments, **options)
+            return replace(result, status=LPStatus.FAILED) if next(count) % 7 == 3 else result
 
-    monkeypatch.setattr(Inner, "solve", failing)
-    solution = mh.solve(acting_best(mh.domains.cliff()), mh.MPLP(reward_bound=20))
+    solution = mh.solve(acting_best(mh.domains.cliff()), mh.MPLP(reward_bound=20, search=searching(mh.SequentialLP(), Failing)))
     assert solution.objective == pytest.approx(2.593949, rel=1e-5)
 
 

@@ -91,7 +91,9 @@ SEEDED = {
     "goals": lambda seed, _: mh.goals(PROBLEM, draws=19, seed=seed).test.p_value,
     "nudge": lambda seed, of: mh.nudge(of, state="0", chance=0.6, draws=20, seed=seed).to_frame(),
     "predict": lambda seed, of: mh.predict(of, pay={"11": 1.0}, draws=20, seed=seed).low,
-    "simulate_study": lambda seed, of: mh.simulate_study(of, studies=2, seed=seed).to_frame(),
+    "simulate_study": lambda seed, of: mh.simulate_study(
+        of, mh.MaximumLikelihood(1.0, starts=1), studies=2, seed=seed
+    ).to_frame(),
     "tasks": lambda seed, _: CLIFF.tasks(2, seed)[1].discount,
     "random_mdp": lambda seed, _: mh.domains.random_mdp(4, 2, seed=seed).stacked.toarray(),
     "space_adventure": lambda seed, _: mh.domains.space_adventure(8, seed=seed).starts,

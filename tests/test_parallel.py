@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import multihorizon as mh
 from multihorizon.cli import app
-from multihorizon.parallel import Run, in_parallel
+from multihorizon.parallel import Run, in_parallel, limited
 
 DOMAIN = mh.domains.cliff()
 pytestmark = [
@@ -138,12 +138,12 @@ def test_a_wrong_address_is_one_sentence(
     command: list[str], address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("distributed")
-    monkeypatch.setattr("multihorizon.parallel.ANSWER_SECONDS", 0.2)
     monkeypatch.chdir(tmp_path)
     files = [Path(word) for word in command if word.endswith((".csv", ".npz"))]
     for file in files:
         file.write_text("expert\n")
-    result = CliRunner().invoke(app, [*command, "--cluster", address, "--out", "out"])
+    with limited(answer_seconds=0.2):
+        result = CliRunner().invoke(app, [*command, "--cluster", address, "--out", "out"])
     assert result.exit_code == 2
     assert f"received '{address}': none answers there" in " ".join(result.stderr.split())
     assert len(result.stderr.strip().splitlines()) == 1
@@ -159,16 +159,16 @@ def test_a_cluster_without_the_extra_is_one_sentence(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.slow
 def test_a_population_has_the_same_digits_in_one_process_in_two_and_on_a_cluster_whose_worker_dies(
-    workers: Any, monkeypatch: pytest.MonkeyPatch
+    workers: Any,
 ) -> None:
-    monkeypatch.setattr("multihorizon.population.marginal.PsiLayout.block", 8)
     task = mh.domains.space_adventure(mini_blocks=12)
     people = task.persons(40, seed=3)
     problem, killed = mh.Problem(task.mdp, people.demonstrations), list[int]()
 
     def solution(jobs: int, progress: Any = lambda share, message: None) -> mh.Solution:
         solver = mh.Population("~ group", people.frame, known_reward=task.reward.T.ravel(), nodes=7, jobs=jobs)
-        return mh.solve(problem, solver, progress=progress)
+        with limited(cells=8):
+            return mh.solve(problem, solver, progress=progress)
 
     def kill_one(share: float, message: str) -> None:
         if share > 0.4 and not killed:

@@ -10,10 +10,10 @@ from scipy.stats import chi2
 import multihorizon as mh
 from multihorizon.choice.model import Likelihood
 from multihorizon.choice.settings import Settings, read_settings, with_known_reward
-from multihorizon.likelihood import maximum_likelihood
 from multihorizon.likelihood.intervals import ProfileIntervals
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.likelihood.separate import PersonsApart, ProfilesApart
+from multihorizon.parallel import limited
 from multihorizon.problem import Problem
 
 
@@ -24,12 +24,12 @@ def people_of(n: int = 40, blocks: int = 20, seed: int = 0) -> tuple[Problem, np
     return mh.Problem(task.mdp, people.demonstrations), task.reward.T.ravel()
 
 
-def both_roads(problem: Problem, options: mh.MaximumLikelihood, monkeypatch) -> tuple[mh.Solution, mh.Solution]:
+def both_roads(problem: Problem, options: mh.MaximumLikelihood) -> tuple[mh.Solution, mh.Solution]:
     """The solution one by one, and that of all parameters together."""
     apart = mh.solve(problem, options)
     assert isinstance(apart.interval_source, ProfilesApart)
-    monkeypatch.setattr(maximum_likelihood, "MANY", problem.n_experts + 1)
-    together = mh.solve(problem, options)
+    with limited(joint=problem.n_experts + 1):
+        together = mh.solve(problem, options)
     assert isinstance(together.interval_source, ProfileIntervals)
     return apart, together
 
@@ -52,33 +52,32 @@ def assert_same(apart: mh.Solution, together: mh.Solution) -> None:
     assert set(together.evidence) - set(apart.evidence) <= {"independence"}
 
 
-def test_both_roads_agree(monkeypatch):
+def test_both_roads_agree():
     problem, points = people_of()
-    apart, together = both_roads(problem, mh.MaximumLikelihood("per_expert", known_reward=points), monkeypatch)
+    apart, together = both_roads(problem, mh.MaximumLikelihood("per_expert", known_reward=points))
     assert_same(apart, together)
     assert ((apart.discounts == 0) | (apart.discounts == 1)).any()  # some persons are on a bound
 
 
-def test_both_roads_agree_on_temperatures_and_discounts_that_are_known(monkeypatch):
+def test_both_roads_agree_on_temperatures_and_discounts_that_are_known():
     problem, points = people_of(12)
     names = problem.names
     known = {"temperature": dict.fromkeys(names[:5], 20.0), "discounts": dict.fromkeys(names[3:9], 0.7)}
     for options in (mh.MaximumLikelihood(25.0, known_reward=points), mh.MaximumLikelihood(**known, known_reward=points)):
-        with monkeypatch.context() as patch:
-            apart, together = both_roads(problem, options, patch)
-            assert_same(apart, together)
-            if options.discounts is not None:
-                assert (apart.confidence_intervals()[4:9] == 0.7).all()
+        apart, together = both_roads(problem, options)
+        assert_same(apart, together)
+        if options.discounts is not None:
+            assert (apart.confidence_intervals()[4:9] == 0.7).all()
 
 
-def test_both_roads_agree_where_states_come_again(monkeypatch):
+def test_both_roads_agree_where_states_come_again():
     """On the cliff some persons choose at random, so that neither their discount nor their temperature is known."""
     d, rng = mh.domains.cliff(), np.random.default_rng(0)
     persons = np.stack([rng.uniform(0.2, 0.9, 38), rng.uniform(1, 4, 38)], axis=1)
     policies = [mh.soft_plan(d.mdp, d.reward, *person).policy for person in persons.tolist()]
     policies += [d.mdp.available / d.mdp.available.sum(axis=1, keepdims=True)] * 2
     problem = mh.Problem(d.mdp, mh.Demonstrations.simulate(d.mdp, policies, 20, max_steps=30, seed=1))
-    apart, together = both_roads(problem, mh.MaximumLikelihood("per_expert", known_reward=d.reward), monkeypatch)
+    apart, together = both_roads(problem, mh.MaximumLikelihood("per_expert", known_reward=d.reward))
     # where they differ, each person's own maximum is the likelier one
     assert apart.objective >= together.objective - 1e-7
     assert (np.abs(apart.discounts - together.discounts) < 1e-6).mean() > 0.9
@@ -109,10 +108,10 @@ def test_profile_ends_are_where_brute_force_meets_the_threshold():
             assert lost == pytest.approx(target, abs=1e-4) or (end in (0.0, 1.0) and lost < target)
 
 
-def test_intervals_of_both_roads_agree(monkeypatch):
+def test_intervals_of_both_roads_agree():
     """All together, ends are found to a hundredth of the root of a deviance, which is what they differ by."""
     problem, points = people_of(16)
-    apart, together = both_roads(problem, mh.MaximumLikelihood("per_expert", known_reward=points), monkeypatch)
+    apart, together = both_roads(problem, mh.MaximumLikelihood("per_expert", known_reward=points))
     found, other = apart.confidence_intervals(0.9), together.confidence_intervals(0.9)
     width = np.maximum(found[:, 1] - found[:, 0], 1e-3)[:, None]
     assert not np.isnan(found).any()

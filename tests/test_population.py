@@ -68,7 +68,7 @@ def test_the_integral_is_that_of_a_fine_grid() -> None:
     layout, psi = layout_of(free=False)
     parts = layout.unpack(psi)
     means = layout.design @ parts.effects
-    step, offset = 0.25, nodes_at(layout, psi, 11).at(psi).persons
+    step, offset = 0.5, nodes_at(layout, psi, 11).at(psi).persons
     grid = np.arange(-5, 5 + step, step)
     total = np.zeros(len(means))
     for z in np.array([(a, b) for a in grid for b in grid]):

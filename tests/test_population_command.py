@@ -12,8 +12,7 @@ import multihorizon as mh
 from multihorizon.cli import app
 from multihorizon.cli.console import population_of, read_decisions
 from multihorizon.cli.options import FitOptions
-from multihorizon.data import demonstrations
-from multihorizon.questions import people
+from multihorizon.parallel import limited
 
 TASK = mh.domains.space_adventure(mini_blocks=24)
 PEOPLE = TASK.persons(10, seed=1, temperatures=2.0)
@@ -362,7 +361,7 @@ def test_recover_and_vectors_take_no_conditions(conditions) -> None:
 
 
 @pytest.mark.slow
-def test_conditions_give_one_answer_whichever_way_they_are_read(study, conditions, tmp_path, monkeypatch) -> None:
+def test_conditions_give_one_answer_whichever_way_they_are_read(study, conditions, tmp_path) -> None:
     known = ["--transitions", study / "task.npz", "--known-reward", study / "points.csv", "--quick"]
     asked = ["--formula", "~ noise + group", "--persons", conditions / "persons.csv"]
 
@@ -378,9 +377,10 @@ def test_conditions_give_one_answer_whichever_way_they_are_read(study, condition
     assert list(within["discount"]) == ["Intercept", "noise[T.low]", "group[T.training]"]
     beside = answer("plain.csv", "--episodes", conditions / "episodes.csv")
     assert beside["options"]["episodes"] == "episodes.csv"
-    monkeypatch.setattr(demonstrations, "LARGE_BYTES", 0)
-    monkeypatch.setattr(people, "MOST_ALONE", 9)
-    many = answer("decisions.csv", files=("people.parquet", "conditions.parquet"))
+    frame = pd.read_csv(conditions / "decisions.csv", dtype=str, keep_default_na=False)
+    frame.assign(note="x" * (16_000_000 // len(frame))).to_csv(conditions / "large.csv", index=False)
+    with limited(alone=9):
+        many = answer("large.csv", files=("people.parquet", "conditions.parquet"))
     for other in (beside, many):
         for name in ("discount", "temperature", "spread", "variance"):
             assert other[name] == within[name]

@@ -2,14 +2,17 @@
 
 import json
 import re
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from fitting import small_files
 from typer.testing import CliRunner
 
 import multihorizon as mh
 from multihorizon.cli import app
+from multihorizon.cli.reproduce import _write_up
 from multihorizon.paper.claims import _larger_set, all_claims, usual
 from multihorizon.paper.report import FIGURES, _scaled, captions, draw_figures, write_figures, write_page, write_report
 from multihorizon.paper.study import PARTS, StudyPart, StudySettings, read_timings, run_part, split_timings, write
@@ -170,18 +173,14 @@ def test_ctrl_c_says_how_to_go_on(tmp_path, monkeypatch) -> None:
     assert "give the same command again" in " ".join(done.stderr.split())
 
 
-def test_a_report_that_cannot_be_finished_leaves_the_old_one(tmp_path, monkeypatch) -> None:
-    def half(folder, *_):
-        (folder / "report.html").write_text("half")
-        raise KeyboardInterrupt
-
-    (tmp_path / "report.html").write_text("old")
-    monkeypatch.setattr("multihorizon.cli.reproduce._compute", lambda *_: {})
-    monkeypatch.setattr("multihorizon.cli.reproduce.all_claims", lambda _: [])
-    monkeypatch.setattr("multihorizon.cli.reproduce.draw_figures", lambda *_: {})
-    monkeypatch.setattr("multihorizon.cli.reproduce.write_report", half)
-    assert CliRunner().invoke(app, ["reproduce", "--out", str(tmp_path)]).exit_code == 130
-    assert (tmp_path / "report.html").read_text() == "old"
+@pytest.mark.slow
+def test_a_report_that_cannot_be_finished_leaves_the_old_one(study, tmp_path) -> None:
+    directory, data, _ = study
+    shutil.copytree(directory, tmp_path, dirs_exist_ok=True)
+    before = (tmp_path / "report.html").read_bytes()
+    with small_files(), pytest.raises(OSError, match="File too large"):
+        _write_up(tmp_path, data, TINY)
+    assert (tmp_path / "report.html").read_bytes() == before
     assert not [path for path in tmp_path.rglob("*") if "unfinished" in path.name or "partial" in path.name]
 
 

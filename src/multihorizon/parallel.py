@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
@@ -154,9 +155,6 @@ class TimeLeft:
         self.announced = min(self.announced, whole)
         return ", less than a minute left" if minutes < 1 else f", about {minutes:.0f} min left"
 
-
-#: How long to wait for a cluster to answer.
-ANSWER_SECONDS = 5.0
 
 #: The client of the cluster that work goes to, if any.
 _clients: list[Any] = []
@@ -346,9 +344,11 @@ def _connect(address: str) -> Any:
     except ImportError as error:
         raise ValueError("a cluster needs Dask: pip install 'multihorizon[cluster]', here and on its workers") from error
 
+    seconds = limits().answer_seconds
+
     async def identity() -> dict[str, Any]:
-        async with distributed.rpc(address, timeout=ANSWER_SECONDS) as scheduler:
-            return await asyncio.wait_for(scheduler.identity(), ANSWER_SECONDS)
+        async with distributed.rpc(address, timeout=seconds) as scheduler:
+            return await asyncio.wait_for(scheduler.identity(), seconds)
 
     for name in ("distributed", "distributed.client"):
         logging.getLogger(name).setLevel(logging.ERROR)  # its messages about workers that die are no news here
@@ -360,7 +360,7 @@ def _connect(address: str) -> Any:
         raise ValueError(f"the cluster {expected}, received {address!r}: none answers there") from error
     if not identified.get("workers"):
         raise ValueError(f"the cluster at {address} must have workers, received none: start some with `dask worker`")
-    return distributed.Client(address, timeout=ANSWER_SECONDS, set_as_default=False)
+    return distributed.Client(address, timeout=seconds, set_as_default=False)
 
 
 def _on_one_thread(task: Callable[[Item], Result], item: Item) -> Result:
@@ -374,9 +374,73 @@ def _threads(modules: int) -> ThreadpoolController:
     return ThreadpoolController()
 
 
+@dataclass(frozen=True)
+class Limits:
+    """Sizes beyond which work is done in another way, or is refused.
+
+    Attributes:
+        memory: bytes that may be taken, where more are free.
+        alone: with more experts than this a population is all that is fitted: each one's own fit, intervals and tests would take
+            hours, and nobody reads a list of thousands.
+        joint: from this many experts on, those who share no parameter are fitted one by one: then their common grid costs less
+            than it saves, in tasks of every size.
+        block: numbers of soft values of the experts that are taken together.
+        cells: persons and conditions of a population that are taken together.
+        deviating_rewards: personal deviations from more rewards are estimated only where they are asked for by number.
+        dense_rewards, dense_parameters: with more, nothing of size p×p is formed: an information matrix costs the cube of them.
+        product_rewards: with more rewards, climbs take products with the curvature in place of its matrix, where sparse factors
+            stay small; `benchmarks/fits.py --roads` measures both.
+        steps: steps after which the climb of a likelihood is stopped, if it is not stopped earlier.
+        hopeless: a partition into goals that is estimated so far below the best, with a millionth of its weight, is not fitted.
+        minutes: work that will take longer is announced.
+        answer_seconds: how long a cluster may take to answer.
+    """
+
+    memory: float = float("inf")
+    alone: int = 2000
+    joint: int = 8
+    block: int = 8_000_000
+    cells: int = 1024
+    deviating_rewards: int = 100
+    dense_rewards: int = 700
+    dense_parameters: int = 3000
+    product_rewards: int = 300
+    steps: int = 1000
+    hopeless: float = 15.0
+    minutes: float = 5.0
+    answer_seconds: float = 5.0
+
+
+_USUAL = Limits()
+_limits: ContextVar[Limits] = ContextVar("limits", default=_USUAL)
+
+
+def limits() -> Limits:
+    """Return the limits that hold here."""
+    return _limits.get()
+
+
+@contextmanager
+def limited(**changes: Any) -> Iterator[Limits]:
+    """Change some limits within a block, for this process.
+
+    Example:
+        >>> with limited(alone=50):
+        ...     limits().alone
+        50
+        >>> limits().alone
+        2000
+    """
+    before = _limits.set(replace(limits(), **changes))
+    try:
+        yield limits()
+    finally:
+        _limits.reset(before)
+
+
 def free_bytes() -> float:
     """Return the memory that this process may still take; infinite where that is not known."""
-    return min(_of_machine(), _of_container(), _of_process())
+    return min(_of_machine(), _of_container(), _of_process(), limits().memory)
 
 
 def require_memory(size: float, what: str, instead: str) -> None:

@@ -64,10 +64,8 @@ from multihorizon.choice.settings import (
 )
 from multihorizon.mdp import MDP, is_narrow
 from multihorizon.numerics.newton import Dense, Metric, Products, resting
+from multihorizon.parallel import limits
 from multihorizon.problem import Problem, require_finite
-
-#: Above this many rewards, or parameters in all, nothing of size p×p is formed: an information matrix costs the cube of them.
-DENSE_REWARDS, DENSE_PARAMETERS = 700, 3000
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +170,7 @@ class ChoiceModel(ABC):
         self.discount_slice, self.temperature_slice = slice(first, second), slice(second, third)
         self.transition_slice = slice(third, self.size)
         #: Whether a dense information matrix is out of the question.
-        self.is_large = self.n_reward > DENSE_REWARDS or self.size > DENSE_PARAMETERS
+        self.is_large = self.n_reward > limits().dense_rewards or self.size > limits().dense_parameters
         rewards = np.full(self.n_reward, np.nan) if settings.reward is None else settings.reward
         ahead = np.full(self.n_discounts, np.nan)
         if settings.discounts is not None:
@@ -372,11 +370,6 @@ def temperature_penalty(model: ChoiceModel, spread: float = np.inf) -> Quadratic
     return Quadratic(zeros, zeros, placed(block, places, model.size)) if block.any() else None
 
 
-#: With more rewards than this, products with the curvature cost less than the matrix where sparse factors stay small
-#: (`benchmarks/fits.py --roads`).
-PRODUCT_REWARDS = 300
-
-
 class ListedModel(ChoiceModel):
     """A model of decisions in listed states: persons by task, whatever the shape of their look-ahead."""
 
@@ -444,14 +437,14 @@ class Likelihood(ListedModel):
         endless = any(batch.mdp.never_ends().any() for batch in self.batches)
         bounds = (max(batch.mdp.least_discount for batch in self.batches), ENDLESS_DISCOUNT if endless else 1.0)
         super().__init__(problem, settings, bounds, penalty, ridge)
-        tasks = {batch.task: batch.mdp for batch in self.batches}.values() if self.n_reward > PRODUCT_REWARDS else ()
+        tasks = {batch.task: batch.mdp for batch in self.batches}.values() if self.n_reward > limits().product_rewards else ()
         self.narrow = all(is_narrow(mdp.under(mdp.available / 1.0), 4.0) for mdp in tasks)
 
     @property
     def by_products(self) -> bool:
         """Return whether a climb takes the curvature as products with vectors, which then cost less than the matrix."""
-        if self.narrow or self.size > DENSE_PARAMETERS:
-            return self.is_large or self.n_reward > PRODUCT_REWARDS
+        if self.narrow or self.size > limits().dense_parameters:
+            return self.is_large or self.n_reward > limits().product_rewards
         return self.n_reward > 1000  # where factors fill up, products need as many solves with full ones
 
     def by_matrix(self) -> Self:

@@ -25,11 +25,12 @@ from typing import Any, final
 import numpy as np
 
 from multihorizon.checks import Floats, Ints
-from multihorizon.choice.model import DENSE_REWARDS, ChoicePoint, ListedModel, Quadratic
+from multihorizon.choice.model import ChoicePoint, ListedModel, Quadratic
 from multihorizon.choice.plans import MOST_LEVELS, Choices, Persons, persons_by_task
 from multihorizon.choice.settings import Settings, with_known_reward
 from multihorizon.horizon import Depth, Exponential, Lookahead
 from multihorizon.mdp import MDP, refuse_durations, steps_left
+from multihorizon.parallel import limits
 from multihorizon.planning.plan import INFINITE, weighted_plan
 from multihorizon.problem import Problem, require_counts
 
@@ -219,9 +220,9 @@ def require_lookahead(problem: Problem, known_reward: Any = None) -> None:
     """
     person_steps(problem)
     rewards = with_known_reward(problem, known_reward)[0].n_parameters
-    if rewards > DENSE_REWARDS:
+    if rewards > limits().dense_rewards:
         raise ValueError(
-            f"a look-ahead that is not exponential needs at most {DENSE_REWARDS} rewards, received {rewards}: "
+            f"a look-ahead that is not exponential needs at most {limits().dense_rewards} rewards, received {rewards}: "
             "tie the rewards of similar states together with features"
         )
 

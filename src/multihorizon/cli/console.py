@@ -106,19 +106,19 @@ def ending_with_its_work() -> Iterator[None]:
 
 
 @contextmanager
-def progress_bar(title: str) -> Iterator[Progress]:
+def progress_bar(title: str, clock: Callable[[], float] = time.monotonic) -> Iterator[Progress]:
     """Show a bar on a terminal while the block runs, or a line now and then where there is none.
 
     The value is what solvers call with the share of the work that is done and a message.
     """
     if not err.is_terminal:
-        yield part_of(_progress_lines(title), 0.0, 1.0)
+        yield part_of(_progress_lines(title, clock), 0.0, 1.0)
         return
     texts = ("{task.description}", "{task.fields[message]}{task.fields[left]}")
     title_column, message_column = (TextColumn(text, markup=False) for text in texts)
     columns = (title_column, BarColumn(), message_column, TimeElapsedColumn())
     with Bars(*columns, console=err, transient=True) as bars:
-        task, left = bars.add_task(title, total=1.0, message="", left=""), TimeLeft()
+        task, left = bars.add_task(title, total=1.0, message="", left=""), TimeLeft(clock)
 
         def report(share: float, message: str) -> None:
             bars.update(task, completed=share, message=visible(message), left=left.after(share))
@@ -126,13 +126,13 @@ def progress_bar(title: str) -> Iterator[Progress]:
         yield part_of(report, 0.0, 1.0)
 
 
-def _progress_lines(title: str) -> Progress:
+def _progress_lines(title: str, clock: Callable[[], float]) -> Progress:
     """Progress as a line every ten seconds, with how long the rest takes if it goes on like this."""
-    last, left = time.monotonic(), TimeLeft(time.monotonic)
+    last, left = clock(), TimeLeft(clock)
 
     def report(share: float, message: str) -> None:
         nonlocal last
-        now, said = time.monotonic(), left.after(share)
+        now, said = clock(), left.after(share)
         if now - last < 10:
             return
         last = now

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -51,7 +51,7 @@ from multihorizon.files import write_all
 from multihorizon.horizon import Horizon
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.mdp import MDP
-from multihorizon.parallel import Progress, part_of
+from multihorizon.parallel import Progress, part_of, silent
 from multihorizon.population.findings import PopulationEvidence
 from multihorizon.population.solver import Population, absent_words
 from multihorizon.problem import Problem, require_counts
@@ -347,24 +347,29 @@ def _check_page(every: Sequence[TableCheck], between: Sequence[Issue], written: 
 LISTED_EXPERTS = 60
 
 
-def fit(options: FitOptions) -> None:
+def fit(options: FitOptions, *, clock: Callable[[], float] = time.monotonic, watch: Progress = silent) -> None:
     """Estimate each expert's planning horizon and the reward they share from logged decisions."""
     with checked(options, FILES):
         recovery = None if options.recovered is None else Recovery.from_json(options.recovered)
         recorded = _recorded(options)
         latest: Analysis | None = None
-        written = time.monotonic()
+        written = clock()
 
         def keep(found: Analysis) -> None:
             """Keep what is known so far for when the work is stopped, and write it if the last writing was ten seconds ago."""
             nonlocal latest, written
             latest = found
-            if options.out_dir is not None and time.monotonic() - written >= 10:
+            if options.out_dir is not None and clock() - written >= 10:
                 write_fit(options.out_dir, found, recorded, so_far=True)
-                written = time.monotonic()
+                written = clock()
 
         try:
-            with progress_bar("fit") as progress:
+            with progress_bar("fit") as shown:
+
+                def progress(share: float, message: str) -> None:
+                    shown(share, message)
+                    watch(share, message)
+
                 latest = _analyse(options, keep=keep, progress=progress)
         except KeyboardInterrupt:
             if latest is None:

@@ -52,10 +52,11 @@ import scipy.sparse as sp
 
 from multihorizon.checks import TINY, Bools, Floats, Ints, Sparse
 from multihorizon.choice.deviations import NearPoint
-from multihorizon.choice.model import DENSE_REWARDS, Point
+from multihorizon.choice.model import Point
 from multihorizon.choice.settings import Choice, Clusters, Unit, sources
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.numerics.spectrum import spectrum
+from multihorizon.parallel import limits
 from multihorizon.problem import cells_of_episodes
 from multihorizon.words import LEVEL, decimals, significant
 
@@ -89,7 +90,7 @@ def independence(point: Point, asked: Choice, seed: int = 0) -> Independence:
         if within.reason or within.p_value > 1 - LEVEL:
             return Independence(within=within)
     unit: Unit = "episode" if asked == "auto" else asked
-    reason = f"that needs at most {DENSE_REWARDS} rewards, and there are {model.n_reward:,}" if model.is_large else ""
+    reason = f"that needs at most {limits().dense_rewards} rewards, and there are {model.n_reward:,}" if model.is_large else ""
     clusters = reason or Clusters.of(model.problem, unit)
     if isinstance(clusters, Clusters):
         free = ~model.fixed[model.discount_slice]
@@ -371,7 +372,8 @@ def within_episodes(
     if isinstance(listed, str):
         return WithinEpisodes(np.nan, np.nan, listed)
     if model.is_large:
-        return WithinEpisodes(np.nan, np.nan, f"that needs at most {DENSE_REWARDS} rewards, and there are {model.n_reward:,}")
+        why = f"that needs at most {limits().dense_rewards} rewards, and there are {model.n_reward:,}"
+        return WithinEpisodes(np.nan, np.nan, why)
     parts = _centred_scores(point, listed, seed, max_decisions, conditions)
     if not any((scores**2).sum() for scores, starts in parts if len(starts) < len(scores)):
         under = " under the same conditions" if conditions else ""

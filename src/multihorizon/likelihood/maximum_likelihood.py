@@ -36,7 +36,7 @@ import numpy as np
 
 from multihorizon.checks import Bools, as_count, as_non_negative, first_few
 from multihorizon.choice.deviations import NearlyShared, NearPoint
-from multihorizon.choice.model import DENSE_REWARDS, Likelihood, Point, temperature_penalty
+from multihorizon.choice.model import Likelihood, Point, temperature_penalty
 from multihorizon.choice.settings import (
     Choice,
     Settings,
@@ -88,14 +88,11 @@ from multihorizon.likelihood.separate import (
     persons_solution,
 )
 from multihorizon.numerics.newton import Ascent
-from multihorizon.parallel import Progress, Run, free_bytes, require_memory, silent
+from multihorizon.parallel import Progress, Run, free_bytes, limits, require_memory, silent
 from multihorizon.problem import Problem
 from multihorizon.solution import Deviations, Solution, Status
 from multihorizon.words import decimals, power_of_ten, significant
 
-#: From so many persons on, those who share no parameter are fitted one by one: then their common grid costs less than it saves,
-#: in tasks of every size.
-MANY = 8
 #: Standard deviation, in temperatures, of the prior that holds rewards which run away.
 WEAK_PRIOR = 20.0
 
@@ -197,7 +194,7 @@ class MaximumLikelihood:
         """Return the problem with its known reward and its persons one by one, if they are many and share no parameter; else
         None.
         """
-        few = problem.n_experts < MANY
+        few = problem.n_experts < limits().joint
         together = self.temperature in ("pooled", "shared") or self.groups is not None or bool(self.ridge)
         together = together or bool(self.deviations) or self.cluster in ("episode", "expert")
         if few or together or type(self.lookahead) is not Exponential:
@@ -262,9 +259,9 @@ class MaximumLikelihood:
             self.known_reward is not None and not with_known_reward(problem, self.known_reward)[0].n_parameters
         ):
             raise ValueError("personal deviations need rewards of states or features to deviate in, received a reward of pairs")
-        if problem.n_parameters > DENSE_REWARDS:
+        if problem.n_parameters > limits().dense_rewards:
             raise ValueError(
-                f"personal deviations need at most {DENSE_REWARDS} rewards, received {problem.n_parameters:,}: "
+                f"personal deviations need at most {limits().dense_rewards} rewards, received {problem.n_parameters:,}: "
                 "tie the rewards of similar states together with features, or set deviations to 0"
             )
 
@@ -450,7 +447,7 @@ def _long_work(likelihood: Likelihood) -> str:
     tests that follow, about ten thousand steps. One of these is timed.
     """
     hard = likelihood.by_products and _is_hard(likelihood)
-    many = not likelihood.by_products and likelihood.n_experts >= MANY
+    many = not likelihood.by_products and likelihood.n_experts >= limits().joint
     if not (hard or many) or likelihood.settings.reward is not None:
         return ""
     point = likelihood.at(likelihood.pack(np.zeros(likelihood.n_reward), np.full(likelihood.n_discounts, 0.9)))
@@ -461,7 +458,7 @@ def _long_work(likelihood: Likelihood) -> str:
     if many:
         point.metric()
         minutes = 1e4 * (time.process_time() - begun) / 60
-        if minutes < 5:
+        if minutes < limits().minutes:
             return ""
         return (
             f"{likelihood.n_experts:,} experts with {likelihood.size:,} numbers to estimate may take "

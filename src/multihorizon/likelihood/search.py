@@ -43,7 +43,7 @@ from multihorizon.mdp import MDP
 from multihorizon.numerics import newton
 from multihorizon.numerics.distributions import chi2_ppf, halton
 from multihorizon.numerics.newton import Ascent, Metric, Tolerances
-from multihorizon.parallel import Progress, Run, silent
+from multihorizon.parallel import Progress, Run, limits, silent
 from multihorizon.words import decimals
 
 P = TypeVar("P", bound=ChoicePoint)
@@ -71,6 +71,7 @@ def climb(
         progress: called after each step, with its number and the log-likelihood.
         worth: break the climb off where it cannot be expected to reach this objective.
     """
+    max_steps = min(max_steps, limits().steps)
     held = start.likelihood.fixed if fixed is None else start.likelihood.fixed | fixed
     start = start.without_derivatives()  # the caller may keep many starts
 

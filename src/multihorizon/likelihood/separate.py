@@ -54,7 +54,7 @@ from multihorizon.likelihood.estimates import FamilyParameters, LikelihoodEviden
 from multihorizon.likelihood.search import CONVERGED_GRADIENT
 from multihorizon.numerics.distributions import chi2_ppf
 from multihorizon.numerics.newton import Ends, Local, at_bounds, maximize_many, of_some, profile_ends
-from multihorizon.parallel import Progress, silent
+from multihorizon.parallel import Progress, limits, silent
 from multihorizon.planning.linear import SingularError
 from multihorizon.problem import Problem
 from multihorizon.solution import Solution, Status
@@ -71,7 +71,7 @@ def table_on(tables: Tables, gamma: Floats, log_temperatures: Floats) -> Floats:
 def persons_together(tables: Tables) -> int:
     """Return how many persons are taken together, each with a few starts: as many as have soft values of some million numbers."""
     states = sum(planner.mdp.n_states for planner in tables.planners)
-    return int(np.clip(8_000_000 // states, 16, 4096))
+    return int(np.clip(limits().block // states, 16, 4096))
 
 
 def at_places(tables: Tables, counts: Sparse, places: Floats) -> Local:

@@ -75,7 +75,7 @@ from multihorizon.choice.surfaces import Surface, Tables
 from multihorizon.numerics.distributions import normal_nodes
 from multihorizon.numerics.newton import Local, maximize_many
 from multihorizon.numerics.spectrum import positive_part
-from multihorizon.parallel import in_parallel
+from multihorizon.parallel import in_parallel, limits
 from multihorizon.problem import Problem
 
 #: s, the size of a logit, and of a standard deviation between persons, that weak priors allow for.
@@ -134,12 +134,10 @@ class PsiLayout:
         rest: R `(m,p)`.
         estimated: whether transitions of some task are.
         mixed: whether any of R is not 0.
-        block: how many cells are taken together at the most.
         many: where persons are more than this, some of them show the way to the maximum.
         deviation: the standard deviations `(d,)` of personal deviations from θ, √V; empty where all have the reward θ.
     """
 
-    block = 1024
     many = 1500
 
     def __init__(
@@ -835,7 +833,7 @@ class Marginal:
         layout, made = self.layout, []
         ends = np.append(layout.first, len(layout.design))
         nodes = len(standard_nodes(self.count, layout.deep)[0])
-        size = min(layout.block, max(1, 200_000 // nodes))
+        size = min(limits().cells, max(1, 200_000 // nodes))
         if layout.deviation.size:  # then choices in all states where a person decided are kept at every node
             size = max(1, min(size, 4_000_000 // (nodes * layout.most_rows * (layout.deviation.size + 1))))
         cuts = np.unique(np.searchsorted(ends[:-1], np.arange(0, ends[-1], size)))

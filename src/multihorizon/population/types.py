@@ -55,7 +55,7 @@ import scipy.sparse as sp
 from scipy.special import expit, logit
 
 from multihorizon.checks import TINY, Bools, Floats, Ints, Sparse
-from multihorizon.choice.model import DENSE_REWARDS, Likelihood, Point, temperature_penalty
+from multihorizon.choice.model import Likelihood, Point, temperature_penalty
 from multihorizon.choice.plans import Plans
 from multihorizon.choice.settings import Settings
 from multihorizon.estimate import ExpertValues
@@ -63,7 +63,7 @@ from multihorizon.likelihood.maximum_likelihood import WEAK_PRIOR
 from multihorizon.likelihood.search import CONVERGED_GRADIENT, choice_probability_start
 from multihorizon.numerics.newton import Ascent, Dense, Metric, Tolerances, climb, resting
 from multihorizon.numerics.spectrum import spectrum
-from multihorizon.parallel import Run
+from multihorizon.parallel import Run, limits
 from multihorizon.population.findings import PopulationEvidence, PopulationFindings, TypesEstimate, type_intervals
 from multihorizon.problem import Problem, without_decisions
 from multihorizon.solution import Solution, Status
@@ -586,10 +586,10 @@ def fit_types(problem: Problem, reward: Floats | None, types: int | None, ridge:
         raise ValueError(
             f"there must be at least as many units as types, received {problem.n_experts} and {types}: ask for fewer"
         )
-    if reward is None and problem.n_parameters > DENSE_REWARDS:
+    if reward is None and problem.n_parameters > limits().dense_rewards:
         raise ValueError(
-            f"types can be found with at most {DENSE_REWARDS} unknown rewards, received {problem.n_parameters:,}: give the "
-            "reward, or tie the rewards of similar states together with features"
+            f"types can be found with at most {limits().dense_rewards} unknown rewards, received {problem.n_parameters:,}: give "
+            "the reward, or tie the rewards of similar states together with features"
         )
     begun = Begun.of(problem) if types is None else None
     if types is None and begun is None:

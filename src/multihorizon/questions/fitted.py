@@ -25,7 +25,6 @@ import pandas as pd
 from scipy.special import ndtri
 
 from multihorizon.checks import Bools, Floats, Ints, first_few
-from multihorizon.choice.model import DENSE_REWARDS
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.data.steps import Steps
 from multihorizon.exact.identify import Identification
@@ -37,7 +36,7 @@ from multihorizon.likelihood.intervals import Contrasts, ProfileIntervals
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.likelihood.separate import ProfilesApart, Reason
 from multihorizon.numerics.distributions import chi2_ppf
-from multihorizon.parallel import Run
+from multihorizon.parallel import Run, limits
 from multihorizon.population.findings import PopulationEvidence
 from multihorizon.population.solver import Population
 from multihorizon.population.types import open_words
@@ -750,7 +749,7 @@ def reward_frame(fitted: Fitted) -> pd.DataFrame:
         return frame.assign(standard_error=np.array(fitted.people.evidence.reward_standard_errors, dtype=np.float64)) * hidden
     if fitted.likelihood is not None:
         errors = np.array(fitted.likelihood.reward_standard_errors, dtype=np.float64)
-        determined = np.isfinite(errors) | (errors.size > DENSE_REWARDS)  # of so many, errors are not computed
+        determined = np.isfinite(errors) | (errors.size > limits().dense_rewards)  # of so many, errors are not computed
         determined &= fitted.solution.status != Status.NOT_IDENTIFIED
         frame = frame.assign(reward=frame["reward"].where(determined), standard_error=np.where(determined, errors, np.nan))
     frame["difference"], frame["difference_standard_error"] = fitted.contrasts.values, fitted.contrasts.standard_errors

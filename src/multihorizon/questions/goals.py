@@ -64,7 +64,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.special import softmax
 
 from multihorizon.checks import Floats, Seed, as_count, as_positive, as_seed, label, renamed
-from multihorizon.choice.model import DENSE_REWARDS, Likelihood, Point
+from multihorizon.choice.model import Likelihood, Point
 from multihorizon.choice.settings import Choice, Temperature, check_temperature, read_settings
 from multihorizon.driver import solve
 from multihorizon.exact.equations import has_features, in_order_of_content, joint_equations, read_equations, reward_families
@@ -77,7 +77,7 @@ from multihorizon.likelihood.clusters import TakenAsIndependent, dispersion, ind
 from multihorizon.likelihood.estimates import LikelihoodEvidence
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood, resume
 from multihorizon.likelihood.search import choice_probability_start, climb, own_discounts
-from multihorizon.parallel import Progress, Run, silent
+from multihorizon.parallel import Progress, Run, limits, silent
 from multihorizon.problem import Problem, require_finite
 from multihorizon.questions.sharing import (
     SharedGoalTest,
@@ -524,9 +524,9 @@ def goals_of_decisions(
     """Group experts, given as demonstrations, by the reward they share; arguments as in `goals`."""
     check_temperature(temperature)
     as_count(draws, "draws", least=LEAST_SIMULATIONS)
-    if problem.n_parameters > DENSE_REWARDS:
+    if problem.n_parameters > limits().dense_rewards:
         raise ValueError(
-            f"experts can be grouped by goals for at most {DENSE_REWARDS} rewards, received {problem.n_parameters}: "
+            f"experts can be grouped by goals for at most {limits().dense_rewards} rewards, received {problem.n_parameters}: "
             "tie the rewards of similar states together with features"
         )
     solver = MaximumLikelihood(temperature, deviations="estimated", cluster=cluster)
@@ -672,9 +672,6 @@ def parabolas(fit: GroupFit) -> list[Parabola]:
 class Scores:
     """The scores of any groups of a problem's experts, each computed once, and estimates of those that were not."""
 
-    #: A partition that is estimated so far below the best, with a millionth of its weight, is not worth a fit.
-    hopeless = 15.0
-
     def __init__(self, problem: Problem, temperature: Temperature, dispersion: float = 1.0) -> None:
         self.problem, self.dispersion = problem, dispersion
         free = "per_expert" if temperature == "pooled" else temperature
@@ -771,7 +768,7 @@ class Scores:
     def apart(self, first: Group, second: Group, shared: Floats) -> bool:
         """Return whether it is sure that the goals of two groups differ; `shared` are the probabilities between their members."""
         sure, both = bool((shared <= 1 - SURE).all()), first | second
-        if sure and not self.fitted(both) and self.promise([both], [first, second]) < -self.hopeless:
+        if sure and not self.fitted(both) and self.promise([both], [first, second]) < -limits().hopeless:
             return True
         # A fit that was broken off says that experts differ only where it is far behind.
         return sure and (self(both).finished or self.gain(first, second) < -100.0)
@@ -849,7 +846,7 @@ def merged(scores: Scores, run: Run) -> Partition:
     while True:
         promises = {(one, other): scores.promise([one | other], [one, other]) for one, other in combinations(groups, 2)}
         open_ = {
-            pair: p for pair, p in promises.items() if p > 0 or (p >= -scores.hopeless and not scores.fitted(pair[0] | pair[1]))
+            pair: p for pair, p in promises.items() if p > 0 or (p >= -limits().hopeless and not scores.fitted(pair[0] | pair[1]))
         }
         if not open_:
             break

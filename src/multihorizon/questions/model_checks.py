@@ -62,14 +62,14 @@ from scipy.special import ndtri
 
 from multihorizon.checks import TINY, Bools, Floats, Ints, Seed, Sparse, as_count, as_seed
 from multihorizon.choice.deviations import NearPoint
-from multihorizon.choice.model import DENSE_PARAMETERS, ListedModel, Point
+from multihorizon.choice.model import ListedModel, Point
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.likelihood.clusters import WithinEpisodes, within_episodes
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.likelihood.search import climb, smoothed_policy
 from multihorizon.mdp import MDP
 from multihorizon.numerics.distributions import chi2_sf
-from multihorizon.parallel import Progress, silent
+from multihorizon.parallel import Progress, limits, silent
 from multihorizon.problem import Problem, cells_of_episodes, require_counts
 from multihorizon.questions.schedule import tables_of
 from multihorizon.result import COLOURS, Result
@@ -496,7 +496,7 @@ class AllChoices:
         k, d = model.n_experts, model.n_reward
         deviations = point.likelihood.precision if isinstance(point, NearPoint) else np.zeros(0)
         near = deviations.size > 0
-        if model.is_large or model.size + near * k * d > DENSE_PARAMETERS:
+        if model.is_large or model.size + near * k * d > limits().dense_parameters:
             return None
         parts = []
         cases = cells = 0

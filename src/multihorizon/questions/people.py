@@ -49,7 +49,7 @@ from multihorizon.choice.surfaces import Tables
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.likelihood.action_rewards import StateRewardTest
 from multihorizon.numerics.distributions import chi2_ppf
-from multihorizon.parallel import Run
+from multihorizon.parallel import Run, limits
 from multihorizon.population.findings import CELL_NUMBERS, PopulationEvidence, PopulationFindings
 from multihorizon.population.solver import Population, absent_words
 from multihorizon.population.types import open_words
@@ -78,14 +78,11 @@ from multihorizon.words import LEVEL
 PEOPLE = "people.parquet"
 #: The same for persons and conditions.
 CONDITIONS = "conditions.parquet"
-#: With more persons than this a population is all that is fitted: each person's own fit, intervals and tests would take hours,
-#: and nobody reads a list of thousands.
-MOST_ALONE = 2000
 
 
 def is_crowd(tables: Sequence[Demonstrations]) -> bool:
     """Return whether the tables have too many persons for each to be fitted alone."""
-    return len({name for table in tables for name in table.experts}) > MOST_ALONE
+    return len({name for table in tables for name in table.experts}) > limits().alone
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +200,7 @@ class People:
     @property
     def not_done(self) -> str:
         """What is done only for fewer persons, or without types."""
-        why, instead = f"With more than {MOST_ALONE:,} persons", f"fit a sample of at most {MOST_ALONE:,} persons"
+        why, instead = f"With more than {limits().alone:,} persons", f"fit a sample of at most {limits().alone:,} persons"
         if self.population.types is not None:
             why, instead = "Where types are asked for,", "fit persons with names and without types"
         return (

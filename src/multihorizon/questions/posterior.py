@@ -65,7 +65,7 @@ from scipy.stats import rankdata
 
 from multihorizon.checks import Floats, Ints, Seed, as_count, as_floats, as_positive, as_seed, first_few
 from multihorizon.choice.deviations import NearlyShared
-from multihorizon.choice.model import DENSE_PARAMETERS, DENSE_REWARDS, ChoicePoint, Likelihood, ListedModel
+from multihorizon.choice.model import ChoicePoint, Likelihood, ListedModel
 from multihorizon.choice.plans import Persons
 from multihorizon.choice.weighted import WeightedLikelihood
 from multihorizon.driver import solve
@@ -75,7 +75,7 @@ from multihorizon.likelihood.estimates import LikelihoodEvidence
 from multihorizon.likelihood.look_ahead import fit_lookahead
 from multihorizon.likelihood.maximum_likelihood import WEAK_PRIOR, MaximumLikelihood, resume
 from multihorizon.numerics.newton import Local, maximize_many
-from multihorizon.parallel import Progress, Run, silent
+from multihorizon.parallel import Progress, Run, limits, silent
 from multihorizon.population.covariates import Covariates
 from multihorizon.population.marginal import Marginal
 from multihorizon.population.maximum import Maximum
@@ -218,8 +218,8 @@ class Listed(Target):
         self.model = model = fitted.holding()
         if model.is_large:
             raise ValueError(
-                f"a posterior needs at most {DENSE_REWARDS} rewards and {DENSE_PARAMETERS} parameters, received {model.n_reward} "
-                f"and {model.size}: tie the rewards of similar states together with features"
+                f"a posterior needs at most {limits().dense_rewards} rewards and {limits().dense_parameters} parameters, "
+                f"received {model.n_reward} and {model.size}: tie the rewards of similar states together with features"
             )
         self.x, self.near = np.where(model.fixed, model.known, point.x), point.without_derivatives()
         d, low = model.n_reward, model.discount_slice

@@ -82,7 +82,7 @@ from scipy.special import ndtri
 
 from multihorizon.checks import TINY, Bools, Floats, Ints
 from multihorizon.choice.deviations import NearlyShared, NearPoint
-from multihorizon.choice.model import DENSE_REWARDS, ChoiceModel, Likelihood, Point, Quadratic, decide
+from multihorizon.choice.model import ChoiceModel, Likelihood, Point, Quadratic, decide
 from multihorizon.choice.settings import with_known_reward
 from multihorizon.driver import solve
 from multihorizon.files import for_json
@@ -104,7 +104,7 @@ from multihorizon.likelihood.search import climb
 from multihorizon.numerics.distributions import chi2_sf
 from multihorizon.numerics.newton import Ascent, resting
 from multihorizon.numerics.spectrum import spectrum
-from multihorizon.parallel import Progress, Run, silent
+from multihorizon.parallel import Progress, Run, limits, silent
 from multihorizon.problem import Problem
 from multihorizon.result import Result
 from multihorizon.solution import Deviations, Solution, Status
@@ -490,7 +490,7 @@ def _fit_with_one_reward(solution: Solution) -> Point | str:
     if model.clusters is not None and model.clusters.unit == "expert":
         return "each expert is one cluster, so that what differs between experts has nothing to be compared with"
     if model.is_large:
-        return f"that needs at most {DENSE_REWARDS} rewards, and there are {model.n_reward:,}"
+        return f"that needs at most {limits().dense_rewards} rewards, and there are {model.n_reward:,}"
     settings = replace(model.settings, moves=False)  # estimated transitions stay as they were fitted under the hypothesis
     if solution.options.get("temperature") == "pooled":
         settings = replace(settings, temperatures=np.full(model.problem.n_experts, np.nan), temperature_groups=None)
@@ -650,7 +650,7 @@ def state_reward_test(solution: Solution, goals: SharedGoalTest | None = None, r
     if solution.status == Status.NOT_CONVERGED:
         return StateRewardTest.untested("the fit did not end")
     if model.is_large:
-        return StateRewardTest.untested(f"that needs at most {DENSE_REWARDS} rewards, and there are {model.n_reward:,}")
+        return StateRewardTest.untested(f"that needs at most {limits().dense_rewards} rewards, and there are {model.n_reward:,}")
     rivals = wider_rewards(
         [batch.mdp for batch in model.batches], [a for batch in model.batches if (a := batch.arrival) is not None]
     )
