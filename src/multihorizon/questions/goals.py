@@ -829,7 +829,7 @@ def weigh_partitions(
             if close in scored:
                 continue
             below = max(scored.values()) - scored[best] - scores.promise(close - best, best - close)
-            if below > scores.hopeless and not all(map(scores.fitted, close - best)):
+            if below > limits().hopeless and not all(map(scores.fitted, close - best)):
                 scores.leave_out(close - best, below)
             else:
                 scored[close] = partition_score(scores, close)
