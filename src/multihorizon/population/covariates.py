@@ -266,8 +266,7 @@ def _is_arithmetic(node: ast.BinOp) -> bool:
 
 
 def _may_be_called(node: ast.Call, aliases: dict[str, str]) -> bool:
-    """Return whether this is a function that may be called, with arguments of its own, and makes no more columns than anyone
-    needs."""
+    """Return whether this function may be called with these arguments, and makes no more columns than anyone needs."""
     name, given = ast.unparse(node.func), {keyword.arg or "_": keyword.value for keyword in node.keywords}
     sizes = []
     if name in ("poly", "bs", "cr", "cs", "cc"):  # these make several columns of one
@@ -606,8 +605,7 @@ def _marked(size: int, places: Ints) -> Bools:
 
 
 def _with_conditions(problem: Problem, whose: Ints, rows: pd.DataFrame, listed: Bools) -> tuple[Bools, dict[str, str], str]:
-    """Return which rows of listed persons `(n,)` have all conditions; who has no such row, and why; what others lose, in
-    words."""
+    """Return which rows of listed persons `(n,)` have all conditions; who has none, and why; what others lose, in words."""
     empty = rows.isna().to_numpy()
     usable = listed[whose] & ~empty.any(axis=1)
     seen = _marked(listed.size, whose[usable])
@@ -648,8 +646,7 @@ def _cells(
 
 
 def _of_persons(persons: pd.DataFrame, used: list[str], names: tuple[str, ...]) -> tuple[pd.DataFrame, dict[str, str]]:
-    """Return the columns that the formula uses, of the persons who have them all, in the order of `names`; why others are left
-    out."""
+    """Return the columns that the formula uses, of the persons who have all, in the order of `names`; why others have not."""
     if "expert" not in persons.columns:
         raise ValueError(f"persons must have the column expert, received {', '.join(map(str, persons.columns))}")
     labels = [label(value, "column expert of persons") for value in persons["expert"]]
@@ -833,8 +830,7 @@ def _require_slopes(read: ReadFormula, columns_of: Mapping[str, list[str]], valu
 def _on_average(
     read: ReadFormula, spec: ModelSpec, frame: pd.DataFrame, conditions: tuple[str, ...], means: Mapping[str, float], first: Ints
 ) -> Floats:
-    """Return the mean row of each person, whose first cell is `first`, over all levels of the conditions; numbers at their
-    mean."""
+    """Return the mean row of each person, whose first cell is `first`, over all levels of conditions; numbers at their mean."""
     numbers = {column: means[column] for column in conditions if column in means}
     groups = [column for column in conditions if column not in means]
     every = list(product(*(pd.Categorical(frame[column]).categories for column in groups)))
@@ -846,8 +842,7 @@ def _on_average(
 
 
 def _patterns(frame: pd.DataFrame, means: Mapping[str, float]) -> tuple[tuple[str, ...], pd.DataFrame, Ints]:
-    """Return names of the combinations of groups that occur, in order, a row for each with numbers at their mean, and each
-    row's."""
+    """Return names of the combinations of groups that occur, a row for each with numbers at their mean, and each row's."""
     if not len(frame.columns):
         return ("everyone",), frame.iloc[:1], np.zeros(len(frame), dtype=np.int64)
     kinds = [column for column in frame.columns if column not in means]

@@ -192,15 +192,14 @@ class PsiLayout:
         self.most_rows = 0  # how many rows of the tables a person needs for that
 
     def deviating(self, tau: float) -> PsiLayout:
-        """Return the same persons with rewards of their own around θ, where τ is given; a layout of its own, with the same
-        tables."""
+        """Return the same persons with rewards of their own around θ, where τ is given, and with the same tables."""
         other = copy.copy(self)
         other.deviation = tau / self.problem.reward_sizes if tau else NOTHING
         other.most_rows = states_visited(self.tables, self.counts)[0].size
         return other
 
     def some(self, who: Ints) -> PsiLayout:
-        """Return those of some of the persons, with the same tables."""
+        """Return the layout of some of the persons, with the same tables."""
         other = copy.copy(self)
         cells = self.cells_of(who)
         sizes = np.diff(self.first, append=len(self.design))[who]
@@ -386,8 +385,7 @@ class Question:
         return places, log_weights + sizes[:, None], inner
 
     def answer(self, psi: Floats, full: bool, block: PersonBlock) -> Part | Floats:
-        """Return the block's part of the value at ψ, with derivatives if wanted; or places η `(K,2)` for which tables are
-        lacking."""
+        """Return the block's part of the value at ψ, with derivatives if wanted; or places η `(K,2)` that tables lack."""
         layout, parts = self.layout, self.layout.unpack(psi)
         places, log_weights, inner = self.nodes(block)
         log, surface, eta, own_reward = block.log, None, NOTHING, None
@@ -443,16 +441,14 @@ class Question:
         return replace(part, cells=cells, gradient=gradient, curvature=curvature)
 
     def with_own_reward(self, block: PersonBlock, eta: Floats, surface: Surface) -> tuple[OwnRewards | None, Floats]:
-        """Return what decisions say of each person's own reward, None where all have the same; and M, or L, at the nodes
-        `(n,Q)`."""
+        """Return what decisions say of each person's reward, None where all have the same; and M, or L, at nodes `(n,Q)`."""
         if not self.layout.deviation.size:
             return None, block.by_person(surface.log_likelihoods)
         rewards = own_rewards(self.tables, block.counts, eta, surface, self.layout.deviation)
         return rewards, rewards.log_likelihoods
 
     def scores(self, psi: Floats, block: PersonBlock) -> PersonScores | Floats:
-        """Return the block's persons at ψ, the gradient of their sum, and no more; or places η `(K,2)` for which tables are
-        lacking."""
+        """Return the block's persons at ψ, and the gradient of their sum; or places η `(K,2)` that tables lack."""
         layout, parts = self.layout, self.layout.unpack(psi)
         places, log_weights, inner = self.nodes(block)
         log, surface, eta = block.log, None, NOTHING
@@ -633,8 +629,7 @@ class Part:
 def shares_of_nodes(
     log: Floats, places: Floats, log_weights: Floats, means: Floats, root: Floats
 ) -> tuple[Floats, Floats, Floats]:
-    """Return shares P `(n,Q)`, log p_i `(n,)`, and how far nodes are from the mean in standard units, `L⁻¹ (v − A_i β)`
-    `(n,Q,D)`."""
+    """Return shares P `(n,Q)`, log p_i `(n,)`, and how far nodes are from the mean, `L⁻¹ (v − A_i β)` `(n,Q,D)`."""
     away = places - means[:, None]
     for i, row in enumerate(root):
         for j in range(i):
