@@ -215,6 +215,18 @@ def test_the_time_left_that_is_said_never_grows_fivefold(power: float) -> None:
         assert len(said) > 1900
 
 
+def test_a_step_that_takes_long_lets_no_bound_of_the_time_left_grow_fivefold() -> None:
+    now = [0.0]
+    left = TimeLeft(lambda: now[0])
+    said = []
+    for second in range(1, 1200):
+        now[0] = float(second)
+        said.append(left.after(0.3 * min(second, 100) / 100 + 1e-6 * second))
+    numbers = [int(text.split()[-3]) for text in said if text.endswith("min left")]
+    assert "longer than expected" in said[-1]
+    assert max(numbers) < 5 * numbers[0]
+
+
 def test_work_that_takes_much_longer_than_was_said_says_so() -> None:
     now = [0.0]
     left = TimeLeft(lambda: now[0])

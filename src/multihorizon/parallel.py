@@ -125,14 +125,15 @@ class TimeLeft:
 
     Shares of the work are not shares of the time. So no time is given before the expected total has been steady since half of the
     time so far: within a factor of 1.5, by the slower of the pace since the start and the pace since then. Where the work takes
-    more than twice as long as was once announced, only a lower bound is given.
+    more than twice as long as was once announced, only a lower bound is given: half of what the faster pace leaves, and never five
+    times what was once said.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock, self.start = clock, clock()
         #: When how much was done, and how long all was expected to take then.
         self.seen: list[tuple[float, float, float]] = [(0.0, 0.0, np.inf)]
-        self.announced = np.inf
+        self.announced = self.least = np.inf
 
     def after(self, share: float) -> str:
         """Return the announcement of the time left, after a comma; empty where it is not known."""
@@ -141,7 +142,8 @@ class TimeLeft:
             return ""
         half = max(bisect_right(self.seen, (now / 2, np.inf, np.inf)) - 1, 0)
         then, done, expected = self.seen[half]
-        pace = min(share / now, (share - done) / (now - then))
+        paces = share / now, (share - done) / (now - then)
+        pace = min(paces)
         whole = now + (1 - share) / pace if pace > 0 else np.inf
         if now - self.seen[-1][0] >= 1:
             self.seen.append((now, share, whole))
@@ -149,10 +151,12 @@ class TimeLeft:
             return ""
         minutes = (whole - now) / 60
         if whole > 2 * self.announced:
-            return f", longer than expected: at least {max(minutes / 2, 1):.0f} min left"
+            bound = min((1 - share) / max(paces) / 120, 4 * self.least)
+            return f", longer than expected: at least {max(bound, 1):.0f} min left"
         if share < 0.02 or not expected / 1.5 <= whole <= 1.5 * expected:
             return ""
         self.announced = min(self.announced, whole)
+        self.least = min(self.least, max(minutes, 1.0))
         return ", less than a minute left" if minutes < 1 else f", about {minutes:.0f} min left"
 
 
