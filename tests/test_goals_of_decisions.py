@@ -166,7 +166,7 @@ def test_goals_that_differ_in_two_states_do_not_draw_experts_to_the_better_known
 
 
 @pytest.mark.slow
-def test_probabilities_of_partitions_and_ofsharing_probabilities():
+def test_probabilities_of_partitions_and_of_sharing():
     problem = decided([0, 1, 0], 40)
     weights, unexplored = weigh_partitions(Scores(problem, 1.0))
     assert len(weights) == 5  # all partitions of three experts
