@@ -125,8 +125,8 @@ class TimeLeft:
 
     Shares of the work are not shares of the time. So no time is given before the expected total has been steady since half of the
     time so far: within a factor of 1.5, by the slower of the pace since the start and the pace since then. Where the work takes
-    more than twice as long as was once announced, only a lower bound is given: half of what the faster pace leaves, and never five
-    times what was once said.
+    more than twice as long as was once announced, only a lower bound is given: half of what the faster pace leaves, and
+    never five times what was once said.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
