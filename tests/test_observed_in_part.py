@@ -118,7 +118,7 @@ def test_the_error_of_feature_counts_is_the_spread_over_tables() -> None:
     assert np.sqrt(np.mean(np.square(lengths))) == pytest.approx(np.mean(said), rel=0.1)
 
 
-def test_maximum_causal_entropy_takes_demonstrations_and_says_their_error() -> None:
+def test_maximum_causal_entropy_takes_demonstrations_and_says_their_error(tmp_path) -> None:
     domain = mh.domains.big_small()
     table = mh.Demonstrations.simulate(domain.mdp, domain.soft_experts(), 2000, seed=0, names=["ann", "ben", "cleo"])
     problem = mh.Problem(domain.mdp, table)
@@ -128,6 +128,9 @@ def test_maximum_causal_entropy_takes_demonstrations_and_says_their_error() -> N
     errors = solution.evidence["count_errors"]
     assert all(0 < mismatch < 3 * error for mismatch, error in zip(solution.evidence["mismatch"], errors, strict=True))
     assert "standard error in brackets: ann" in solution.message
+    solution.to_json(tmp_path / "solution.json")
+    read = mh.Solution.from_json(tmp_path / "solution.json")
+    np.testing.assert_allclose(read.confidence_intervals(), solution.confidence_intervals())
     known = mh.solve(problem, mh.MCE(domain.soft_discounts))
     assert known.status == "converged"
     assert known.evidence["count_errors"] == pytest.approx(errors, rel=0.2)

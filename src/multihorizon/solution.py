@@ -737,6 +737,9 @@ def _fields_from(content: dict[str, Any]) -> dict[str, Any]:
     for level, ends in levels.items():
         as_shape(ends, (len(experts), 2), f"confidence intervals at the level {level:g}")
     intervals: IntervalSource | None = None if saved is None else SavedIntervals(levels)
+    kind = solver_class(content["solver"])
+    if not levels and kind is not None and not hasattr(kind, "estimate_of"):  # those of its standard errors, where it has some
+        intervals = None
     if (kept := content.get("estimate")) is not None:
         open_ = None if kept["open_directions"] is None else read_numbers(kept["open_directions"])
         answer = ExpertValues(experts, known["reward"], known["discounts"], known["temperature"])
