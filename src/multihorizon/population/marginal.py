@@ -155,7 +155,7 @@ class PsiLayout:
         self.n_reward = problem.n_parameters
         self.free: Ints = np.arange(self.n_reward if reward is None else 0)
         self.largest = largest or problem.largest_discount
-        self.estimated = any(task.mdp.is_estimated for task in problem.tasks)
+        self.estimated = any(map(attrgetter("mdp.is_estimated"), problem.tasks))
         #: The tables of the θ that was asked for last.
         self.tables = Tables(problem.tasks, self.largest, np.zeros(self.n_reward) if reward is None else reward, self.free)
         self.counts = self.tables.counts(problem.tasks)

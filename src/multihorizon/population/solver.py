@@ -687,9 +687,9 @@ class Inference:
             steps=self.maximum.steps,
             cautions=self.cautions(),
             distribution=self.distribution,
-            state_reward=None if self.state_reward is None else self.state_reward.to_dict(),
             **(self.by_condition() if covariates.conditions else {}),
             **(self.of_reward() if self.layout.free.size else {}),
+            state_reward=None if self.state_reward is None else self.state_reward.to_dict(),
         )
 
     def of_reward(self) -> dict[str, Any]:
