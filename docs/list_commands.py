@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from multihorizon.cli import COMMANDS, load
-from multihorizon.cli.options import EXAMPLES
+from multihorizon.cli import COMMANDS, EXAMPLES, load
 
 HEAD = """# The commands
 

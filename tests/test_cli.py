@@ -7,9 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from multihorizon import domains
-from multihorizon.cli import COMMANDS, app, console, load
+from multihorizon.cli import COMMANDS, EXAMPLES, app, console, load
 from multihorizon.cli.fit import TOUR as FILES
-from multihorizon.cli.options import EXAMPLES
 from multihorizon.parallel import TimeLeft
 
 RUN = CliRunner()

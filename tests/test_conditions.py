@@ -173,7 +173,7 @@ def test_decisions_without_a_condition_are_left_out_and_counted() -> None:
     assert found.cautions == ("Left out are 120 decisions of 12 persons without noise.",)
     assert found.gathered(crowd).tasks[0].counts.sum() == 240
     assert found.left_out == {}
-    with pytest.raises(ValueError, match="--missing fail, received 120 decisions of 12 persons without noise"):
+    with pytest.raises(ValueError, match='missing="fail", received 120 decisions of 12 persons without noise'):
         read("~ noise", crowd, missing="fail")
 
 

@@ -609,7 +609,7 @@ def test_transitions_may_say_how_long_moves_take(tmp_path) -> None:
 def test_a_fit_and_its_questions_take_durations() -> None:
     mdp, reward, table = stamped(episodes=200)
     given = mh.MDP(mdp.to_array(), terminal=mdp.terminal)
-    with pytest.raises(ValueError, match="received both: leave out --time"):
+    with pytest.raises(ValueError, match="received both: leave out time="):
         analyse(table, [mdp])
     for mdps in (None, [given]):
         found = analyse(table, mdps)

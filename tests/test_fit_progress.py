@@ -11,8 +11,8 @@ import pytest
 import typer
 from fitting import fit, small_files
 
+from multihorizon.cli import FitOptions
 from multihorizon.cli.fit import fit as command
-from multihorizon.cli.options import FitOptions
 from multihorizon.files import _machine, finish_exchange, write_all
 
 

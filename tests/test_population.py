@@ -559,7 +559,7 @@ def test_persons_who_cannot_be_compared_are_left_out_and_named() -> None:
     assert other.evidence["population"]["left_out"] == {}
     np.testing.assert_array_equal(other.discounts, found.discounts)
     assert solver.predict(found, complete).shape == (21, 5)
-    with pytest.raises(ValueError, match=r"--missing fail, received 2 \(no row"):
+    with pytest.raises(ValueError, match=r'missing="fail", received 2 \(no row'):
         mh.solve(known_problem(), replace(solver, missing="fail"))
     assert mh.solve(known_problem(), mh.Population("~ 1", gaps(), POINTS, nodes=5)).evidence["population"]["persons"] == 24
 

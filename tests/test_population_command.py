@@ -9,9 +9,8 @@ from scipy.special import expit
 from typer.testing import CliRunner
 
 import multihorizon as mh
-from multihorizon.cli import app
+from multihorizon.cli import FitOptions, app
 from multihorizon.cli.console import population_of, read_decisions
-from multihorizon.cli.options import FitOptions
 from multihorizon.parallel import limited
 
 TASK = mh.domains.space_adventure(mini_blocks=24)

@@ -117,19 +117,19 @@ __all__ = [*_HOMES, *_SUBMODULES]
 def __getattr__(name: str) -> Any:
     """Load a public name when it is first used."""
     if name in _HOMES:
-        found = getattr(import_module(f"multihorizon.{_HOMES[name]}"), name)
+        value = getattr(import_module(f"multihorizon.{_HOMES[name]}"), name)
     elif name == "__version__":
-        found = import_module("multihorizon.result").package_version()
+        value = import_module("multihorizon.result").package_version()
     elif name in _SUBMODULES:
-        found = import_module(f"multihorizon.{_SUBMODULES[name]}")
+        value = import_module(f"multihorizon.{_SUBMODULES[name]}")
     elif name in _MOVED:
         warnings.warn(f"multihorizon.{name} is now multihorizon.{_MOVED[name]}", DeprecationWarning, stacklevel=2)
         home, _, new = f"multihorizon.{_MOVED[name]}".rpartition(".")
         return getattr(import_module(home), new)
     else:
         raise AttributeError(f"module 'multihorizon' has no attribute {name!r}")
-    globals()[name] = found
-    return found
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

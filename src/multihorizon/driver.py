@@ -125,7 +125,7 @@ def _tasks(
         if table.times is not None and not estimated:
             if mdp.durations is not None:
                 raise ValueError(
-                    "how long moves take must be said by the transitions or by time stamps, received both: leave out --time"
+                    "how long moves take must be said by the transitions or by time stamps, received both: leave out time="
                 )
             mdp = mdp.lasting(observed_durations(table, mdp, smoothing))
         remarks += describe_belief(table, mdp) if believed else require_agreement(table, mdp)
@@ -219,7 +219,7 @@ def solve(problem: AnyProblem, solver: Solver, *, seed: Seed = 0, progress: Prog
 
 
 def _options(solver: Solver) -> dict[str, Any]:
-    """The solver's options by name, a nested search with the name of its class, a data frame as lists by column."""
+    """Return the solver's options by name, a nested search with the name of its class, a data frame as lists by column."""
     if not is_dataclass(solver) or isinstance(solver, type):
         return {}
     options: dict[str, Any] = {}
@@ -254,12 +254,12 @@ class SearchResult:
 
     @property
     def best(self) -> Floats:
-        """The discounts with the largest value."""
+        """Return the discounts with the largest value."""
         return self.trace.best_discounts
 
     @property
     def n_failed(self) -> int:
-        """How much of what the search asked for could not be computed."""
+        """Return how much of what the search asked for could not be computed."""
         return int(np.isnan(self.trace.values).sum()) + self.failures
 
 
@@ -280,11 +280,11 @@ class EvaluationLog:
 
     @property
     def best(self) -> float:
-        """The largest value so far."""
+        """Return the largest value so far."""
         return float(np.fmax.reduce(self.values))
 
     def trace(self) -> Trace:
-        """Everything that was evaluated."""
+        """Return everything that was evaluated."""
         return Trace(np.array(self.discounts), np.array(self.values), np.array(self.seconds))
 
 
@@ -341,7 +341,7 @@ class Grid:
         as_jobs(self.jobs)
 
     def axis(self) -> Floats:
-        """The grid's discounts on one axis."""
+        """Return the grid's discounts on one axis."""
         return np.linspace(0.0, 1.0, round(1 / self.step) + 1)
 
     def run(self, objective: Objective, n_experts: int, seed: int = 0, progress: Progress = silent) -> SearchResult:
@@ -420,6 +420,8 @@ class Bayesian:
 
 
 def _evaluate(objective: Objective, points: Floats) -> Floats:
-    """The values at some points. An objective that learns from its evaluations starts from a copy, as in a process of its own."""
+    """Return the values at some points. An objective that learns from its evaluations starts from a copy, as in a process of its
+    own.
+    """
     fresh = copy.copy(objective)
     return np.array([fresh(point) for point in points])

@@ -104,7 +104,7 @@ class IntervalSource(Protocol):
 
     @property
     def computed(self) -> Mapping[float, Floats]:
-        """The intervals computed so far, by level; these are saved with the solution."""
+        """Return the intervals computed so far, by level; these are saved with the solution."""
         ...
 
     def at(self, level: float) -> Floats:
@@ -164,12 +164,12 @@ class Estimate(Intervals):
     @property
     @abstractmethod
     def answer(self) -> ExpertValues:
-        """What the estimate says of each expert."""
+        """Return what the estimate says of each expert."""
 
     @property
     @abstractmethod
     def parameters(self) -> NamedValues:
-        """The parameters, with values and bounds."""
+        """Return the parameters, with values and bounds."""
 
     @abstractmethod
     def covariance(self) -> Floats:
@@ -181,12 +181,12 @@ class Estimate(Intervals):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the parameters."""
+        """Return the names of the parameters."""
         return self.parameters.names
 
     @property
     def values(self) -> Floats:
-        """The values of the parameters `(p,)`."""
+        """Return the values of the parameters `(p,)`."""
         return self.parameters.values
 
     @property
@@ -201,27 +201,27 @@ class Estimate(Intervals):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What a reader of the draws should know."""
+        """Return what a reader of the draws should know."""
         return ()
 
     @property
     def left_out(self) -> Mapping[str, str]:
-        """Who was left out of the estimate, and why."""
+        """Return who was left out of the estimate, and why."""
         return {}
 
     @property
     def is_exact(self) -> bool:
-        """Whether the answer has no error at all."""
+        """Say whether the answer has no error at all."""
         return False
 
     @property
     def has_likelihood(self) -> bool:
-        """Whether a likelihood of the decisions of each expert stands behind the answer."""
+        """Say whether a likelihood of the decisions of each expert stands behind the answer."""
         return False
 
     @property
     def population(self) -> Any:
-        """What was found of the population that experts are drawn from; None where each is estimated alone."""
+        """Return what was found of the population that experts are drawn from; None where each is estimated alone."""
         return None
 
     def pairs(self) -> Pairs | None:
@@ -258,7 +258,7 @@ class Estimate(Intervals):
 
     @property
     def standard_errors(self) -> Floats:
-        """The standard errors `(p,)`; NaN for what is not identified."""
+        """Return the standard errors `(p,)`; NaN for what is not identified."""
         open_ = np.abs(self.open_directions)
         errors = np.sqrt(np.maximum(np.diag(self.covariance()), 0.0))
         seen: Floats = np.where((open_ > 1e-3 * open_.max(initial=0.0)).any(axis=1), np.nan, errors)
@@ -316,7 +316,7 @@ class PointEstimate(Estimate):
 
     @property
     def answer(self) -> ExpertValues:
-        """The answer as it is."""
+        """Return the answer as it is."""
         return self.point
 
     @property

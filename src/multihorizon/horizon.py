@@ -90,17 +90,17 @@ class Horizon:
 
     @property
     def timed(self) -> bool:
-        """Whether horizons are in units of time and not in steps."""
+        """Say whether horizons are in units of time and not in steps."""
         return self.unit is not None
 
     @property
     def one(self) -> str:
-        """The unit that horizons are counted in, in the singular."""
+        """Return the unit that horizons are counted in, in the singular."""
         return "step" if self.unit is None else self.unit or "unit of time"
 
     @property
     def many(self) -> str:
-        """The unit that horizons are counted in, in the plural."""
+        """Return the unit that horizons are counted in, in the plural."""
         return "units of time" if self.unit == "" else f"{self.one}s"
 
     def number(self, discount: float) -> str:
@@ -117,14 +117,14 @@ class Horizon:
 
     @property
     def formula(self) -> str:
-        """The formula of horizons in γ, for captions and pages."""
+        """Return the formula of horizons in γ, for captions and pages."""
         if isinf(self.longest):
             return "−1/ln γ" if self.timed else "1/(1−γ)"
         return f"(1 − γ^{self.longest:g})/({'−ln γ' if self.timed else '1 − γ'})"
 
     @property
     def meaning(self) -> str:
-        """The definition of a horizon, in a sentence or two."""
+        """Return the definition of a horizon, in a sentence or two."""
         end = "" if isinf(self.longest) else f", because no episode takes more than {self.longest:,.4g} {self.many}"
         words = (
             f"The effective planning horizon is {self.formula} {self.many}{end}: the sum of the weights of all that is to come."

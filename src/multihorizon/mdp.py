@@ -559,7 +559,7 @@ class MDP:
 
     @cached_property
     def dense(self) -> Floats:
-        """The array of `to_array`, made once and read-only; where no transition is zero, a view of `stacked.data`."""
+        """Return the array of `to_array`, made once and read-only; where no transition is zero, a view of `stacked.data`."""
         full = self.stacked.nnz == self.n_actions * self.n_states**2
         array: Floats = self.stacked.data if full else self.stacked.toarray()
         array.setflags(write=False)
@@ -581,12 +581,12 @@ class MDP:
 
     @property
     def is_estimated(self) -> bool:
-        """Whether some transition probabilities or durations were estimated."""
+        """Say whether some transition probabilities or durations were estimated."""
         return self.sample_sizes is not None or (self.durations is not None and self.durations.sizes is not None)
 
     @property
     def probabilities(self) -> Floats:
-        """The entries of `stacked`, and after them the shares of durations where these were estimated."""
+        """Return the entries of `stacked`, and after them the shares of durations where these were estimated."""
         if self.durations is None or self.durations.sizes is None:
             return np.asarray(self.stacked.data)
         return np.concatenate([self.stacked.data, self.durations.shares])
@@ -666,13 +666,15 @@ class MDP:
 
     @property
     def shortest(self) -> float:
-        """The shortest time that a move takes."""
+        """Return the shortest time that a move takes."""
         durations = self.durations if self.origin is None else self.origin.durations
         return 1.0 if durations is None else float(durations.times.min())
 
     @property
     def least_discount(self) -> float:
-        """The smallest discount to try: 0, or a little more where values have no slope at 0, for moves of less than two units."""
+        """Return the smallest discount to try: 0, or a little more where values have no slope at 0, for moves of less than two
+        units.
+        """
         if self.durations is None or ((self.durations.times == 1) | (self.durations.times >= 2)).all():
             return 0.0
         return 0.001
@@ -710,7 +712,7 @@ class MDP:
 
     @cached_property
     def narrow(self) -> bool:
-        """Whether sparse factors of one policy's transitions stay small: some order of the states keeps all moves short."""
+        """Say whether sparse factors of one policy's transitions stay small: some order of the states keeps all moves short."""
         return is_narrow(self.under(self.available / 1.0)) if self.origin is None else self.origin.narrow
 
     def to_npz(self, path: str | Path) -> None:

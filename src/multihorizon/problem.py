@@ -81,7 +81,7 @@ class Conditions:
 
 
 def tell_apart(owner: Ints, conditions: pd.DataFrame) -> tuple[Ints, Ints]:
-    """The cells among rows `(n,)` of persons and their conditions: the cell of each row, and the first row of each cell.
+    """Return the cells among rows `(n,)` of persons and their conditions: the cell of each row, and the first row of each cell.
 
     Cells are in the order of persons, and then of the values of their conditions; what is missing is equal and comes first.
     """
@@ -95,7 +95,7 @@ def tell_apart(owner: Ints, conditions: pd.DataFrame) -> tuple[Ints, Ints]:
 
 
 def cells_of_episodes(table: Demonstrations, conditions: Sequence[str]) -> Ints:
-    """The cell of each episode `(E,)`, numbered: its person, and these conditions if there are any."""
+    """Return the cell of each episode `(E,)`, numbered: its person, and these conditions if there are any."""
     owner = table.by_episode.expert
     return owner if table.conditions is None or not conditions else tell_apart(owner, table.conditions[[*conditions]])[0]
 
@@ -178,11 +178,11 @@ class Expert:
 
     @property
     def arrival_features(self) -> Sparse | None:
-        """What reward parameters pay on arrival, `(S,d)`; None where features belong to states and actions."""
+        """Return what reward parameters pay on arrival, `(S,d)`; None where features belong to states and actions."""
         return sp.eye_array(self.mdp.n_states, format="csr") if self.features is None else self.arrival
 
     def paid(self, known_reward: Floats, known_arrival: Floats | None, features: Sparse | None) -> Expert:
-        """The same expert with a known reward and features that suit the task; the data are not checked again."""
+        """Return the same expert with a known reward and features that suit the task; the data are not checked again."""
         made = copy.copy(self)
         matrix = self.mdp.stacked if features is None else features
         fields = {"known_reward": known_reward, "known_arrival": known_arrival, "features": features, "feature_matrix": matrix}
@@ -191,7 +191,7 @@ class Expert:
         return made
 
     def in_task(self, mdp: MDP) -> Expert:
-        """The same expert in a changed task: what is paid on arrival follows the transitions."""
+        """Return the same expert in a changed task: what is paid on arrival follows the transitions."""
         return replace(
             self,
             mdp=mdp,
@@ -200,7 +200,9 @@ class Expert:
         )
 
     def at(self, discount: float) -> Expert:
-        """The same expert in the task as it is seen at a discount (`MDP.at`): what is paid on arrival follows its transitions."""
+        """Return the same expert in the task as it is seen at a discount (`MDP.at`): what is paid on arrival follows its
+        transitions.
+        """
         seen = self.mdp.at(discount)
         if seen is self.mdp:
             return self
@@ -213,7 +215,7 @@ class Expert:
         return made
 
     def expected_reward(self, parameters: Floats) -> Floats:
-        """The expected immediate reward `(S,A)` of reward parameters `(d,)` in this expert's MDP.
+        """Return the expected immediate reward `(S,A)` of reward parameters `(d,)` in this expert's MDP.
 
         Where moves take time it is that of the expert `at` a discount.
         """
@@ -224,16 +226,16 @@ class Expert:
         return product.reshape(self.mdp.n_actions, self.mdp.n_states).T
 
     def frequencies(self, smoothing: float) -> Floats:
-        """How often each action was taken `(S,A)`, with `smoothing` added to each available count; raises without counts."""
+        """Return how often each action was taken `(S,A)`, `smoothing` added to each available count; raises without counts."""
         if self.counts is None:
             raise ValueError(f"expert {self.name} must be given as demonstrations for this, received {self.kind}")
         live = self.mdp.live
         weights = np.where(live, self.counts + smoothing, np.where(self.mdp.terminal[:, None], 1.0, 0.0))
-        found: Floats = weights / weights.sum(axis=1, keepdims=True)
-        return found
+        shares: Floats = weights / weights.sum(axis=1, keepdims=True)
+        return shares
 
     def require_sets(self) -> Bools:
-        """The chosen actions, bool `(S,A)`; raises for stochastic policies, demonstrations, and a reward known in part."""
+        """Return the chosen actions, bool `(S,A)`; raises for stochastic policies, demonstrations, and a reward known in part."""
         refuse_durations([self.mdp], "a linear-programming solver")
         if self.known_reward is not None:
             raise ValueError(
@@ -247,7 +249,7 @@ class Expert:
         return self.sets
 
     def require_policy(self) -> Floats:
-        """The action probabilities `(S,A)`; raises for action sets and demonstrations."""
+        """Return the action probabilities `(S,A)`; raises for action sets and demonstrations."""
         if self.policy is None:
             raise ValueError(
                 f"expert {self.name} must be given as a policy of probabilities for this solver, received {self.kind}"
@@ -256,7 +258,7 @@ class Expert:
 
 
 def read_expert(mdp: MDP, data: ArrayLike, name: str) -> Expert:
-    """One expert; the kind of the data follows from its type and shape."""
+    """Return one expert; the kind of the data follows from its type and shape."""
     array = np.asarray(data)
     if array.dtype == np.bool_:
         return Expert(name, mdp, "action sets", sets=_check_sets(mdp, array, name))
@@ -284,7 +286,7 @@ def read_expert(mdp: MDP, data: ArrayLike, name: str) -> Expert:
 
 
 def _unobserved(mdp: MDP, entry: ExpertData) -> tuple[ExpertData, Bools]:
-    """One entry with an action in every state, and the states `(S,)` in which it gave none."""
+    """Return one entry with an action in every state, and the states `(S,)` in which it gave none."""
     nowhere = np.zeros(mdp.n_states, dtype=np.bool_)
     if isinstance(entry, Expert | Demonstrations):
         return entry, nowhere
@@ -309,7 +311,7 @@ def _unobserved(mdp: MDP, entry: ExpertData) -> tuple[ExpertData, Bools]:
 
 
 def _ending_in(mdp: MDP, states: Bools, names: Sequence[str]) -> MDP:
-    """The same task, which ends in some more states."""
+    """Return the same task, which ends in some more states."""
     kept = sp.diags_array(np.tile(~states, mdp.n_actions) / 1.0)
     stacked = sp.csr_array(kept @ mdp.stacked)
     initial = np.where(states, 0.0, mdp.initial)
@@ -329,7 +331,7 @@ def _ending_in(mdp: MDP, states: Bools, names: Sequence[str]) -> MDP:
 def _as_observed(
     experts: Sequence[Expert], gaps: Sequence[Bools], tabular: bool, parameter_names: tuple[str, ...]
 ) -> tuple[list[Expert], tuple[str, ...]]:
-    """The experts in tasks that end where they were not observed, and the reward parameters with those values."""
+    """Return the experts in tasks that end where they were not observed, and the reward parameters with those values."""
     worth = [
         [f"value of {state} to {expert.name}" if gap else state for state, gap in zip(expert.mdp.state_names, own, strict=True)]
         for expert, own in zip(experts, gaps, strict=True)
@@ -391,10 +393,6 @@ def _check_counts(mdp: MDP, counts: Floats, name: str) -> None:
         )
 
 
-#: The experts made of counts are kept while their entries, and as many as the rest of an expert takes, are at most so many.
-MOST_ROWS_KEPT, ROWS_OF_EXPERT = 2**25, 200
-
-
 #: What a problem takes for one expert, or, as `Demonstrations`, for several.
 ExpertData = ArrayLike | Expert | Demonstrations
 
@@ -418,17 +416,17 @@ class AnyProblem(ABC):
 
     @property
     def horizon(self) -> Horizon:
-        """How far ahead discounts look in these tasks; samples alone do not show that a task must end."""
+        """Return how far ahead discounts look in these tasks; samples alone do not show that a task must end."""
         return Horizon()
 
     @property
     def mdps(self) -> tuple[MDP, ...]:
-        """The distinct MDPs of the tasks; none where a task is known from samples only."""
+        """Return the distinct MDPs of the tasks; none where a task is known from samples only."""
         return ()
 
     @property
     def tables(self) -> tuple[Demonstrations, ...]:
-        """The tables of decisions that the problem was made of, as far as they are known, task after task."""
+        """Return the tables of decisions that the problem was made of, as far as they are known, task after task."""
         return ()
 
 
@@ -455,7 +453,7 @@ class CountedTask:
 
     @cached_property
     def pooled(self) -> Expert:
-        """Everybody's decisions as those of one expert."""
+        """Return everybody's decisions as those of one expert."""
         mdp = self.mdp
         counts = np.asarray(self.counts.sum(axis=0)).reshape(mdp.n_actions, mdp.n_states).T
         return Expert(
@@ -510,14 +508,14 @@ class CountedCells:
                 )
 
     def rows(self, person: int) -> slice:
-        """The rows of a person."""
+        """Return the rows of a person."""
         if self.owner is None:
             return slice(person, person + 1)
         return slice(*np.searchsorted(self.owner, [person, person + 1]).tolist())
 
     @cached_property
     def seen(self) -> tuple[Ints, Ints]:
-        """The task and the person of each pair where the person has decisions in the task, task after task."""
+        """Return the task and the person of each pair where the person has decisions in the task, task after task."""
         tasks, people = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
         for number, task in enumerate(self.tasks):
             cells = np.flatnonzero(np.diff(task.counts.indptr))
@@ -539,8 +537,9 @@ class _Experts(Sequence[Expert]):
 
     def __init__(self, names: tuple[str, ...], cells: CountedCells, pairs: tuple[Ints, Ints]) -> None:
         self._names, self._cells, self._pairs = names, cells, pairs
-        rows = np.array([task.counts.shape[1] + ROWS_OF_EXPERT for task in cells.tasks], dtype=np.int64)
-        self._keeps = bool(rows[pairs[0]].sum() <= MOST_ROWS_KEPT)
+        # Experts are kept while their entries, and the 200 that the rest of one takes, fit into some hundred megabytes.
+        rows = np.array([task.counts.shape[1] + 200 for task in cells.tasks], dtype=np.int64)
+        self._keeps = bool(rows[pairs[0]].sum() <= 2**25)
         self._made: dict[int, Expert] = {}
         self._tables: list[dict[str, Demonstrations | None]] = []
         for task in cells.tasks:
@@ -572,7 +571,7 @@ class _Experts(Sequence[Expert]):
         return expert
 
     def _expert(self, number: int, person: int) -> Expert:
-        """One person in one task."""
+        """Return one person in one task."""
         task, rows, frame = self._cells.tasks[number], self._cells.rows(person), self._cells.conditions
         counts = task.counts[rows]
         conditions = None
@@ -716,23 +715,23 @@ class Problem(AnyProblem):
     def _recounted(
         self, tasks: Iterable[CountedTask], cells: CountedCells | None = None, *, pairs: tuple[Ints, Ints] | None = None
     ) -> Problem:
-        """The same people with other tasks, and with the owners and conditions of `cells`, or their own."""
+        """Return the same people with other tasks, and with the owners and conditions of `cells`, or their own."""
         kept = self.cells if cells is None else cells
         return self.of_tasks(self.names, self.parameter_names, tasks, kept.owner, kept.conditions, pairs=pairs)
 
     @cached_property
     def experts(self) -> Sequence[Expert]:
-        """One `Expert` for each expert and task, `(n,)`. Those who were counted are made when they are asked for."""
+        """Return one `Expert` for each expert and task, `(n,)`. Those who were counted are made when they are asked for."""
         return _Experts(self.names, self.cells, self._of_whom) if self._given is None else self._given
 
     @property
     def _of_whom(self) -> tuple[Ints, Ints]:
-        """The task and the person of each expert, where they are counted."""
+        """Return the task and the person of each expert, where they are counted."""
         return self.cells.seen if self._pairs is None else self._pairs
 
     @cached_property
     def owner(self) -> tuple[int, ...]:
-        """Which of the K `names` each of `experts` is, `(n,)`."""
+        """Return which of the K `names` each of `experts` is, `(n,)`."""
         if self._given is None:
             return tuple(self._of_whom[1].tolist())
         number = {name: i for i, name in enumerate(self.names)}
@@ -740,41 +739,41 @@ class Problem(AnyProblem):
 
     @cached_property
     def cells(self) -> CountedCells:
-        """The decisions as sparse counts; raises where an expert was not given as demonstrations."""
+        """Return the decisions as sparse counts; raises where an expert was not given as demonstrations."""
         return _counts_of(self) if self._counted is None else self._counted
 
     @property
     def tasks(self) -> tuple[CountedTask, ...]:
-        """The tasks with the counts of all cells; raises where an expert was not given as demonstrations."""
+        """Return the tasks with the counts of all cells; raises where an expert was not given as demonstrations."""
         return self.cells.tasks
 
     @property
     def conditions(self) -> pd.DataFrame | None:
-        """The conditions of each cell; None where persons are the cells."""
+        """Return the conditions of each cell; None where persons are the cells."""
         return self.cells.conditions
 
     @property
     def tables(self) -> tuple[Demonstrations, ...]:
-        """The tables that the problem was made of, as far as they are known, task after task."""
+        """Return the tables that the problem was made of, as far as they are known, task after task."""
         if self._counted is not None:
             return tuple(table for task in self._counted.tasks for table in task.tables)
         return tuple({id(e.table): e.table for e in self.experts if e.table is not None}.values())
 
     @cached_property
     def exemplars(self) -> tuple[Expert, ...]:
-        """One expert of each task, which shows its MDP, its features and what is known of its reward."""
+        """Return one expert of each task, which shows its MDP, its features and what is known of its reward."""
         if self._counted is not None:
             return tuple(task.pooled for task in self._counted.tasks)
         return tuple(self.experts[members[0]] for members in self.by_task())
 
     @property
     def mdps(self) -> tuple[MDP, ...]:
-        """The distinct MDPs of the tasks, in order of appearance."""
+        """Return the distinct MDPs of the tasks, in order of appearance."""
         return tuple({id(one.mdp): one.mdp for one in self.exemplars}.values())
 
     @property
     def mdp(self) -> MDP:
-        """The one MDP of the problem; raises ValueError where there are several tasks."""
+        """Return the one MDP of the problem; raises ValueError where there are several tasks."""
         first, *others = self.mdps
         if others:
             raise ValueError("this needs a problem with one task, received one that joins several MDPs")
@@ -782,36 +781,37 @@ class Problem(AnyProblem):
 
     @cached_property
     def tabular(self) -> bool:
-        """Whether the reward is simply one number per state of one MDP, paid on arrival."""
+        """Say whether the reward is simply one number per state of one MDP, paid on arrival."""
         return all(one.features is None for one in (self.exemplars if self._given is None else self._given))
 
     @cached_property
     def horizon(self) -> Horizon:
-        """How far ahead discounts look in the tasks of this problem."""
+        """Return how far ahead discounts look in the tasks of this problem."""
         return Horizon.of(self.mdps)
 
     @property
     def largest_discount(self) -> float:
-        """The largest discount to try: 1, or a little less where a state can go on for ever."""
+        """Return the largest discount to try: 1, or a little less where a state can go on for ever."""
         return ENDLESS_DISCOUNT if any(mdp.never_ends().any() for mdp in self.mdps) else 1.0
 
     @cached_property
     def feature_sizes(self) -> Floats:
-        """The largest entry `(d,)` of each column of F in any task; 1 for features without entries."""
+        """Return the largest entry `(d,)` of each column of F in any task; 1 for features without entries."""
         return largest_entries(one.feature_matrix for one in self.exemplars)
 
     @property
     def reward_sizes(self) -> Floats:
-        """What a reward parameter of 1 pays at most `(d,)`: 1 on arrival in a state, or the largest entry of its feature."""
+        """Return what a reward parameter of 1 pays at most `(d,)`: 1 on arrival in a state, or the largest of its feature."""
         return np.ones(self.n_parameters) if self.tabular else self.feature_sizes
 
     @property
     def by_form_alone(self) -> bool:
-        """Whether nothing but the form of its features could identify a discount: one expert, one task, no known reward."""
+        """Say whether nothing but the form of its features could identify a discount: one expert, one task, no known reward."""
         return len(self.experts) == 1 and not self.tabular and self.exemplars[0].known_reward is None
 
     def with_experts(self, experts: Iterable[Expert], parameter_names: tuple[str, ...] | None = None) -> Problem:
-        """The same reward parameters with other experts: some of its own, or its own with other data (`dataclasses.replace`).
+        """Return the same reward parameters with other experts: some of its own, or its own with other data
+        (`dataclasses.replace`).
 
         `parameter_names` names the features of the new experts, if they have other features.
 
@@ -832,7 +832,7 @@ class Problem(AnyProblem):
 
     @classmethod
     def join(cls, *problems: Problem) -> Problem:
-        """One problem of several tasks with one reward.
+        """Return one problem of several tasks with one reward.
 
         Experts with the same name are one person with one discount. Without features, states with the same name have one reward;
         with features, all tasks must have the same features. Equal conditions of one person are one cell.
@@ -864,7 +864,7 @@ class Problem(AnyProblem):
         return cls.of_tasks(names, parameter_names, tasks, owner, conditions, pairs=(first, second))
 
     def observed_policies(self) -> Problem:
-        """The same problem with the frequencies of decisions in place of demonstrations.
+        """Return the same problem with the frequencies of decisions in place of demonstrations.
 
         States in which an expert decided nothing count as not observed. Problems without demonstrations are returned as they are.
 
@@ -883,7 +883,7 @@ class Problem(AnyProblem):
         return self._observed(frequencies)
 
     def observed_actions(self) -> Problem:
-        """The same problem with the most frequent action of each state in place of demonstrations.
+        """Return the same problem with the most frequent action of each state in place of demonstrations.
 
         States without decisions, and those in which several actions are the most frequent, count as not observed.
         """
@@ -897,7 +897,7 @@ class Problem(AnyProblem):
         return self._observed(most_frequent)
 
     def _observed(self, read: Callable[[Expert], tuple[Bools, Floats, Bools | None]]) -> Problem:
-        """The problem with a policy and action sets in place of counts, and the states in which they are known."""
+        """Return the problem with a policy and action sets in place of counts, and the states in which they are known."""
         if all(expert.counts is None for expert in self.experts):
             return self
         experts, gaps = [], []
@@ -921,7 +921,7 @@ class Problem(AnyProblem):
         return self._of(*_as_observed(experts, gaps, self.tabular, self.parameter_names))
 
     def by_task(self) -> list[list[int]]:
-        """The places of the experts of each task: those with one MDP, equal features and equal known rewards."""
+        """Return the places of the experts of each task: those with one MDP, equal features and equal known rewards."""
         tasks: dict[tuple[int, bytes], list[int]] = {}
         prints: dict[tuple[int, int], bytes] = {}
         keys = []
@@ -937,7 +937,7 @@ class Problem(AnyProblem):
         return list(tasks.values())
 
     def in_settings(self, change: Callable[[Expert], Expert], parameter_names: tuple[str, ...] | None = None) -> Problem:
-        """The same people, each with the MDP, the features and the known reward that `change` gives its expert.
+        """Return the same people, each with the MDP, the features and the known reward that `change` gives its expert.
 
         `parameter_names` names the reward parameters, if they are others.
         """
@@ -949,14 +949,14 @@ class Problem(AnyProblem):
         return self.of_tasks(self.names, named, tasks, cells.owner, cells.conditions, pairs=self._pairs)
 
     def in_tasks(self, change: Callable[[MDP], MDP]) -> Problem:
-        """The same people in changed tasks: rewards that are paid on arrival follow the transitions."""
+        """Return the same people in changed tasks: rewards that are paid on arrival follow the transitions."""
         changed = {id(mdp): change(mdp) for mdp in self.mdps}
-        if all(changed[id(mdp)] is mdp for mdp in self.mdps):
+        if [*changed] == [*map(id, changed.values())]:
             return self
         return self.in_settings(lambda expert: expert.in_task(changed[id(expert.mdp)]))
 
     def with_transitions(self, fitted: Sequence[Floats]) -> Problem:
-        """The same problem with fitted probabilities in place of estimated ones: those of each estimated task in turn."""
+        """Return the same problem with fitted probabilities in place of estimated ones: those of each estimated task in turn."""
         estimated = [mdp for mdp in self.mdps if mdp.is_estimated]
         if [mdp.probabilities.size for mdp in estimated] != [data.size for data in fitted]:
             raise ValueError("the problem must have the estimated transitions that were fitted, received others")
@@ -985,12 +985,13 @@ class Problem(AnyProblem):
         return self.of_tasks(names, self.parameter_names, tasks, owner, conditions, pairs=pairs)
 
     def by_person(self) -> Problem:
-        """The same people without conditions: all decisions of a person in one row."""
+        """Return the same people without conditions: all decisions of a person in one row."""
         owner = self.cells.owner
         return self if owner is None else self.gathered(owner, self.n_experts, None, None)
 
     def gathered(self, cell: Ints, size: int, owner: Ints | None, conditions: pd.DataFrame | None) -> Problem:
-        """The same people with other cells, `size` of them: `cell` says to which each row goes, and is −1 where it goes to none.
+        """Return the same people with other cells, `size` of them: `cell` says to which each row goes, and is −1 where it goes to
+        none.
 
         `owner` and `conditions` are those of the new cells.
         """
@@ -998,7 +999,7 @@ class Problem(AnyProblem):
         return self._recounted(tasks, CountedCells((), owner, conditions))
 
     def of_episodes(self, tables: Sequence[Demonstrations], chosen: Sequence[Bools]) -> Problem:
-        """The same cells with the decisions of some episodes, `chosen` `(E,)` of each task's table.
+        """Return the same cells with the decisions of some episodes, `chosen` `(E,)` of each task's table.
 
         Raises:
             ValueError: where the tables are not one for each task.
@@ -1024,20 +1025,20 @@ class Problem(AnyProblem):
 
 
 def largest_entries(matrices: Iterable[Sparse]) -> Floats:
-    """The largest absolute entry `(d,)` of each column of any of these matrices; 1 for columns without entries."""
+    """Return the largest absolute entry `(d,)` of each column of any of these matrices; 1 for columns without entries."""
     largest = np.max([abs(matrix).max(axis=0).toarray().ravel() for matrix in matrices], axis=0)
     return np.where(largest > 0, largest, 1.0)
 
 
 def _in_columns(expert: Expert, places: Ints, width: int) -> Expert:
-    """The same expert with features at these places among the joint parameters."""
+    """Return the same expert with features at these places among the joint parameters."""
     arrival = expert.arrival_features
     arrival = None if arrival is None else _placed(arrival, places, width)
     return replace(expert, features=_placed(expert.feature_matrix, places, width), arrival=arrival)
 
 
 def _counted(mdp: MDP, tables: Sequence[Demonstrations], features: Sparse | None, arrival: Sparse | None) -> CountedCells:
-    """The decisions of the people of tables in one task, in their order; raises for a person without decisions."""
+    """Return the decisions of the people of tables in one task, in their order; raises for a person without decisions."""
     parts, first = [], 0
     for table in tables:
         counts, owner, conditions = table.choices(mdp), np.arange(len(table.experts)), None
@@ -1060,7 +1061,7 @@ def _counted(mdp: MDP, tables: Sequence[Demonstrations], features: Sparse | None
 
 
 def _counts_of(problem: Problem) -> CountedCells:
-    """The decisions of experts who were given one by one, as sparse counts; raises where one has none."""
+    """Return the decisions of experts who were given one by one, as sparse counts; raises where one has none."""
     parts = []
     firsts = []
     for members in problem.by_task():
@@ -1100,7 +1101,9 @@ def _read(mdp: MDP, entry: ExpertData, position: int) -> Iterable[Expert]:
 def _read_features(
     mdp: MDP, features: ArrayLike | Sparse | None, names: Sequence[object] | None, arrival_features: ArrayLike | Sparse | None
 ) -> tuple[Sparse | None, Sparse | None, tuple[str, ...]]:
-    """The features F `(A·S,d)`, what they are on arrival `(S,d)`, both None where there are none, and the reward's parameters."""
+    """Return the features F `(A·S,d)`, what they are on arrival `(S,d)`, both None where there are none, and the reward's
+    parameters.
+    """
     if features is not None and arrival_features is not None:
         raise ValueError("features must be given for rows of states and actions or on arrival, received both")
     arrival = None
@@ -1129,7 +1132,7 @@ def _check_matrix(given: ArrayLike | Sparse, rows: int, name: str, expected: str
 
 
 def _joint_parameters(kinds: Iterable[tuple[bool, tuple[str, ...]]]) -> tuple[str, ...]:
-    """The union of state labels in order of appearance, or the features all problems share.
+    """Return the union of state labels in order of appearance, or the features all problems share.
 
     Of each problem it is given whether it is tabular, and its reward parameters.
     """
@@ -1144,7 +1147,7 @@ def _joint_parameters(kinds: Iterable[tuple[bool, tuple[str, ...]]]) -> tuple[st
 
 
 def _placed(features: Sparse, columns: Ints, width: int) -> Sparse:
-    """The columns of features moved to their places among the joint parameters."""
+    """Return the columns of features moved to their places among the joint parameters."""
     matrix = sp.csr_array(features)
     # a copy of the data, because sorting moves them, and the features are those of other experts too
     placed = sp.csr_array((matrix.data.copy(), columns[matrix.indices], matrix.indptr), shape=(matrix.shape[0], width))
@@ -1162,12 +1165,12 @@ class _Rows:
 
 
 def _gathered(counts: Sparse, cell: Ints, size: int) -> Sparse:
-    """The sums `(size,A·S)` of the rows that go to each cell; −1 goes to none."""
+    """Return the sums `(size,A·S)` of the rows that go to each cell; −1 goes to none."""
     kept = np.flatnonzero(cell >= 0)
     sums = sp.csr_array((np.ones(kept.size), (cell[kept], kept)), shape=(size, cell.size))
-    found = sp.csr_array(sums @ counts)
-    found.sort_indices()  # so that sums over them are the same to the last digit, however the rows were read
-    return found
+    gathered = sp.csr_array(sums @ counts)
+    gathered.sort_indices()  # so that sums over them are the same to the last digit, however the rows were read
+    return gathered
 
 
 def _stacked(frames: Sequence[pd.DataFrame | None], sizes: Sequence[int]) -> pd.DataFrame | None:
@@ -1189,7 +1192,7 @@ def _stacked(frames: Sequence[pd.DataFrame | None], sizes: Sequence[int]) -> pd.
 def _by_condition(
     mdp: MDP, table: Demonstrations, conditions: pd.DataFrame, kept: Bools | None = None
 ) -> tuple[Sparse, Ints, pd.DataFrame]:
-    """The counts of each person under each combination of conditions, whose they are, and the conditions.
+    """Return the counts of each person under each combination of conditions, whose they are, and the conditions.
 
     A combination without decisions that count has no row. Where only the episodes `kept` `(E,)` count, it has an empty one.
     """
@@ -1201,7 +1204,7 @@ def _by_condition(
 
 
 def _aligned(persons: int, parts: Sequence[_Rows]) -> tuple[list[Sparse], Ints | None, pd.DataFrame | None]:
-    """The counts of several tasks with one row for every cell of all of them; the owners and conditions of the cells."""
+    """Return the counts of several tasks with one row for every cell of all of them; the owners and conditions of the cells."""
     sizes = [part.owner.size for part in parts]
     whose = np.concatenate([part.owner for part in parts])
     frame = _stacked([part.conditions for part in parts], sizes)
@@ -1242,7 +1245,7 @@ class SampledProblem(AnyProblem):
 
 
 def require_counts(expert: Expert) -> Floats:
-    """The decision counts `(S,A)` of an expert; raises unless demonstrations were given."""
+    """Return the decision counts `(S,A)` of an expert; raises unless demonstrations were given."""
     if expert.counts is None:
         raise ValueError(f"expert {expert.name} must be given as demonstrations for a likelihood, received {expert.kind}")
     if not expert.counts.sum() > 0:
@@ -1251,17 +1254,17 @@ def require_counts(expert: Expert) -> Floats:
 
 
 def without_decisions(name: str) -> ValueError:
-    """The error on an expert of whom a table has nothing that counts."""
+    """Return the error on an expert of whom a table has nothing that counts."""
     return ValueError(f"expert {name} must have at least one decision, received none")
 
 
 def require_finite(problem: object) -> Problem:
-    """The problem, if its task is known in full; raises otherwise."""
-    if isinstance(problem, SampledProblem):
+    """Return the problem, if its task is known in full; raises otherwise."""
+    if isinstance(problem, Problem):
+        return problem
+    if hasattr(problem, "steps"):
         raise ValueError("this needs a problem with a finite task, received one of logged steps: solve it with SieveLikelihood()")
-    if not isinstance(problem, Problem):
-        raise ValueError(f"problem must be a Problem, received {type(problem).__name__}")
-    return problem
+    raise ValueError(f"problem must be a Problem, received {type(problem).__name__}")
 
 
 def one_task(problem: Any) -> Expert:

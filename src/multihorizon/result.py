@@ -42,24 +42,24 @@ class Result(HasFrame):
 
     @abstractmethod
     def sentences(self) -> str:
-        """What was found, in a few sentences."""
+        """Return what was found, in a few sentences."""
 
     @abstractmethod
     def to_frame(self) -> pd.DataFrame:
-        """What was found, as a table."""
+        """Return what was found, as a table."""
 
     def _facts(self) -> dict[str, Any]:
         """Figures of the whole, by what they are."""
         return {}
 
     def _tables(self, compute: bool) -> list[Table]:
-        """The tables that are shown, that of the estimates first; `compute` says whether to compute what takes long."""
+        """Return the tables that are shown, that of the estimates first; `compute` says whether to compute what takes long."""
         frame = self.to_frame()
         shown = without_empty(frame[list(self._shown)] if self._shown else frame, self._drawn)
         return [Table(shown, drawn=() if self._drawn and is_p_value(self._drawn[1]) else self._drawn[1:])]
 
     def summary(self) -> str:
-        """What was found: figures of the whole, sentences, and the tables of estimates and tests, as text to print.
+        """Return what was found: figures of the whole, sentences, and the tables of estimates and tests, as text to print.
 
         Of tables with many rows the first twenty are shown.
         """
@@ -91,7 +91,7 @@ class Result(HasFrame):
         ]
 
     def _repr_html_(self) -> str:
-        """The result as a cell of a notebook shows it. Nothing is computed for that."""
+        """Return the result as a cell of a notebook shows it. Nothing is computed for that."""
         facts = [f"<th>{in_html(name)}</th><td>{in_html(text)}</td>" for name, text in self._written_facts()]
         rows = "".join(f"<tr>{''.join(facts[i : i + 2])}</tr>" for i in range(0, len(facts), 2))
         parts = [f"<style>{STYLE}</style><p><b>{type(self).__name__}</b></p>"]
@@ -102,7 +102,7 @@ class Result(HasFrame):
         return f'<div class="mh-result tex2jax_ignore mathjax_ignore">{"".join(parts)}</div>'
 
     def to_latex(self, table: str | None = None) -> str:
-        """The table of estimates for a paper, as a `tabular` in the style of booktabs, with all rows.
+        """Return the table of estimates for a paper, as a `tabular` in the style of booktabs, with all rows.
 
         Args:
             table: another table of `summary()`, by its caption up to the first comma.
@@ -110,7 +110,7 @@ class Result(HasFrame):
         return self._table(table).latex()
 
     def to_markdown(self, table: str | None = None) -> str:
-        """The table of estimates in Markdown, with all rows.
+        """Return the table of estimates in Markdown, with all rows.
 
         Args:
             table: another table of `summary()`, by its caption up to the first comma.
@@ -157,7 +157,7 @@ class Result(HasFrame):
         return pictured(ax, self._height(), self._draw)
 
     def _height(self) -> float:
-        """How high a picture is in inches."""
+        """Return how high a picture is in inches."""
         rows = len(self.to_frame())
         return 2.4 if rows > 200 else min(0.7 + 0.2 * rows, 9.0)
 
@@ -166,7 +166,7 @@ class Result(HasFrame):
         draw_rows(ax, self._tables(compute=True)[0].frame, *self._drawn)
 
     def _content(self) -> dict[str, Any]:
-        """What the file holds: the fields of the result."""
+        """Return what the file holds: the fields of the result."""
         content: dict[str, Any] = plain({f.name: getattr(self, f.name) for f in fields(self)})  # type: ignore[arg-type]
         return content
 
@@ -212,7 +212,7 @@ def draw_rows(ax: Any, frame: pd.DataFrame, label: str, value: str, *ends: str) 
 
 
 def plain(value: Any) -> Any:
-    """The same content with dataclasses as dicts and frames as lists by column; what cannot be stored is left out."""
+    """Return the same content with dataclasses as dicts and frames as lists by column; what cannot be stored is left out."""
     if isinstance(value, pd.DataFrame):
         return value.to_dict("list")
     if is_dataclass(value) and not isinstance(value, type):
@@ -225,18 +225,18 @@ def plain(value: Any) -> Any:
 
 
 def _storable(value: Any) -> bool:
-    """Whether a value is data; a problem, a model or a function is not."""
+    """Say whether a value is data; a problem, a model or a function is not."""
     data = (str, int, float, bool, np.ndarray, np.generic, list, tuple, dict, pd.DataFrame, Result, type(None))
     return isinstance(value, data) or (is_dataclass(value) and not hasattr(value, "experts"))
 
 
 def literal(label: str) -> str:
-    """A user's label as text for a figure: matplotlib would typeset what stands between dollar signs."""
+    """Return a user's label as text for a figure: matplotlib would typeset what stands between dollar signs."""
     return label.replace("$", r"\$")
 
 
 def package_version() -> str:
-    """The installed version of multihorizon."""
+    """Return the installed version of multihorizon."""
     try:
         return version("multihorizon")
     except PackageNotFoundError:

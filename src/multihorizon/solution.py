@@ -40,7 +40,7 @@ from multihorizon.mdp import steps_left
 from multihorizon.planning.plan import plan, soft_plan, weighted_plan
 from multihorizon.problem import AnyProblem, Expert, Problem, require_finite
 from multihorizon.result import Result, draw_rows, package_version
-from multihorizon.words import LEVEL, Table, in_words, p_text, percent
+from multihorizon.words import LEVEL, Table, decimals, in_words, p_text, percent
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -121,12 +121,12 @@ class Evidence(Mapping[str, Any]):
 
     @classmethod
     def _kinds(cls) -> dict[str, Any]:
-        """What each field must be."""
+        """Return what each field must be."""
         hints = get_type_hints(cls)
         return {f.name: cls._schema.get(f.name, hints[f.name]) for f in fields(cls) if f.name != "other"}
 
     def lacking(self) -> list[str]:
-        """The fields that are None and may not be, as in a file of another version."""
+        """Return the fields that are None and may not be, as in a file of another version."""
         hints = get_type_hints(type(self))
         return [
             f.name for f in fields(self) if f.name != "other" and getattr(self, f.name) is None and not _may_lack(hints[f.name])
@@ -160,7 +160,7 @@ class Evidence(Mapping[str, Any]):
         return sum(1 for _ in self)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value of that name, or the default where it is not there."""
+        """Return the value of that name, or the default where it is not there."""
         return self[name] if name in self else default  # noqa: SIM401
 
 
@@ -169,7 +169,7 @@ def _may_lack(kind: Any) -> bool:
 
 
 def _declared(value: Any, kind: Any, name: str) -> Any:
-    """A value from a dict as its field declares it: evidence of its own class, or checked as it is."""
+    """Return a value from a dict as its field declares it: evidence of its own class, or checked as it is."""
     if value is None:
         return None
     inner = next((k for k in (kind, *get_args(kind)) if isinstance(k, type) and hasattr(k, "read")), None)
@@ -274,7 +274,7 @@ class Deviations:
             object.__setattr__(self, name, read_numbers(getattr(self, name)))
         for name in ("spread", "estimated", "p_shared"):
             object.__setattr__(self, name, float(read_numbers(getattr(self, name))))
-        shared = {name: read_numbers(value) for name, value in self.if_shared.items()}
+        shared = dict(zip(self.if_shared, map(read_numbers, self.if_shared.values()), strict=True))
         object.__setattr__(self, "if_shared", shared | {"log_likelihood": float(shared["log_likelihood"])})
 
 
@@ -335,14 +335,14 @@ class Trace:
 
     @property
     def best(self) -> Floats:
-        """The best value after each evaluation."""
+        """Return the best value after each evaluation."""
         return np.fmax.accumulate(self.values)
 
     @property
     def best_discounts(self) -> Floats:
-        """The discounts `(K,)` with the best value."""
-        found: Floats = self.discounts[int(np.argmax(np.where(np.isnan(self.values), -np.inf, self.values)))]
-        return found
+        """Return the discounts `(K,)` with the best value."""
+        best: Floats = self.discounts[int(np.argmax(np.where(np.isnan(self.values), -np.inf, self.values)))]
+        return best
 
     def __len__(self) -> int:
         return self.values.size
@@ -410,8 +410,8 @@ class Solution(Result):
             raise ValueError(f"reward of the solution must have {self.problem.n_parameters} entries, received {self.reward.size}")
         if not isinstance(self.evidence, Evidence):
             object.__setattr__(self, "evidence", read_evidence(self.solver, self.evidence))
-        if isinstance(found := self.evidence.get("deviations"), Deviations):
-            as_shape(found.values, (len(self.experts), self.reward.size), "deviations of the solution")
+        if isinstance(deviations := self.evidence.get("deviations"), Deviations):
+            as_shape(deviations.values, (len(self.experts), self.reward.size), "deviations of the solution")
         for name in ("discounts", "reward", "temperature", "standard_errors"):
             array = getattr(self, name)
             object.__setattr__(self, name, None if array is None else read_only(array))
@@ -453,17 +453,23 @@ class Solution(Result):
 
     @property
     def horizon(self) -> Horizon:
-        """How far ahead discounts look in the task; of a solution without a problem, as it was saved."""
+        """Return how far ahead discounts look in the task; of a solution without a problem, as it was saved."""
         return self.task_horizon if self.problem is None else self.problem.horizon
 
     @property
     def personal_rewards(self) -> Floats:
-        """Each expert's reward `(K,d)`: the shared one, and what the expert deviates from it where goals are nearly shared."""
-        found, shape = self.evidence.get("deviations"), (len(self.experts), self.reward.size)
-        return read_only(self.reward + found.values) if isinstance(found, Deviations) else np.broadcast_to(self.reward, shape)
+        """Return each expert's reward `(K,d)`: the shared one, and what the expert deviates from it where goals are nearly
+        shared.
+        """
+        deviations, shape = self.evidence.get("deviations"), (len(self.experts), self.reward.size)
+        return (
+            read_only(self.reward + deviations.values)
+            if isinstance(deviations, Deviations)
+            else np.broadcast_to(self.reward, shape)
+        )
 
     def policies(self) -> list[Floats]:
-        """The policy `(S,A)` of each of the problem's experts under the answer: optimal, or soft-optimal at a temperature."""
+        """Return the policy `(S,A)` of each expert of the problem under the answer: optimal, or soft-optimal at a temperature."""
         problem = self.require_problem()
         if not (np.isfinite(self.discounts).all() or self.evidence.lookahead_weights()) or not np.isfinite(self.reward).all():
             raise ValueError(f"this solution has no answer to plan with: its status is {self.status}")
@@ -486,7 +492,8 @@ class Solution(Result):
 
     @cached_property
     def estimate(self) -> Estimate:
-        """The answer with its uncertainty: as the solver left it, or of a solution read from a file made anew with its problem.
+        """Return the answer with its uncertainty: as the solver left it, or of a solution read from a file made anew with its
+        problem.
 
         An answer of a solver that has no error is `Exact`.
         """
@@ -501,7 +508,7 @@ class Solution(Result):
 
     @property
     def answer(self) -> ExpertValues:
-        """What the solution says of the experts."""
+        """Return what the solution says of the experts."""
         parameters = () if self.problem is None else tuple(self.problem.parameter_names)
         return ExpertValues(self.experts, self.reward, self.discounts, self.temperature, parameters)
 
@@ -546,7 +553,7 @@ class Solution(Result):
         for name, values in (self.evidence.lookahead_parameters() or {"discount": self.discounts}).items():
             if len(self.experts) > 60 and not np.isnan(values).all():
                 low, middle, high = np.nanquantile(values, [0.25, 0.5, 0.75])
-                lines.append(f"Quartiles of {name}: {low:.4f}, {middle:.4f}, {high:.4f}.")
+                lines.append(f"Quartiles of {name}: {decimals(low, 4)}, {decimals(middle, 4)}, {decimals(high, 4)}.")
         return "\n".join(lines)
 
     @property
@@ -556,7 +563,7 @@ class Solution(Result):
         return np.ones(len(self.experts), dtype=np.bool_) if said is None else np.array(said, dtype=np.bool_)
 
     def _level(self, compute: bool) -> float | None:
-        """The level of the intervals that are shown: 95 %, or another that is known; None where there are none."""
+        """Return the level of the intervals that are shown: 95 %, or another that is known; None where there are none."""
         if self.interval_source is None:
             return None
         known = self.interval_source.computed
@@ -603,9 +610,9 @@ class Solution(Result):
         return f"Solution({self.solver}, {self.status}, experts {first_few(self.experts)})"
 
     def to_frame(self, level: float | None = None) -> pd.DataFrame:
-        """One row per expert: the discount and the effective planning horizon (`Horizon`), the temperature and the standard error
-        where there are any, the parameters of another look-ahead, and with a level the ends of the confidence interval. What is
-        not known is NaN.
+        """Return one row per expert: the discount and the effective planning horizon (`Horizon`), the temperature and the
+        standard error where there are any, the parameters of another look-ahead, and with a level the ends of the confidence
+        interval. What is not known is NaN.
         """
         ahead, gammas = self.horizon, self.discounts.tolist()
         columns: dict[str, Any] = {"expert": self.experts, "discount": self.discounts}
@@ -622,7 +629,7 @@ class Solution(Result):
         return pd.DataFrame({name: values for name, values in columns.items() if values is not None})
 
     def reward_frame(self) -> pd.DataFrame:
-        """One row per state, or per feature where rewards are tied, or per basis function: its name and its reward."""
+        """Return one row per state, or per feature where rewards are tied, or per basis function: its name and its reward."""
         problem = self.problem or self.require_problem()
         return pd.DataFrame({"parameter": problem.parameter_names, "reward": self.reward})
 
@@ -642,7 +649,7 @@ class Solution(Result):
         return problem
 
     def require_problem(self) -> Problem:
-        """The finite problem this solves; a solution read from a file needs it handed back."""
+        """Return the finite problem this solves; a solution read from a file needs it handed back."""
         if self.problem is None:
             raise ValueError("this solution was read from a file: hand its problem to Solution.from_json(path, problem=…)")
         return require_finite(self.problem)
@@ -666,11 +673,11 @@ class Solution(Result):
         if missing:
             raise ValueError(f"{path} is not a saved solution: it lacks {', '.join(sorted(missing))}")
         try:
-            found = _fields_from(content)
-            fitted = found["evidence"].get("transitions")
+            saved = _fields_from(content)
+            fitted = saved["evidence"].get("transitions")
             if problem is not None and fitted:
                 problem = require_finite(problem).with_transitions([read_numbers(data) for data in fitted])
-            solution = cls(**found, problem=problem)
+            solution = cls(**saved, problem=problem)
             solution.evidence.require_lengths({"experts": len(solution.experts), "reward": solution.reward.size})
             return solution
         except ValueError as error:
@@ -718,7 +725,7 @@ def _option(value: Any) -> Any:
 
 
 def _fields_from(content: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a solution from what a file holds; ValueError where that is something else."""
+    """Return the fields of a solution from what a file holds; ValueError where that is something else."""
     for name, value in content.items():
         if name not in _SAVED:
             raise ValueError(f"it has an entry {name!r}, which no solution has")

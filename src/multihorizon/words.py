@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from math import floor, isinf, isnan, log10
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -44,7 +44,7 @@ UNKNOWN = "–"
 
 
 def decimals(value: float | np.floating[Any], digits: int, unknown: str = UNKNOWN) -> str:
-    """A number with so many decimals and thousands separators, without a sign before zero."""
+    """Return a number with so many decimals and thousands separators, without a sign before zero."""
     return unknown if np.isnan(value) else f"{round(float(value), digits) + 0.0:,.{digits}f}"
 
 
@@ -54,22 +54,22 @@ def signed(value: float | np.floating[Any], digits: int) -> str:
 
 
 def significant(value: float | np.floating[Any], digits: int = 3) -> str:
-    """A number with at most so many significant digits."""
+    """Return a number with at most so many significant digits."""
     return f"{value:.{digits}g}"
 
 
 def power_of_ten(value: float | np.floating[Any]) -> str:
-    """A size that only its power of ten matters of, with two digits."""
+    """Return a size that only its power of ten matters of, with two digits."""
     return f"{value:.1e}"
 
 
 def plus_minus(value: float, error: float, digits: int = 2) -> str:
-    """A number and its standard error; the number alone where its error is not known."""
+    """Return a number and its standard error; the number alone where its error is not known."""
     return decimals(value, digits) if np.isnan(value + error) else f"{decimals(value, digits)} ± {decimals(error, digits)}"
 
 
 def percent(share: float) -> str:
-    """A share in per cent, with a decimal where it is small; never 0 for what is not nothing."""
+    """Return a share in per cent, with a decimal where it is small; never 0 for what is not nothing."""
     if np.isnan(share):
         return UNKNOWN
     if 0 < share < 0.0005:
@@ -78,19 +78,19 @@ def percent(share: float) -> str:
 
 
 def percent_with_error(share: float, error: float) -> str:
-    """A share in per cent with its standard error."""
+    """Return a share in per cent with its standard error."""
     return UNKNOWN if np.isnan(share) else f"{decimals(100 * share, 0)} ± {decimals(100 * error, 0)} %"
 
 
 def p_text(value: float, equals: str = "= ") -> str:
-    """A p-value after the letter p; in a table nothing stands for `equals`."""
+    """Return a p-value after the letter p; in a table nothing stands for `equals`."""
     if np.isnan(value):
         return "unknown" if equals else UNKNOWN
     return "< 0.001" if value < 0.001 else "> 0.999" if value >= 0.9995 else f"{equals}{decimals(value, 3)}"
 
 
 def horizon_text(reach: float) -> str:
-    """A horizon with one decimal, and two significant digits where it is short; beyond a million nobody counts."""
+    """Return a horizon with one decimal, and two significant digits where it is short; beyond a million nobody counts."""
     if np.isnan(reach):
         return UNKNOWN
     if reach > 1e6:
@@ -109,18 +109,18 @@ FORM_ALONE = (
 
 
 def count(number: int, noun: str) -> str:
-    """A number of things, in the singular or the plural."""
+    """Return a number of things, in the singular or the plural."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def in_words(parts: list[str]) -> str:
-    """A list in words; of many, the first few and how many more there are."""
+    """Return a list in words; of many, the first few and how many more there are."""
     shown = parts if len(parts) <= 6 else [*parts[:5], f"{len(parts) - 5} more"]
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}" if shown else "none"
 
 
 def interval_text(low: float, high: float, write: Callable[[float], str]) -> str:
-    """Both ends of an interval; of one that the data bound on one side alone, that side."""
+    """Return both ends of an interval; of one that the data bound on one side alone, that side."""
     if np.isnan(low + high) or np.isinf([low, high]).all():
         return UNKNOWN
     if np.isinf(high):
@@ -129,12 +129,12 @@ def interval_text(low: float, high: float, write: Callable[[float], str]) -> str
 
 
 def from_to(ends: list[str]) -> str:
-    """Both ends of a range, or the one they are."""
+    """Return both ends of a range, or the one they are."""
     return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
 
 
 def shortened(label: str, most: int) -> str:
-    """A label of at most so many characters, with a sign where some are left out."""
+    """Return a label of at most so many characters, with a sign where some are left out."""
     return label if len(label) <= most else f"{label[: most - 1]}…"
 
 
@@ -143,7 +143,6 @@ SHOWN = 20
 
 #: What a column holds.
 Role = Literal["label", "number", "amount", "discount", "chance", "score", "p", "share", "horizon", "count"]
-ROLES: tuple[Role, ...] = get_args(Role)
 
 _IN_LATEX = {
     "\\": r"\textbackslash{}",
@@ -170,17 +169,17 @@ _IN_MARKDOWN = {"&": "&amp;", "<": "&lt;", ">": "&gt;"} | {c: rf"\{c}" for c in 
 
 
 def in_latex(text: str) -> str:
-    """The text as LaTeX prints it."""
+    """Return the text as LaTeX prints it."""
     return "".join(_IN_LATEX.get(c, c) for c in _one_line(text))
 
 
 def in_markdown(text: str) -> str:
-    """The text as Markdown shows it, in the cell of a table too."""
+    """Return the text as Markdown shows it, in the cell of a table too."""
     return "".join(_IN_MARKDOWN.get(c, c) for c in _one_line(text))
 
 
 def in_html(text: str) -> str:
-    """The text as HTML shows it."""
+    """Return the text as HTML shows it."""
     return escape(visible(text))
 
 
@@ -213,14 +212,14 @@ def written(values: Sequence[Any], role: Role = "number", like: Sequence[Any] | 
 
 
 def _writer(role: Role, column: Sequence[Any]) -> Callable[[float], str]:
-    """How numbers with this role are written, in a column with these numbers; what is not known is a dash."""
+    """Return how numbers with this role are written, in a column with these numbers; what is not known is a dash."""
     write = _WRITERS.get(role) or (_in_column(column, 3, 0) if role == "amount" else _in_column(column, 4, 2))
     infinite = write if role in ("p", "horizon") else lambda value: "∞" if value > 0 else "-∞"
     return lambda value: UNKNOWN if isnan(value) else infinite(value) if isinf(value) else write(value)
 
 
 def _in_column(column: Sequence[Any], digits: int, least: int) -> Callable[[float], str]:
-    """How a number is written if one in the middle of its column has so many digits, and each at least so many decimals."""
+    """Return how to write a number if one in the middle of its column has so many digits, each at least so many decimals."""
     numbers = np.array([v for v in column if _is_number(v)], dtype=np.float64)
     numbers = numbers[np.isfinite(numbers)]
     sizes = np.sort(np.abs(numbers[numbers != 0]))
@@ -245,12 +244,12 @@ _WRITERS: dict[Role, Callable[[float], str]] = {
 
 
 def is_p_value(name: str) -> bool:
-    """Whether a column of this name holds p-values."""
+    """Say whether a column of this name holds p-values."""
     return name in ("p", "p_value", "adjusted") or name.endswith("_p")
 
 
 def without_empty(frame: pd.DataFrame, kept: Sequence[str] = ()) -> pd.DataFrame:
-    """The columns that hold anything, or that are kept."""
+    """Return the columns that hold anything, or that are kept."""
     empty = [name for name in frame if name not in kept and (frame[name].isna() | (frame[name] == "")).all()]
     return frame.drop(columns=empty)
 
@@ -279,7 +278,7 @@ class Column:
 
     @property
     def numbers(self) -> bool:
-        """Whether it holds numbers, which are set to the right."""
+        """Say whether it holds numbers, which are set to the right."""
         return self.role != "label"
 
 
@@ -326,15 +325,15 @@ class Table:
         return cls(frame, caption, labels=[*headers], **how)
 
     def select(self, *names: str) -> Table:
-        """The table with those of these columns that it has."""
+        """Return the table with those of these columns that it has."""
         return replace(self, frame=self.frame[[name for name in names if name in self.frame]])
 
     def head(self, rows: int, caption: str | None = None) -> Table:
-        """The first rows of the table."""
+        """Return the first rows of the table."""
         return replace(self, frame=self.frame.head(rows), caption=self.caption if caption is None else caption)
 
     def role(self, name: str) -> Role:
-        """What a column holds; the ends of an interval hold what their estimate does."""
+        """Return what a column holds; the ends of an interval hold what their estimate does."""
         if name in self.drawn[1:]:
             return self.role(self.drawn[0])
         if name in self.roles:
@@ -344,7 +343,7 @@ class Table:
         return "label" if not numbers else "p" if is_p_value(name) else "number"
 
     def columns(self, most: int | None = None, joined: bool = False) -> list[Column]:
-        """The columns as they are shown, with so many rows; `joined` puts both ends of an interval into one."""
+        """Return the columns as they are shown, with so many rows; `joined` puts both ends of an interval into one."""
         shown, ends = [], self.drawn[1:] if len(self.drawn) == 3 and joined else ()
         for name in map(str, self.frame.columns):
             if name in ends[1:]:
@@ -361,12 +360,12 @@ class Table:
         return shown
 
     def records(self) -> list[dict[str, Any]]:
-        """The rows as JSON stores them; what is not known is null."""
+        """Return the rows as JSON stores them; what is not known is null."""
         rows = self.frame.to_dict("records")
         return [{str(k): None if isinstance(v, float) and isnan(v) else v for k, v in row.items()} for row in rows]
 
     def rich(self, most: int | None = None, lines: bool = False) -> RichTable:
-        """The table for a terminal, folded where it is too wide; with lines between rows of long texts."""
+        """Return the table for a terminal, folded where it is too wide; with lines between rows of long texts."""
         columns = self.columns(most, joined=True)
         drawn = RichTable(title=self.caption or None, show_lines=lines, min_width=cell_len(self.caption))
         for column in columns:
@@ -381,12 +380,12 @@ class Table:
 
     @property
     def _left_out(self) -> str:
-        """The line that says how many rows are not shown; empty where all are."""
+        """Return the line that says how many rows are not shown; empty where all are."""
         rows = len(self.frame)
         return f"… and {rows - SHOWN:,} more rows; to_frame() has all {rows:,}" if rows > SHOWN else ""
 
     def text(self) -> list[str]:
-        """The lines of the table for a terminal."""
+        """Return the lines of the table for a terminal."""
         columns = self.columns(SHOWN)
         texts = [[_one_line(cell) for cell in column.cells] for column in columns]
         widths = [max(map(cell_len, [column.heading, *cells])) for column, cells in zip(columns, texts, strict=True)]
@@ -404,7 +403,7 @@ class Table:
         return [line for line in lines if line]
 
     def html(self) -> str:
-        """The table as HTML."""
+        """Return the table as HTML."""
         columns, (low, high) = self.columns(SHOWN), self.scale()
         heads = [f"<th{_side(column)}>{in_html(column.heading)}</th>" for column in columns]
         rows = [
@@ -434,7 +433,7 @@ class Table:
         return (low, high) if 2 * np.abs(known).min() > np.abs(known).max() and low < high else (min(low, 0.0), max(high, 0.0))
 
     def latex(self) -> str:
-        """The table as LaTeX; its preamble needs `\\usepackage{booktabs}`."""
+        """Return the table as LaTeX; its preamble needs `\\usepackage{booktabs}`."""
         columns = self.columns()
         kinds = "".join("r" if column.numbers else "l" for column in columns)
 
@@ -448,7 +447,7 @@ class Table:
         return "\n".join([*parts, r"\bottomrule", r"\end{tabular}", ""])
 
     def markdown(self) -> str:
-        """The table as Markdown, with the pipes of GitHub and Jupyter."""
+        """Return the table as Markdown, with the pipes of GitHub and Jupyter."""
         columns = self.columns()
         heads = [in_markdown(column.heading) for column in columns]
         cells = ([text if column.numbers else in_markdown(text) for text in column.cells] for column in columns)
@@ -461,7 +460,7 @@ def _side(column: Column) -> str:
 
 
 def _bar(values: Sequence[float], low: float, high: float) -> str:
-    """An estimate and its interval between two ends, as a picture of 120 × 12; what is not known is left out."""
+    """Return an estimate and its interval between two ends, as a picture of 120 × 12; what is not known is left out."""
 
     def at(value: float) -> float:
         return round(4 + 112 * float(np.clip((value - low) / (high - low), 0.0, 1.0)), 1)

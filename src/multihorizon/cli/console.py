@@ -39,7 +39,7 @@ from multihorizon.checks import (
     first_few,
 )
 from multihorizon.choice.settings import Choice, Temperature
-from multihorizon.cli.options import CheckOptions, ChoiceOptions, CompareOptions, FitOptions, RecoverOptions, TableOptions
+from multihorizon.cli import CheckOptions, ChoiceOptions, CompareOptions, FitOptions, RecoverOptions, TableOptions
 from multihorizon.data.demonstrations import Demonstrations, put_under, read_tables
 from multihorizon.data.reading import JOINT, columns_of, files_of
 from multihorizon.data.rules import CODES, TableError
@@ -188,8 +188,17 @@ def _sentence(error: BaseException) -> str:
 
 def in_options(text: str) -> str:
     """Return what the library says with the options of the command line in place of Python's arguments."""
-    for argument in ("cut_off=True", "believed=True", "time_unit="):
-        text = text.replace(argument, f"--{argument.partition('=')[0].replace('_', '-')}")
+    options = {
+        "cut_off=True": "--cut-off",
+        "believed=True": "--believed",
+        "time_unit=": "--time-unit",
+        "leave out time=": "leave out --time",
+        'missing="fail"': "--missing fail",
+        'missing="drop"': "--missing drop",
+        'fit Population("~ 1")': 'fit with --formula "~ 1"',
+    }
+    for argument, option in options.items():
+        text = text.replace(argument, option)
     return text
 
 
@@ -258,7 +267,7 @@ def checked(options: Any, files: Sequence[str]) -> Iterator[None]:
 
 
 def read_study(options: TableOptions, tables: list[Demonstrations] | None = None) -> Study:
-    """The tables of decisions with their transitions and features; `tables` are those that have been read already."""
+    """Return the tables of decisions with their transitions and features; `tables` are those that have been read already."""
     if tables is None:
         tables = read_tables(tables_of(options), options.cut_off, time=options.time, time_unit=options.time_unit)
     matrix = None if options.features is None else partial(read_features, options.features)
@@ -268,7 +277,7 @@ def read_study(options: TableOptions, tables: list[Demonstrations] | None = None
 
 
 def read_options(options: TableOptions) -> dict[str, Any]:
-    """What results say of these options: names of files, never where they lie."""
+    """Return what results say of these options: names of files, never where they lie."""
     return {
         "demonstrations": [path.name for path in options.demos],
         "transitions": [path.name for path in options.transitions] if options.transitions else "estimated",
@@ -292,17 +301,17 @@ def by_name(options: Any, *names: str) -> dict[str, Any]:
 
 
 def tables_of(options: TableOptions | CheckOptions) -> list[list[Path]]:
-    """The files of each table of decisions: with --same-task all are of one."""
+    """Return the files of each table of decisions: with --same-task all are of one."""
     return [options.demos] if options.same_task else [[path] for path in options.demos]
 
 
 def read_mdps(transitions: list[Path] | None) -> list[MDP] | None:
-    """The given transitions, or None to have them estimated."""
+    """Return the given transitions, or None to have them estimated."""
     return [read_transitions(path) for path in transitions] if transitions else None
 
 
 def features_in(path: Path, task: MDP, wanted: Sequence[str]) -> Sparse:
-    """The features of a new task, in the order of those of a fit, by their names."""
+    """Return the features of a new task, in the order of those of a fit, by their names."""
     matrix, names = read_features(path, task)
     if set(names) != set(wanted):
         raise ValueError(f"--features must have the columns of the fit, {first_few(wanted)}, received {first_few(names)}")
@@ -310,14 +319,14 @@ def features_in(path: Path, task: MDP, wanted: Sequence[str]) -> Sparse:
 
 
 def cluster_of(text: str) -> Choice:
-    """The option `cluster` for what the command line says is independent."""
+    """Return the option `cluster` for what the command line says is independent."""
     if text not in get_args(Choice):
         raise ValueError(f"--cluster-by must be one of {', '.join(get_args(Choice))}, received {text}")
     return cast(Choice, text)
 
 
 def temperature_of(texts: list[str] | None) -> Temperature:
-    """The solver's option for a choice on the command line: a word, one number for all, or numbers by name."""
+    """Return the solver's option for a choice on the command line: a word, one number for all, or numbers by name."""
     words: dict[str, Temperature] = {"pooled": "pooled", "shared": "shared", "per-expert": "per_expert"}
     if not texts:
         return "pooled"
@@ -332,7 +341,7 @@ def temperature_of(texts: list[str] | None) -> Temperature:
 
 
 def deviations_of(text: str) -> float | Literal["estimated"]:
-    """The solver's option for how far rewards may be from the shared one."""
+    """Return the solver's option for how far rewards may be from the shared one."""
     if text == "estimated":
         return "estimated"
     try:
@@ -343,7 +352,7 @@ def deviations_of(text: str) -> float | Literal["estimated"]:
 
 
 def population_of(options: FitOptions | RecoverOptions, solver: MaximumLikelihood) -> Population | None:
-    """What is asked about groups, persons and conditions; nothing without a formula."""
+    """Return what is asked about groups, persons and conditions; nothing without a formula."""
     persons, formula = options.persons, options.formula
     if options.missing not in ("drop", "fail"):
         raise ValueError(f"--missing must be drop or fail, received {options.missing}")
@@ -366,7 +375,7 @@ def population_of(options: FitOptions | RecoverOptions, solver: MaximumLikelihoo
 
 
 def read_decisions(options: FitOptions | CompareOptions, population: Population | None) -> tuple[list[Demonstrations], list[str]]:
-    """The tables of decisions with the conditions that are asked about, and remarks on what was left out."""
+    """Return the tables of decisions with the conditions that are asked about, and remarks on what was left out."""
     wanted: Sequence[str] = () if population is None else read_formula(population.formula).columns
     if isinstance(options, CompareOptions):
         if not (options.condition or "").strip():
@@ -376,9 +385,9 @@ def read_decisions(options: FitOptions | CompareOptions, population: Population 
         raise ValueError('--episodes must come with --formula that names its columns, received none: "~ noise" asks about noise')
     homes = _homes(options, population, wanted) if wanted else {}
     unnamed = population is not None and population.distribution == "types"
-    found = [column for column in wanted if homes[column] in options.demos]
+    beside = [column for column in wanted if homes[column] in options.demos]
     clock = {"time": options.time, "time_unit": options.time_unit}
-    tables = read_tables(tables_of(options), options.cut_off, found, unnamed=unnamed, **clock)
+    tables = read_tables(tables_of(options), options.cut_off, beside, unnamed=unnamed, **clock)
     if options.episodes is None:
         return tables, []
     needed = [column for column in wanted if homes[column] == options.episodes]
@@ -392,7 +401,8 @@ def read_decisions(options: FitOptions | CompareOptions, population: Population 
 
 
 def _homes(options: FitOptions | CompareOptions, population: Population | None, wanted: Sequence[str]) -> dict[str, Path]:
-    """The table of each column that is asked about: that of persons, that of episodes, or one of decisions, which have it all.
+    """Return the table of each column that is asked about: that of persons, that of episodes, or one of decisions, which have it
+    all.
 
     Raises:
         ValueError: where a column is in none of them, or in two.
@@ -405,8 +415,8 @@ def _homes(options: FitOptions | CompareOptions, population: Population | None, 
     else:
         asks, lacking = "--condition", "" if options.episodes else "episodes"
     if options.episodes is not None:
-        found = columns_of(options.episodes, "--episodes")
-        columns[options.episodes] = [column for column in found if column not in ("expert", "episode")]
+        names = columns_of(options.episodes, "--episodes")
+        columns[options.episodes] = [column for column in names if column not in ("expert", "episode")]
     for path in options.demos:
         columns[path] = [column for column in columns_of(path, "demonstrations") if column not in CODES]
     homes = {}
@@ -428,19 +438,19 @@ def _homes(options: FitOptions | CompareOptions, population: Population | None, 
 
 
 def families_of(text: str | None) -> tuple[Lookahead, ...]:
-    """The families of look-ahead to compare; the exponential one is always among them."""
+    """Return the families of look-ahead to compare; the exponential one is always among them."""
     if text is None:
         return ()
     return FAMILIES if text == "all" else (Exponential(), family_named(text, "--lookahead", "all"))
 
 
 def discounts_of(texts: list[str] | None) -> float | dict[str, float] | None:
-    """The known discounts on the command line: one for all, or by name."""
+    """Return the known discounts on the command line: one for all, or by name."""
     return _numbers(texts, "--discount", as_discount, "a number from 0 to 1, or NAME=number") if texts else None
 
 
 def _numbers(texts: list[str], option: str, check: Callable[[object, str], float], expected: str) -> float | dict[str, float]:
-    """One number for all experts, or one for each name."""
+    """Return one number for all experts, or one for each name."""
     names = [text.rpartition("=")[0].strip() for text in texts]
     nameless = next((text for text, name in zip(texts, names, strict=True) if "=" in text and not name), None)
     if nameless is not None:

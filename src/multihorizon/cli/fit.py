@@ -19,6 +19,7 @@ import typer
 from rich.table import Table as RichTable
 
 from multihorizon.analysis import Analysis, analyse
+from multihorizon.cli import CheckOptions, DemoOptions, FitOptions
 from multihorizon.cli.console import (
     by_name,
     checked,
@@ -38,7 +39,6 @@ from multihorizon.cli.console import (
     temperature_of,
     write_answer,
 )
-from multihorizon.cli.options import CheckOptions, DemoOptions, FitOptions
 from multihorizon.data.check import CHANCE, Issue, TableCheck, check_table, nothing_shared, write_mended
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.data.reading import file_kind, files_of
@@ -73,8 +73,18 @@ WALKERS = ("Ann", "Ben", "Cleo")
 WALKS = 300
 #: What a step onto a cell brings, with its name and its sign on the map.
 GROUND = {6.0: ("snack", "s"), 40.0: ("feast", "F"), -3.0: ("mud", "~"), -0.5: ("grass", "·")}
-FITTED_FILES = ("result.json", "result.npz", "people.csv", "reward.csv", "solution.json", "task.npz", "report.html")
-TOUR = ("walks.png", "decisions.csv", "meadow.npz", *FITTED_FILES)
+TOUR = (
+    "walks.png",
+    "decisions.csv",
+    "meadow.npz",
+    "result.json",
+    "result.npz",
+    "people.csv",
+    "reward.csv",
+    "solution.json",
+    "task.npz",
+    "report.html",
+)
 
 
 def demo(options: DemoOptions) -> None:
@@ -103,7 +113,7 @@ def _open_tour(domain: Domain, walks: list[list[int]]) -> None:
 
 
 def _meadow_map(domain: Domain, walk: list[int]) -> str:
-    """The meadow with one walk drawn as arrows."""
+    """Return the meadow with one walk drawn as arrows."""
     assert domain.mdp.grid_shape is not None
     width = domain.mdp.grid_shape[1]
     arrows = {1: "→", width: "↓", -1: "←", -width: "↑"}
@@ -160,12 +170,14 @@ def _horizons(domain: Domain, analysis: Analysis) -> RichTable:
 
 
 def _wishes(domain: Domain, analysis: Analysis) -> str:
-    """The rewards as the report has them, as differences from the average logged step, beside the true ones."""
+    """Return the rewards as the report has them, as differences from the average logged step, beside the true ones."""
     experts = analysis.problem.experts
     arrivals = sum(expert.feature_matrix.T @ require_counts(expert).T.ravel() for expert in experts)
     average = float(arrivals @ domain.reward / np.sum(arrivals))
-    found = {value: float(analysis.contrasts.values[domain.reward == value].mean()) for value in GROUND}
-    wishes = [f"{name} {decimals(found[value], 2)} (true {decimals(value - average, 2)})" for value, (name, _) in GROUND.items()]
+    estimated = {value: float(analysis.contrasts.values[domain.reward == value].mean()) for value in GROUND}
+    wishes = [
+        f"{name} {decimals(estimated[value], 2)} (true {decimals(value - average, 2)})" for value, (name, _) in GROUND.items()
+    ]
     return f"What they want, as points above those of their average step: {', '.join(wishes)}.\n"
 
 
@@ -184,11 +196,8 @@ def _close_tour(directory: Path) -> None:
 
 
 def _typed(path: Path) -> str:
-    """A path as it is typed on a command line."""
+    """Return a path as it is typed on a command line."""
     return f'"{path}"' if " " in str(path) else str(path)
-
-
-CHECKED = ("check.json", "check.html")
 
 
 def check(options: CheckOptions) -> None:
@@ -196,7 +205,8 @@ def check(options: CheckOptions) -> None:
 
     The exit code is 0 whatever is found, and 2 where the file cannot be read as a table.
     """
-    with checked(options, CHECKED):
+    files = ("check.json", "check.html")
+    with checked(options, files):
         paths = tables_of(options)
         if options.state is not None and options.transitions:
             raise ValueError("--state must come without --transitions, which belongs to tasks with a list of states")
@@ -208,8 +218,8 @@ def check(options: CheckOptions) -> None:
         mdps: Sequence[MDP | None] = read_mdps(options.transitions) or [None] * len(paths)
         every = [check_table(path, mdp, columns, believed=options.believed) for path, mdp in zip(paths, mdps, strict=True)]
         between = nothing_shared({one.name: {"action": {*one.log.actions}, "state": {*one.log.states}} for one in every})
-        for found in every:
-            _show_check(found)
+        for one_table in every:
+            _show_check(one_table)
         for finding in between:
             out.print(f"{finding.what} {finding.remedy}", style="bold", soft_wrap=True)
         written = []
@@ -220,15 +230,15 @@ def check(options: CheckOptions) -> None:
             written = _mended_words(every[0], Path(options.write.name))
         if options.out_dir is not None:
             recorded = by_name(options, "transitions", "believed", "same_task", "state", "write")
-            contents = [_check_content(found) for found in every]
+            contents = [_check_content(one_table) for one_table in every]
             content = contents[0] if len(every) == 1 else {"tables": contents, "findings": [finding.what for finding in between]}
             page = _check_page(every, between, written, options)
-            write_answer(options.out_dir, CHECKED, {**content, "options": recorded}, page)
+            write_answer(options.out_dir, files, {**content, "options": recorded}, page)
 
 
-def _check_content(found: TableCheck) -> dict[str, Any]:
+def _check_content(table: TableCheck) -> dict[str, Any]:
     """Return the check for JSON, with options of the command line in place of Python's arguments."""
-    content = found._content()
+    content = table._content()
     findings = [{**finding, "remedy": in_options(finding["remedy"])} for finding in content["findings"]]
     return {**content, "summary": in_options(content["summary"]), "findings": findings}
 
@@ -249,46 +259,46 @@ def _check_target(path: Path, log: Path) -> None:
         raise ValueError(f"--write must be a file of the same kind as the table, {ending}, received {path}")
 
 
-def _mended_words(found: TableCheck, path: Path) -> list[str]:
-    """What the mended table is, in sentences."""
-    rows, left = found.mended.number.size, [finding.kind for finding in found.left]
-    lines = [f"Written to {path}: {rows:,} of {count(found.rows, 'row')}.", *found.changes]
-    lines = lines if found.changes else [*lines, "There was nothing to mend without guessing."]
+def _mended_words(table: TableCheck, path: Path) -> list[str]:
+    """Return what the mended table is, in sentences."""
+    rows, left = table.mended.number.size, [finding.kind for finding in table.left]
+    lines = [f"Written to {path}: {rows:,} of {count(table.rows, 'row')}.", *table.changes]
+    lines = lines if table.changes else [*lines, "There was nothing to mend without guessing."]
     return [*lines, f"Still to be mended: {', '.join(left)}."] if left else lines
 
 
-def _check_sizes(found: TableCheck) -> str:
-    """How much there is of everything."""
+def _check_sizes(table: TableCheck) -> str:
+    """Return how much there is of everything."""
     numbers = {
-        "row": found.rows,
-        "expert": len(found.experts),
-        "episode": int(found.experts["episodes"].sum()),
-        "decision": int(found.experts["decisions"].sum()),
-        "state": len(found.states),
-        "action": len(found.actions),
+        "row": table.rows,
+        "expert": len(table.experts),
+        "episode": int(table.experts["episodes"].sum()),
+        "decision": int(table.experts["decisions"].sum()),
+        "state": len(table.states),
+        "action": len(table.actions),
     }
     return ", ".join(count(number, noun) for noun, number in numbers.items() if number) + "."
 
 
-def _show_check(found: TableCheck) -> None:
-    out.print(f"{found.name}: {_check_sizes(found)}", soft_wrap=True)
+def _show_check(checked_table: TableCheck) -> None:
+    out.print(f"{checked_table.name}: {_check_sizes(checked_table)}", soft_wrap=True)
     listed = 20  # The terminal lists up to so many experts, and states; the page lists all.
-    for table in _check_tables(found):
+    for table in _check_tables(checked_table):
         if 0 < len(table.frame) <= listed:
             out.print(table.rich())
-    if found.findings:
-        out.print(replace(_check_findings(found), caption="What is wrong, and what is worth knowing").rich(lines=True))
+    if checked_table.findings:
+        out.print(replace(_check_findings(checked_table), caption="What is wrong, and what is worth knowing").rich(lines=True))
     out.print(
-        in_options(found.sentences()),
-        style="bold red" if any(finding.refused for finding in found.findings) else "bold",
+        in_options(checked_table.sentences()),
+        style="bold red" if any(finding.refused for finding in checked_table.findings) else "bold",
         soft_wrap=True,
     )
 
 
-def _check_findings(found: TableCheck) -> Table:
-    """What is wrong and what is worth knowing, and how to mend it."""
+def _check_findings(table: TableCheck) -> Table:
+    """Return what is wrong and what is worth knowing, and how to mend it."""
     rows = []
-    for finding in found.findings:
+    for finding in table.findings:
         where = f" First: {', '.join(finding.places)}." if finding.places else ""
         refuses = "refuses it" if finding.refused else "takes it with --transitions or --cut-off"
         fit = f"{refuses}; --write mends it" if finding.mended else refuses if finding.stops else "goes on"
@@ -296,9 +306,9 @@ def _check_findings(found: TableCheck) -> Table:
     return Table(pd.DataFrame(rows, columns=["problem", "what was found", "how to mend it", "a fit"]))
 
 
-def _check_tables(found: TableCheck) -> list[Table]:
-    """The tables of what there is."""
-    experts, states = found.experts.copy(), found.states.copy()
+def _check_tables(table: TableCheck) -> list[Table]:
+    """Return the tables of what there is."""
+    experts, states = table.experts.copy(), table.states.copy()
     lengths = zip(experts["shortest"], experts["longest"], strict=True)
     experts["per episode"] = [from_to([f"{low:,}", f"{high:,}"]) for low, high in lengths]
     wanted = ["expert", "episodes", "decisions", "per episode", "states", "actions"]
@@ -307,30 +317,30 @@ def _check_tables(found: TableCheck) -> list[Table]:
     roles: dict[str, Role] = {"per episode": "count", "chance, p": "p"}
     states.columns = ["state", "episodes begin", "arrivals", "decisions", "what was done"]
     states["what was done"] = states["what was done"].replace("", "nobody decided here")
-    actions = found.actions.set_axis(["action", "decisions", "in so many states"], axis=1)
+    actions = table.actions.set_axis(["action", "decisions", "in so many states"], axis=1)
     of_experts = Table(experts, "Experts", roles=roles).select(*wanted, "chance, p")
     return [of_experts, Table(states, "States"), Table(actions, "Actions")]
 
 
 def _check_page(every: Sequence[TableCheck], between: Sequence[Issue], written: Sequence[str], options: CheckOptions) -> Page:
-    """The report."""
+    """Return the report."""
     compared = "It was compared with the given transitions." if options.transitions else "It was not compared with transitions."
     sections: list[Section] = []
-    for found in every:
-        of = f": {Path(found.name).name}" if len(every) > 1 else ""
-        wrong, option = (any(getattr(finding, name) for finding in found.findings) for name in ("refused", "stops"))
+    for one_table in every:
+        of = f": {Path(one_table.name).name}" if len(every) > 1 else ""
+        wrong, option = (any(getattr(finding, name) for finding in one_table.findings) for name in ("refused", "stops"))
         badge = Badge("Nothing stops a fit", "good")
         if wrong or option:
             badge = (
                 Badge("A fit refuses this table", "bad") if wrong else Badge("A fit needs an option for this table", "caution")
             )
-        blocks: list[str | Block] = [badge, in_options(found.sentences())]
-        if found.findings:
-            blocks.append(TableBlock(_check_findings(found)))
+        blocks: list[str | Block] = [badge, in_options(one_table.sentences())]
+        if one_table.findings:
+            blocks.append(TableBlock(_check_findings(one_table)))
         blocks += written
         holds: list[str | Block] = [compared]
-        holds += [TableBlock(table) for table in _check_tables(found) if len(table.frame)]
-        if "chance_p" in found.experts:
+        holds += [TableBlock(table) for table in _check_tables(one_table) if len(table.frame)]
+        if "chance_p" in one_table.experts:
             holds.append(
                 "The last column of experts is a test of their decisions against equally likely actions in each state. A small p "
                 f"says that they do not choose at random; from {CHANCE} on they may."
@@ -338,7 +348,7 @@ def _check_page(every: Sequence[TableCheck], between: Sequence[Issue], written: 
         sections += [Section(f"What is wrong, and how to mend it{of}", blocks), Section(f"What the table holds{of}", holds)]
     if between:
         sections.insert(0, Section("Between the tables", [f"{finding.what} {finding.remedy}" for finding in between]))
-    names = [f"{Path(found.name).name}: {_check_sizes(found)}" for found in every]
+    names = [f"{Path(one_table.name).name}: {_check_sizes(one_table)}" for one_table in every]
     title = "What is in this table?" if len(every) == 1 else "What is in these tables?"
     return Page(title, " ".join(names), sections, f"multihorizon {package_version()}")
 
@@ -355,12 +365,12 @@ def fit(options: FitOptions, *, clock: Callable[[], float] = time.monotonic, wat
         latest: Analysis | None = None
         written = clock()
 
-        def keep(found: Analysis) -> None:
+        def keep(so_far: Analysis) -> None:
             """Keep what is known so far for when the work is stopped, and write it if the last writing was ten seconds ago."""
             nonlocal latest, written
-            latest = found
+            latest = so_far
             if options.out_dir is not None and clock() - written >= 10:
-                write_fit(options.out_dir, found, recorded, so_far=True)
+                write_fit(options.out_dir, so_far, recorded, so_far=True)
                 written = clock()
 
         try:
@@ -410,7 +420,7 @@ def _analyse(options: FitOptions, **how: Any) -> Analysis:
         population = replace(population or Population(ridge=options.ridge), distribution="types", types=options.types)
     tables, remarks = read_decisions(options, population)
     keep = how.pop("keep")
-    found = analyse(
+    analysis = analyse(
         population=population,
         tables=tables,
         mdps=read_mdps(options.transitions),
@@ -427,11 +437,13 @@ def _analyse(options: FitOptions, **how: Any) -> Analysis:
         keep=lambda latest: keep(replace(latest, remarks=[*latest.remarks, *remarks])),
         **how,
     )
-    return replace(found, remarks=[*found.remarks, *remarks])
+    return replace(analysis, remarks=[*analysis.remarks, *remarks])
 
 
 def _read_steps(options: FitOptions, state: str) -> Steps:
-    """The table of a task whose states are vectors; raises where an option of tasks with a list of states is given as well."""
+    """Return the table of a task whose states are vectors; raises where an option of tasks with a list of states is given as
+    well.
+    """
     columns = [name.strip() for name in state.split(",")]
     if not all(columns):
         raise ValueError(f"--state must name columns separated by commas, received {state!r}")
@@ -470,7 +482,7 @@ def _read_steps(options: FitOptions, state: str) -> Steps:
 
 
 def _recorded(options: FitOptions) -> dict[str, Any]:
-    """What the files of results say about how they were made."""
+    """Return what the files of results say about how they were made."""
     return {
         **read_options(options),
         "state": options.state,
@@ -531,7 +543,7 @@ def _show(analysis: Analysis) -> None:
 
 
 def _groups(people: People) -> RichTable:
-    """One row per group: what is typical, what to expect of new persons, and how much is known of each."""
+    """Return one row per group: what is typical, what to expect of new persons, and how much is known of each."""
     headers = "persons like", "how many", "typical", "95 % of new persons", "reliability"
     rows = []
     for group in people.groups:
@@ -541,10 +553,10 @@ def _groups(people: People) -> RichTable:
     return Table.of(headers, rows, "Discounts to expect, and how much is known of each person", roles=roles).rich()
 
 
-def _show_population(found: Solution, horizon: Horizon) -> None:
+def _show_population(solution: Solution, horizon: Horizon) -> None:
     """Effects on the discount, one row per term, what they are in discounts and horizons, and what else was found."""
-    population = PopulationEvidence.of(found).population
-    if found.status != Status.CONVERGED and (population.types is None or not any(population.types["identified"])):
+    population = PopulationEvidence.of(solution).population
+    if solution.status != Status.CONVERGED and (population.types is None or not any(population.types["identified"])):
         return  # which the answer on top has said
     for text in absent_words(population.left_out, population.persons):
         out.print(text, style="bold", soft_wrap=True)
@@ -571,11 +583,11 @@ def _show_population(found: Solution, horizon: Horizon) -> None:
             "persons with", "how many", "typical discount", horizon.many, "95 % of new persons", "mean reliability"
         )
         out.print(replace(shown, caption=f"{shown.caption}{at}").rich())
-    out.print(" ".join(population_words(found, horizon)), soft_wrap=True)
+    out.print(" ".join(population_words(solution, horizon)), soft_wrap=True)
 
 
 def _types(types: dict[str, Any], horizon: Horizon) -> RichTable:
-    """One row per type, from the shortest horizon to the longest."""
+    """Return one row per type, from the shortest horizon to the longest."""
     rows = []
     for k, (share, discount, ends) in enumerate(zip(types["shares"], types["discounts"], types["intervals"], strict=True)):
         given = (discount, tuple(ends), horizon(discount)) if types["identified"][k] else (np.nan, "not identified", np.nan)
@@ -586,7 +598,7 @@ def _types(types: dict[str, Any], horizon: Horizon) -> RichTable:
 
 
 def _table(analysis: Analysis) -> RichTable:
-    """One row per expert, from the shortest horizon to the longest."""
+    """Return one row per expert, from the shortest horizon to the longest."""
     ahead, rows = analysis.horizon, []
     for k in analysis.order:
         *cells, temperature = person_cells(analysis, k)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from multihorizon.cli import CompareOptions, DesignOptions, GoalsOptions, IdentifyOptions, PredictOptions, RecoverOptions
 from multihorizon.cli.console import (
     by_name,
     checked,
@@ -28,7 +29,6 @@ from multihorizon.cli.console import (
     temperature_of,
     write_answer,
 )
-from multihorizon.cli.options import CompareOptions, DesignOptions, GoalsOptions, IdentifyOptions, PredictOptions, RecoverOptions
 from multihorizon.data.side_tables import (
     read_first_states,
     read_forbidden,
@@ -79,12 +79,11 @@ from multihorizon.report.pages import (
 from multihorizon.solution import Solution, Status
 from multihorizon.words import decimals
 
-IDENTIFIED = ("identify.json", "identify.html")
-
 
 def identify(options: IdentifyOptions) -> None:
     """Say whether these decisions, and any number of others like them, identify the discounts."""
-    with checked(options, IDENTIFIED):
+    files = ("identify.json", "identify.html")
+    with checked(options, files):
         if options.known_reward is not None and options.within is not None:
             raise ValueError("--within must come without --known-reward: a reward that is known may not differ, received both")
         study = read_study(options)
@@ -108,7 +107,7 @@ def identify(options: IdentifyOptions) -> None:
                 "seed": solution.seed,
                 "options": {**read_options(options), **by_name(options, "known_reward", "within")},
             }
-            write_answer(options.out_dir, IDENTIFIED, content, identify_page(solution, exact, study.remarks))
+            write_answer(options.out_dir, files, content, identify_page(solution, exact, study.remarks))
 
 
 def _show_identified(solution: Solution, exact: Identification | None) -> None:
@@ -133,12 +132,10 @@ def _show_identified(solution: Solution, exact: Identification | None) -> None:
         out.print(exact.sentences(), soft_wrap=True)
 
 
-GOALS = ("goals.json", "goals.html")
-
-
 def goals(options: GoalsOptions) -> None:
     """Say who shares a goal with whom, where rewards and horizons may both differ."""
-    with checked(options, GOALS):
+    files = ("goals.json", "goals.html")
+    with checked(options, files):
         study = read_study(options)
         with progress_bar("goals") as progress:
             groups = goals_of_decisions(
@@ -154,7 +151,7 @@ def goals(options: GoalsOptions) -> None:
             recorded = {**read_options(options), "simulations": options.simulations, "cluster": options.cluster_by}
             content = {**groups.to_dict(), "summary": groups.sentences(), "remarks": study.remarks, "seed": options.seed}
             page = goals_page(groups, study.remarks, options.seed)
-            write_answer(options.out_dir, GOALS, {**content, "options": recorded}, page)
+            write_answer(options.out_dir, files, {**content, "options": recorded}, page)
 
 
 def compare(options: CompareOptions) -> None:
@@ -193,12 +190,6 @@ def _show_compared(compared: CarryingOver) -> None:
     out.print(compared.sentences(), soft_wrap=True)
 
 
-#: As many experts have rows of their own.
-LISTED_EXPERTS = 60
-#: How many rows of each table the terminal shows; `whatif.csv` has all.
-SHOWN_ROWS = 12
-
-
 def predict(options: PredictOptions) -> None:
     """Say what people will do when something changes: a bonus, a ban, another task, another discount.
 
@@ -222,46 +213,46 @@ def predict(options: PredictOptions) -> None:
         persons: Literal["each", "groups"] = "groups" if options.typical else "each"
         with progress_bar("predict") as progress:
             how: dict[str, Any] = {"persons": persons, "seed": options.seed, "jobs": options.jobs, "progress": progress}
-            found: Prediction | Nudge
+            answer: Prediction | Nudge
             if options.nudge is None:
-                found = predicted(source, **changes, states=options.reach, **how)
+                answer = predicted(source, **changes, states=options.reach, **how)
             else:
                 state, action = state_and_action(solution.problem.mdp, options.nudge)  # type: ignore[union-attr]
                 chance = 0.5 if options.chance is None else options.chance
-                found = nudge(source, state=state, action=action, chance=chance, initial=changes["initial"], **how)
-        if isinstance(found, Prediction):
-            if found.change.needs_reward and NOT_BOUNDED in found.status and options.restrict is None:
+                answer = nudge(source, state=state, action=action, chance=chance, initial=changes["initial"], **how)
+        if isinstance(answer, Prediction):
+            if answer.change.needs_reward and NOT_BOUNDED in answer.status and options.restrict is None:
                 remarks.append("If you know something of the reward, say it with --restrict: it may bound what follows.")
-            _show_prediction(found)
+            _show_prediction(answer)
         else:
-            _show_nudge(found)
+            _show_nudge(answer)
         show_remarks(remarks)
         if options.out_dir is not None:
-            files = write_whatif(options.out_dir, found, _recorded_prediction(options), remarks)
+            files = write_whatif(options.out_dir, answer, _recorded_prediction(options), remarks)
             out.print(f"Written to {options.out_dir}: {', '.join(files)}", soft_wrap=True)
             out.print(f"Open {options.out_dir / files[-1]} in a browser.", soft_wrap=True)
 
 
 def _source(solution: Solution, options: PredictOptions, remarks: list[str]) -> Solution | Identification:
-    """What answers: the fit, or with restrictions all rewards that explain the policies it found."""
+    """Return what answers: the fit, or with restrictions all rewards that explain the policies it found."""
     if options.restrict is None:
         return solution
     if options.typical:
         raise ValueError("--restrict must come without --typical, received both")
     if solution.estimate.population is not None:
         raise ValueError("--restrict must come with a fit without --formula, received one with it: fit the same table without")
-    found = identify_fitted(solution)
-    if found is None:
+    identification = identify_fitted(solution)
+    if identification is None:
         raise ValueError("--restrict needs to know which rewards explain the fitted policies, and this cannot be computed here")
     remarks.append(
         "With restrictions, the fitted policies are taken as exact: the answer is the range over all rewards that explain them "
         "and keep to the restrictions. The error of the fit is not in it."
     )
-    return found
+    return identification
 
 
 def _changes(solution: Solution, options: PredictOptions) -> dict[str, Any]:
-    """What changes, from the files that the options name, with the names of the task checked."""
+    """Return what changes, from the files that the options name, with the names of the task checked."""
     assert solution.problem is not None
     after = None if options.transitions is None else read_transitions(options.transitions)
     task = solution.problem.mdp if after is None else after  # type: ignore[attr-defined]
@@ -283,38 +274,35 @@ def _recorded_prediction(options: PredictOptions) -> dict[str, Any]:
     return {"result": options.result.resolve().name, **files, **asked, "typical": options.typical or None, "seed": options.seed}
 
 
-def _show_prediction(found: Prediction) -> None:
-    answer = verdict(found)
-    for line in changes_in_words(found):
+def _show_prediction(prediction: Prediction) -> None:
+    listed = 12  # rows of each table that the terminal shows; `whatif.csv` has all
+    answer = verdict(prediction)
+    for line in changes_in_words(prediction):
         out.print(line, soft_wrap=True)
     out.print(f"{answer.question} {answer.answer}. {answer.reasons}", soft_wrap=True)
-    if len(found.experts) <= FEW:
-        changes = largest_changes(found, SHOWN_ROWS).select(
+    if len(prediction.experts) <= FEW:
+        changes = largest_changes(prediction, listed).select(
             "expert", "state", "action", "before", "after", "low", "high", "status"
         )
-        every = outcomes_table(found)
+        every = outcomes_table(prediction)
         plain = every.frame[~every.frame["outcome"].str.startswith("discounted")]
-        outcomes = replace(every, frame=plain).head(2 * SHOWN_ROWS, "What comes of it")
+        outcomes = replace(every, frame=plain).head(2 * listed, "What comes of it")
     else:
-        changes, outcomes = choices_of_many(found, SHOWN_ROWS), outcomes_of_many(found, SHOWN_ROWS)
+        changes, outcomes = choices_of_many(prediction, listed), outcomes_of_many(prediction, listed)
     out.print(changes.rich() if len(changes.frame) else "No choice changes.")
     if len(outcomes.frame):
         out.print(outcomes.rich())
-    out.print(found.unit, soft_wrap=True)
-    show_remarks(found.remarks)
+    out.print(prediction.unit, soft_wrap=True)
+    show_remarks(prediction.remarks)
 
 
-def _show_nudge(found: Nudge) -> None:
-    question, *lines = found.sentences().splitlines()
+def _show_nudge(answer: Nudge) -> None:
+    question, *lines = answer.sentences().splitlines()
     out.print(question, soft_wrap=True)
-    out.print(bonuses(found, LISTED_EXPERTS).rich())
+    out.print(bonuses(answer, 60).rich())
     for line in lines:
         if not line.startswith("  "):
             out.print(line, soft_wrap=True)
-
-
-#: How many candidates the terminal shows; `design.csv` has all.
-SHOWN_CANDIDATES = 15
 
 
 def design(options: DesignOptions) -> None:
@@ -364,13 +352,13 @@ def design(options: DesignOptions) -> None:
 
 
 def _mean_length(fitted: dict[str, Any]) -> int | None:
-    """How many decisions an episode of the pilot had on average, rounded up; None where its result does not say it."""
+    """Return how many decisions an episode of the pilot had on average, rounded up; None where its result does not say it."""
     episodes, decisions = (np.sum(fitted.get(name) or 0) for name in ("episodes", "decisions"))
     return int(np.ceil(decisions / episodes)) if episodes > 0 and decisions > 0 else None
 
 
 def _recovery_command(options: DesignOptions, planned: Design, named: bool = False) -> str:
-    """The command that simulates the study as designed; with files by their names alone, where it is kept."""
+    """Return the command that simulates the study as designed; with files by their names alone, where it is kept."""
 
     def shown(path: Path) -> str:
         return path.resolve().name if named else str(path)
@@ -397,10 +385,11 @@ def _recorded_design(options: DesignOptions) -> dict[str, Any]:
 
 def _show_design(planned: Design) -> None:
     given, errors, _ = planned._tables(compute=True)
-    out.print(given.rich(SHOWN_CANDIDATES))
-    if len(given.frame) > SHOWN_CANDIDATES:
-        out.print(f"… and {len(given.frame) - SHOWN_CANDIDATES} more, which --out writes to design.csv.")
-    out.print(errors.rich(SHOWN_CANDIDATES))
+    listed = 15  # candidates that the terminal shows; `design.csv` has all
+    out.print(given.rich(listed))
+    if len(given.frame) > listed:
+        out.print(f"… and {len(given.frame) - listed} more, which --out writes to design.csv.")
+    out.print(errors.rich(listed))
     out.print(planned.sentences(), soft_wrap=True)
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import typer
 from rich.table import Table as RichTable
 
+from multihorizon.cli import ReproduceOptions
 from multihorizon.cli.console import checked, err, out, progress_bar
-from multihorizon.cli.options import ReproduceOptions
 from multihorizon.files import write_all
 from multihorizon.paper.claims import Claim, all_claims
 from multihorizon.paper.report import (
@@ -48,7 +48,7 @@ def reproduce(options: ReproduceOptions) -> None:
 
 
 def _own_domain(name: str, directory: Path, settings: StudySettings) -> list[Claim]:
-    """The paper's questions asked of a reader's domain, and their page."""
+    """Return the paper's questions asked of a reader's domain, and their page."""
     domain = load_domain(name)
     with progress_bar(domain.name) as progress:
         claims, table = study_domain(domain, settings, progress)
@@ -57,7 +57,7 @@ def _own_domain(name: str, directory: Path, settings: StudySettings) -> list[Cla
 
 
 def _compute(directory: Path, settings: StudySettings) -> dict[str, Any]:
-    """Every part's numbers, each written when it is finished."""
+    """Return every part's numbers, each written when it is finished."""
     data: dict[str, Any] = {}
     for number, part in enumerate(PARTS, start=1):
         with progress_bar(f"{number}/{len(PARTS)} {part.title}") as progress:

@@ -73,7 +73,7 @@ class Issue:
 
     @property
     def refused(self) -> bool:
-        """Whether a fit refuses the table for it, whatever its options are."""
+        """Say whether a fit refuses the table for it, whatever its options are."""
         return self.stops and self.kind not in STOPPING
 
 
@@ -127,7 +127,7 @@ class TableCheck(Result):
         return {"table": Path(self.name).name, "rows": self.rows, **sizes}
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per finding: `kind, what, remedy, count, stops, mended`."""
+        """Return one row per finding: `kind, what, remedy, count, stops, mended`."""
         columns = ("kind", "what", "remedy", "count", "stops", "mended")
         return pd.DataFrame([[getattr(finding, c) for c in columns] for finding in self.findings], columns=list(columns))
 
@@ -451,7 +451,7 @@ def _some(items: Sequence[str], comma: str = ", ") -> str:
 
 
 def _experts(table: Demonstrations, mdp: MDP | None, vector: bool) -> pd.DataFrame:
-    """One row per expert: how much there is of them, and how likely their decisions are by chance."""
+    """Return one row per expert: how much there is of them, and how likely their decisions are by chance."""
     episodes, size = table.by_episode, len(table.experts)
     lengths = (
         pd.Series(episodes.length).groupby(episodes.expert).agg(["count", "sum", "min", "max"]).reindex(range(size), fill_value=0)
@@ -475,7 +475,7 @@ def _experts(table: Demonstrations, mdp: MDP | None, vector: bool) -> pd.DataFra
 
 
 def _states(table: Demonstrations) -> pd.DataFrame:
-    """One row per state, the most frequent first: how often somebody began there, came there, decided there, and what."""
+    """Return one row per state, the most frequent first: how often somebody began there, came there, decided there, and what."""
     moves, size = table.moves, len(table.states)
     led = moves.next_state >= 0
     counts = _counts(table).groupby(["state", "action"], as_index=False)[["count"]].sum()
@@ -496,7 +496,7 @@ def _states(table: Demonstrations) -> pd.DataFrame:
 
 
 def _actions(table: Demonstrations) -> pd.DataFrame:
-    """One row per action: how often, and in how many states."""
+    """Return one row per action: how often, and in how many states."""
     counts, size = _counts(table), len(table.actions)
     states = np.bincount(counts.drop_duplicates(["state", "action"])["action"], minlength=size)
     decisions = np.bincount(counts["action"], counts["count"], minlength=size).astype(np.int64)

@@ -62,10 +62,6 @@ _FLOATS = ("FLOAT", "DOUBLE")
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "HUGEINT", "UHUGEINT")
 #: What is true of a step that is no whole number.
 BAD_STEP = f"step IS NULL OR abs(step) > {LARGEST_WHOLE} OR step <> round(step)"
-#: What is true of labels that are read as they are: a thousand letters of ASCII at most, not 3.0, no mark of a spreadsheet.
-PLAIN = (
-    r"length({0}) <= 1000 AND regexp_full_match({0}, '[!-~]([ -~]*[!-~])?') AND NOT regexp_full_match({0}, '-?[0-9]+\.0*|''.*')"
-)
 #: The order of the labels of episodes: whole numbers as numbers, then text as text.
 LABEL_ORDER = "CASE WHEN regexp_full_match(label, '-?[0-9]{1,18}') THEN label::BIGINT END NULLS LAST, label"
 
@@ -182,12 +178,12 @@ class CountedFiles(Demonstrations):
 
     @property
     def moves(self) -> Moves:
-        """The distinct moves, and how often each was made."""
+        """Return the distinct moves, and how often each was made."""
         return self._moves
 
     @property
     def made(self) -> Sparse:
-        """How often each expert made each of the moves, `(K,m)`, sparse."""
+        """Return how often each expert made each of the moves, `(K,m)`, sparse."""
         return self._made
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -201,12 +197,12 @@ class CountedFiles(Demonstrations):
 
     @cached_property
     def episode_counts(self) -> Ints:
-        """The number of episodes of each expert."""
+        """Return the number of episodes of each expert."""
         return self._episodes_by("expert", len(self.experts))
 
     @cached_property
     def first_states(self) -> Ints:
-        """The number of episodes that begin in each state."""
+        """Return the number of episodes that begin in each state."""
         return self._episodes_by("first_state", len(self.states))
 
     def _episodes_by(self, column: str, size: int) -> Ints:
@@ -228,7 +224,7 @@ class CountedFiles(Demonstrations):
 
     @property
     def episode_labels(self) -> list[str]:
-        """The label of each episode, in the order of `by_episode`."""
+        """Return the label of each episode, in the order of `by_episode`."""
         return [name for (name,) in self.run(f"SELECT label FROM {self.numbered} ORDER BY number")]
 
     def with_conditions(self, conditions: pd.DataFrame | None) -> CountedFiles:
@@ -300,7 +296,7 @@ class CountedFiles(Demonstrations):
 
     @cached_property
     def rows(self) -> Demonstrations:
-        """The table in memory.
+        """Return the table in memory.
 
         Raises:
             ValueError: where it is too large for that.
@@ -325,7 +321,7 @@ class CountedFiles(Demonstrations):
 
     @property
     def decisions(self) -> str:
-        """The rows with codes `r`, each with its episode `e`, in SQL."""
+        """Return the rows with codes `r`, each with its episode `e`, in SQL."""
         return f"{self.coded()} r JOIN {self.numbered} e ON e.expert = r.expert AND e.label = r.episode"
 
     def coded(self, numbered: bool = False, conditions: Sequence[str] = ()) -> str:
@@ -420,14 +416,16 @@ class CountedFiles(Demonstrations):
 
     @cached_property
     def numbered(self) -> str:
-        """The table of the numbered episodes, in SQL. It is made when it is first asked for: to put all in order takes time."""
+        """Return the table of the numbered episodes, in SQL. It is made when it is first asked for: to put all in order takes
+        time.
+        """
         number = f"row_number() OVER (ORDER BY expert, {LABEL_ORDER}) - 1 AS number"
         self.database.execute(f"CREATE TEMP TABLE episode AS SELECT {number}, * FROM (SELECT *, episode AS label FROM grouped)")
         return "episode"
 
     @property
     def _extremes(self) -> list[tuple[str, str]]:
-        """What is kept of the conditions of an episode, in SQL: what it is, and the name of its column."""
+        """Return what is kept of the conditions of an episode, in SQL: what it is, and the name of its column."""
         kept = {"low": "min", "high": "max", "known": "count"}
         return [(f"{what}(condition{i})", f"{name}{i}") for i in range(len(self.columns)) for name, what in kept.items()]
 
@@ -478,7 +476,10 @@ class CountedFiles(Demonstrations):
 
     def _unclear(self, column: str, table: str) -> list[str | None]:
         """Return the spellings in a column that may be no labels, or other ones."""
-        plain = PLAIN.format(f"{column}::VARCHAR")
+        # Read as they are: a thousand letters of ASCII at most, not 3.0, no mark of a spreadsheet.
+        as_is = "length({0}) <= 1000 AND regexp_full_match({0}, '[!-~]([ -~]*[!-~])?')"
+        as_is += r" AND NOT regexp_full_match({0}, '-?[0-9]+\.0*|''.*')"
+        plain = as_is.format(f"{column}::VARCHAR")
         return [raw for (raw,) in self.run(f"SELECT DISTINCT {column}::VARCHAR FROM {table} WHERE ({plain}) IS NOT TRUE")]
 
     def _count(self) -> tuple[Moves, Sparse]:

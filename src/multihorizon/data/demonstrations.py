@@ -156,12 +156,12 @@ class Demonstrations(HasFrame):
 
     @property
     def moves(self) -> Moves:
-        """The distinct moves, and how often each was made."""
+        """Return the distinct moves, and how often each was made."""
         return self._counted[0]
 
     @property
     def made(self) -> Sparse:
-        """How often each expert made each of the moves, `(K,m)`, sparse."""
+        """Return how often each expert made each of the moves, `(K,m)`, sparse."""
         return self._counted[1]
 
     @cached_property
@@ -172,27 +172,27 @@ class Demonstrations(HasFrame):
 
     @property
     def episode_counts(self) -> Ints:
-        """The number of episodes of each expert."""
+        """Return the number of episodes of each expert."""
         return np.bincount(self.by_episode.expert, minlength=len(self.experts))
 
     @property
     def first_states(self) -> Ints:
-        """The number of episodes that begin in each state."""
+        """Return the number of episodes that begin in each state."""
         return np.bincount(self.by_episode.first_state, minlength=len(self.states))
 
     @cached_property
     def first_rows(self) -> Ints:
-        """The rows that begin an episode."""
+        """Return the rows that begin an episode."""
         return np.concatenate([[0], np.flatnonzero(~same_episode(self.expert, self.episode)) + 1]).astype(np.int64)
 
     @property
     def episode_labels(self) -> list[str]:
-        """The label of each episode, in the order of `by_episode`."""
+        """Return the label of each episode, in the order of `by_episode`."""
         return [self.episodes[code] for code in self.episode[self.first_rows].tolist()]
 
     @property
     def rows(self) -> Demonstrations:
-        """The table in memory."""
+        """Return the table in memory."""
         return self
 
     def with_conditions(self, conditions: pd.DataFrame | None) -> Demonstrations:
@@ -233,7 +233,7 @@ class Demonstrations(HasFrame):
 
     @cached_property
     def _counted(self) -> tuple[Moves, Sparse, Ints]:
-        """The moves, how often each expert made each, and the cell of each row `(N,)`."""
+        """Return the moves, how often each expert made each, and the cell of each row `(N,)`."""
         keys = Keys(self)
         distinct, cell, counts = np.unique(
             keys.of(self.expert, self.state, self.action, self.next_state), return_inverse=True, return_counts=True
@@ -377,7 +377,7 @@ class Demonstrations(HasFrame):
 
     @property
     def cells(self) -> Cells:
-        """How often each distinct decision was taken: the entries of `made` one by one."""
+        """Return how often each distinct decision was taken: the entries of `made` one by one."""
         made, moves = self.made, self.moves
         expert, move = np.repeat(np.arange(made.shape[0]), np.diff(made.indptr)), made.indices
         return Cells(moves.state[move], moves.action[move], moves.next_state[move], made.data.astype(np.int64), expert)

@@ -69,10 +69,6 @@ from multihorizon.words import count, significant
 #: Moves contradict given transitions where their chance is smaller than this, over all tests of a table. It is small because a
 #: contradiction stops the work.
 CONTRADICTED = 0.001
-#: The share of moves that went elsewhere than given transitions say, from which a contradiction is decisive.
-DECISIVE = 0.1
-#: A sentence lists at most this many items.
-LISTED = 5
 #: So many moves could have led elsewhere, or taken another time, than the first of their kind: if none did, fewer than 5 % do.
 ENOUGH_REPEATED = 60
 
@@ -432,7 +428,7 @@ def contradictions(demonstrations: Demonstrations, mdp: MDP) -> list[Contradicti
     listed = _listed(
         [
             f"from {states[moves.state[move]]} by {actions[moves.action[move]]} to {states[moves.next_state[move]]} ({decision})"
-            for move, decision in wrong[:LISTED]
+            for move, decision in wrong[:5]
         ],
         len(wrong),
     )
@@ -544,7 +540,7 @@ def _unlikely(demonstrations: Demonstrations, mdp: MDP) -> _Unlikely | None:
     wrong = wrong.iloc[np.argsort(-(wrong["distance"] * wrong["moves"]).to_numpy(), kind="stable")]
     columns = ["state", "action", "moves", "next_state", "observed", "given", "distance", "p_value"]
     confused = _confused(demonstrations, mdp, wrong["row"].iloc[0])
-    return _Unlikely(wrong[columns].reset_index(drop=True), len(rows), bool(distance >= DECISIVE), confused)
+    return _Unlikely(wrong[columns].reset_index(drop=True), len(rows), bool(distance >= 0.1), confused)
 
 
 def _tested(demonstrations: Demonstrations, mdp: MDP) -> pd.DataFrame:
@@ -647,8 +643,9 @@ def _impossible(demonstrations: Demonstrations, mdp: MDP) -> list[tuple[int, Dec
 
 def _listed(items: list[str], size: int = 0) -> str:
     """Return the first items in words, and how many more there are of the given number."""
-    more = max(size, len(items)) - LISTED
-    return "; ".join(items[:LISTED]) + (f"; and {more} more" if more > 0 else "")
+    listed = 5
+    more = max(size, len(items)) - listed
+    return "; ".join(items[:listed]) + (f"; and {more} more" if more > 0 else "")
 
 
 def capital(text: str) -> str:

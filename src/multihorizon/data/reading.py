@@ -47,8 +47,6 @@ from multihorizon.files import DAMAGED, FORMULA, existing_file, expanded, is_oth
 #: How many bytes are looked through at a time. A line that fills such a block is refused: the database drops it in silence if it
 #: is the last one and longer than 32 MB, and a small compressed file may hold more of it than memory.
 BLOCK = 1 << 23
-#: How many bytes of a file are read to recognise it.
-OPENING = 4096
 #: What the database keeps in memory; the rest goes to temporary files. Ten million rows must fit in a gigabyte with all else.
 MEMORY = "600MB"
 #: The column that has content only where a row of a CSV file has too many cells.
@@ -113,7 +111,7 @@ def columns_of(path: str | Path, what: str) -> tuple[str, ...]:
     if file_kind(files[0]) == "Parquet":
         return tuple(scan_parquet(str(path), files).types)
     with open_bytes(files[0]) as file:
-        _require_text(files[0], file.read(OPENING))
+        _require_text(files[0], file.read(4096))
     return read_header(files[0])[0]
 
 
@@ -238,7 +236,7 @@ class Scan:
 
     @property
     def is_csv(self) -> bool:
-        """Whether all cells are text."""
+        """Say whether all cells are text."""
         return self.function == "read_csv"
 
     def is_larger(self, text: int, rows: int) -> bool:
@@ -250,17 +248,17 @@ class Scan:
 
     @property
     def padded(self) -> bool:
-        """Whether rows may be longer or shorter than the header: then the column `EXTRA` or the last one shows it."""
+        """Say whether rows may be longer or shorter than the header: then the column `EXTRA` or the last one shows it."""
         return "null_padding" in self.options
 
     @property
     def odd(self) -> str:
-        """Whether a row is longer or shorter than the header, in SQL."""
+        """Return whether a row is longer or shorter than the header, in SQL."""
         return f"({quoted(EXTRA)} IS NOT NULL OR {quoted(list(self.types)[-1])} IS NULL)" if self.padded else "false"
 
     @property
     def relation(self) -> str:
-        """The table in SQL."""
+        """Return the table in SQL."""
         return self._relation(self.read)
 
     def place(self, row: int) -> str:
@@ -286,7 +284,7 @@ class Scan:
 
     @cached_property
     def _ends(self) -> list[int]:
-        """The number of rows up to the end of each file."""
+        """Return the number of rows up to the end of each file."""
         with connect() as database:
             counts = [database.execute(f"SELECT count(*) FROM {self._relation([file])}").fetchall()[0][0] for file in self.read]
         return list(accumulate(counts))
@@ -427,7 +425,7 @@ def require_csv(path: Path) -> None:
     It is read to its end: the checksum of a compressed file stands there, and the database does not look at it.
     """
     with open_bytes(path) as file:
-        beginning = file.read(OPENING)
+        beginning = file.read(4096)
         _require_text(path, beginning)
         lines = 1 + beginning.count(b"\n")
         while block := file.read(BLOCK):
@@ -626,7 +624,7 @@ class InputTable:
 
     @property
     def columns(self) -> list[str]:
-        """All columns: of a file also those that were not loaded."""
+        """Return all columns: of a file also those that were not loaded."""
         loaded = [str(column) for column in self.frame.columns]
         return loaded if self.scan is None else list(dict.fromkeys((*self.scan.types, *loaded)))
 
@@ -728,11 +726,11 @@ class InputTable:
         return values
 
 
-def _without(name: str, columns: tuple[str, ...], missing: list[str], found: list[str]) -> str:
+def _without(name: str, columns: tuple[str, ...], missing: list[str], present: list[str]) -> str:
     """Return the sentence that columns are missing, with the fix: small letters, other names, or a first line with names."""
     message = f"{name} must have the columns {', '.join(columns)}, received none named {', '.join(missing)}"
-    message += f" but {', '.join(found[:10]) or 'no columns'}"
-    if {c.lower() for c in missing} <= {c.strip().lower() for c in found}:
+    message += f" but {', '.join(present[:10]) or 'no columns'}"
+    if {c.lower() for c in missing} <= {c.strip().lower() for c in present}:
         return f"{message}: write the names in small letters"
     # What the columns of a table of decisions say, for those who have named them otherwise.
     said = {

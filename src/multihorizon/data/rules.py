@@ -83,7 +83,7 @@ class Decision:
 
     @property
     def order(self) -> tuple[int, tuple[int, int, str], int]:
-        """What tables are sorted by: expert, episode and step."""
+        """Return what tables are sorted by: expert, episode and step."""
         return self.code, label_order(self.episode), self.step
 
     def __str__(self) -> str:
@@ -162,31 +162,32 @@ class Log:
 
     @property
     def has_next(self) -> bool:
-        """Whether there is a column `next_state`."""
+        """Say whether there is a column `next_state`."""
         return "next_state" in self.table.frame.columns and not self.vector
 
     @property
     def sorted(self) -> Log:
-        """The rows whose expert, episode and step can be read, in this order."""
+        """Return the rows whose expert, episode and step can be read, in this order."""
         rows = np.flatnonzero((self.expert >= 0) & (self.episode >= 0) & np.isfinite(self.step))
         parts = [self.part[rows]] if self.part.any() else []
         return self.select(rows[np.lexsort((self.step[rows], *parts, self.episode[rows], self.expert[rows]))])
 
     @cached_property
     def goes_on(self) -> Bools:
-        """Whether the next row belongs to the same episode, `(N,)`, in sorted rows."""
+        """Return whether the next row belongs to the same episode, `(N,)`, in sorted rows."""
         same = np.zeros(self.number.size, dtype=np.bool_)
         same[:-1] = (np.diff(self.expert) == 0) & (np.diff(self.episode) == 0) & (np.diff(self.part) == 0)
         return same
 
     @cached_property
     def jump(self) -> Floats:
-        """The number of steps to the next row of the same episode, `(N,)`, in sorted rows; −1 after the last one."""
+        """Return the number of steps to the next row of the same episode, `(N,)`, in sorted rows; −1 after the last one."""
         return np.where(self.goes_on, _next(self.step) - self.step, -1.0)
 
     def select(self, rows: Any) -> Log:
         """Return some rows, given as indices or a mask."""
-        arrays = {name: value[rows] for name, value in vars(self).items() if name in _ARRAYS}
+        by_row = (*CODES, "number", "unseen", "part", "coordinates", "next_coordinates", "terminated")
+        arrays = {name: value[rows] for name, value in vars(self).items() if name in by_row}
         return replace(self, **arrays)
 
     def where(self, row: int, ordered: bool = True) -> str:
@@ -196,9 +197,6 @@ class Log:
             return self.table.at(number)
         place = None if self.table.scan is None else partial(self.table.at, number)
         return str(Decision(code, self.experts[code], self.episodes[self.episode[row]], int(self.step[row]), place))
-
-
-_ARRAYS = frozenset((*CODES, "number", "unseen", "part", "coordinates", "next_coordinates", "terminated"))
 
 
 def _next(values: Any) -> Any:
@@ -414,46 +412,103 @@ def _nowhere(log: Log) -> Bools:
     return wrong
 
 
-#: What is said of a row that breaks a rule about ends.
-GOES_ON = "the step is marked as terminated, but the episode goes on"
-PARTIAL = "the next state must be given in all its columns, received some of them empty"
-NOWHERE = "a step that ended the episode must have its next state in next_ columns, received none"
-#: What helps, as the end of the sentence on a row that breaks a rule.
-BLANK = ": fill it in, or leave the row out and give the steps after it an episode of their own"
-NUMBERED = ": number the steps of each episode 0, 1, 2, …"
-SEEN = ": write the state that followed, or leave the cell empty to take it from the next step"
-TWICE = ": if it is one decision, drop the other rows; if not, give them steps or episodes of their own"
-GAP = (
-    ": if the steps between were lost, give the steps after the gap an episode of their own; if none was lost, number the steps "
-    "0, 1, 2, …"
-)
-AGREE = ": correct one of the two, or leave it blank to take it from the next step"
-ENDED = ": correct the mark in the column terminated"
-WHOLE = ": give all of them, or none"
-
 #: The rules about a row alone, in the order in which they are asked.
 CELLS = (
     *(
-        Rule(f"blank {column}", _blank(column), _unread(column), BLANK, "empty cell", f"in the column {column}", fix)
+        Rule(
+            f"blank {column}",
+            _blank(column),
+            _unread(column),
+            ": fill it in, or leave the row out and give the steps after it an episode of their own",
+            "empty cell",
+            f"in the column {column}",
+            fix,
+        )
         for column, fix in (("expert", _unplaced), ("episode", _unplaced), ("state", _incomplete), ("action", _incomplete))
     ),
-    Rule("step", lambda log: np.isnan(log.step), _unread("step"), NUMBERED, "row", "whose step is no whole number", _unplaced),
     Rule(
-        "unseen next_state", lambda log: log.unseen, _unread("next_state"), SEEN, "row", "whose next_state is unreadable", _unseen
+        "step",
+        lambda log: np.isnan(log.step),
+        _unread("step"),
+        ": number the steps of each episode 0, 1, 2, …",
+        "row",
+        "whose step is no whole number",
+        _unplaced,
     ),
-    Rule("terminated", lambda log: np.isnan(log.terminated), _unmarked, ENDED, "row", "whose mark of an end is not 0 or 1"),
+    Rule(
+        "unseen next_state",
+        lambda log: log.unseen,
+        _unread("next_state"),
+        ": write the state that followed, or leave the cell empty to take it from the next step",
+        "row",
+        "whose next_state is unreadable",
+        _unseen,
+    ),
+    Rule(
+        "terminated",
+        lambda log: np.isnan(log.terminated),
+        _unmarked,
+        ": correct the mark in the column terminated",
+        "row",
+        "whose mark of an end is not 0 or 1",
+    ),
 )
 #: The rules about sorted rows.
 ORDER = (
-    Rule("duplicate step", lambda log: log.jump == 0, _twice, TWICE, "row", "for a step that another row is for", _repeated),
-    Rule("gap", lambda log: log.jump > 1, _gap, GAP, "gap", "in the steps of an episode", _split),
-    Rule("next_state", _elsewhere, _said_elsewhere, AGREE, "row", "whose next_state is not the state of the next step"),
+    Rule(
+        "duplicate step",
+        lambda log: log.jump == 0,
+        _twice,
+        ": if it is one decision, drop the other rows; if not, give them steps or episodes of their own",
+        "row",
+        "for a step that another row is for",
+        _repeated,
+    ),
+    Rule(
+        "gap",
+        lambda log: log.jump > 1,
+        _gap,
+        ": if the steps between were lost, give the steps after the gap an episode of their own; if none was lost, number the "
+        "steps 0, 1, 2, …",
+        "gap",
+        "in the steps of an episode",
+        _split,
+    ),
+    Rule(
+        "next_state",
+        _elsewhere,
+        _said_elsewhere,
+        ": correct one of the two, or leave it blank to take it from the next step",
+        "row",
+        "whose next_state is not the state of the next step",
+    ),
 )
 #: The rules about sorted rows of vectors alone.
 ENDS = (
-    Rule("goes on", lambda log: log.goes_on & (log.terminated == 1), GOES_ON, ENDED, "step", "marked as an end that is none"),
-    Rule("partial next_state", _partial, PARTIAL, WHOLE, "row", "of whose next state some columns are empty"),
-    Rule("ended nowhere", _nowhere, NOWHERE, ENDED, "step", "marked as an end without a next state"),
+    Rule(
+        "goes on",
+        lambda log: log.goes_on & (log.terminated == 1),
+        "the step is marked as terminated, but the episode goes on",
+        ": correct the mark in the column terminated",
+        "step",
+        "marked as an end that is none",
+    ),
+    Rule(
+        "partial next_state",
+        _partial,
+        "the next state must be given in all its columns, received some of them empty",
+        ": give all of them, or none",
+        "row",
+        "of whose next state some columns are empty",
+    ),
+    Rule(
+        "ended nowhere",
+        _nowhere,
+        "a step that ended the episode must have its next state in next_ columns, received none",
+        ": correct the mark in the column terminated",
+        "step",
+        "marked as an end without a next state",
+    ),
 )
 
 

@@ -66,7 +66,9 @@ def read_known_reward(path: str | Path, mdp: MDP) -> Floats:
 
 
 def _read(path: str | Path, what: str, mdp: MDP, most: float = np.inf) -> tuple[Floats, tuple[str, ...], bool]:
-    """The numbers of a table for each row a·S + s, or for each state where it has no actions; their names; and which it is."""
+    """Return the numbers of a table for each row a·S + s, or for each state where it has no actions; their names; and which it
+    is.
+    """
     table = read_table(path, what, ("state", "action"))
     table.require("state")
     names = tuple(str(c) for c in table.frame.columns if c not in ("state", "action"))

@@ -117,12 +117,12 @@ class Steps(HasFrame):
 
     @property
     def known_next(self) -> Bools:
-        """Whether the next state is known, `(N,)`."""
+        """Return whether the next state is known, `(N,)`."""
         return np.asarray(np.isfinite(self.next_states).all(axis=1), dtype=np.bool_)
 
     @property
     def episode_numbers(self) -> Ints:
-        """The number of each row's episode, counted over all experts, `(N,)`."""
+        """Return the number of each row's episode, counted over all experts, `(N,)`."""
         changed = (np.diff(self.expert, prepend=self.expert[:1]) != 0) | (np.diff(self.episode, prepend=self.episode[:1]) != 0)
         numbers: Ints = changed.cumsum()
         return numbers

@@ -215,7 +215,8 @@ def generalization_error(
     draws: int = 200,
     seed: Seed = 0,
 ) -> GeneralizationError:
-    """The loss of planning with a learned reward instead of the domain's own, over random task variants (the paper's Eq. 27).
+    """Return the loss of planning with a learned reward instead of the domain's own, over random task variants (the paper's Eq.
+    27).
 
     This is the paper's Eq. 27, and its absolute form.
 

@@ -24,8 +24,8 @@ from multihorizon.words import decimals, from_to, power_of_ten, significant
 REPRODUCED, IN_PART, NOT = "reproduced", "in part", "not reproduced"
 #: The verdict where a quick run measures too little to judge a claim.
 NOT_TESTED = "not tested"
-#: Half of the last digit of a discount printed with two decimals, and of a number with three.
-HALF_DISCOUNT, HALF_ERROR = 0.005, 0.0005
+#: Half of the last digit of a discount printed with two decimals.
+HALF_DISCOUNT = 0.005
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Claim:
 
 
 def graded(holds: Sequence[bool]) -> str:
-    """The verdict on a claim with several parts, of which some hold."""
+    """Return the verdict on a claim with several parts, of which some hold."""
     return REPRODUCED if all(holds) else IN_PART if any(holds) else NOT
 
 
@@ -56,13 +56,13 @@ def listed(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def by_domain(found: Mapping[str, Any], text: Callable[[Any], str]) -> str:
-    """What was found on each domain: "toy: …; cliff: …"."""
-    return "; ".join(f"{name}: {text(row)}" for name, row in found.items())
+def by_domain(rows: Mapping[str, Any], text: Callable[[Any], str]) -> str:
+    """Return what was found on each domain: "toy: …; cliff: …"."""
+    return "; ".join(f"{name}: {text(row)}" for name, row in rows.items())
 
 
 def all_claims(data: Data) -> list[Claim]:
-    """Every claim of the paper that the study measures, in the paper's order."""
+    """Return every claim of the paper that the study measures, in the paper's order."""
     return [
         _breakpoints(data),
         _crossings(data),
@@ -87,12 +87,12 @@ def all_claims(data: Data) -> list[Claim]:
 
 
 def distance(row: Data, domain: str) -> float:
-    """How far the learned discounts of MPMCE are from the printed ones, at most."""
+    """Return how far the learned discounts of MPMCE are from the printed ones, at most."""
     return float(np.abs(np.array(row["discounts"]) - PRINTED.discounts["MPMCE"][domain]).max())
 
 
 def outside(values: Sequence[float], ours: Sequence[Sequence[float]] | Floats, half: float) -> list[float]:
-    """How far each printed number lies outside of the spread of ours `(n,K)`; 0 where it is inside, to its printed digits."""
+    """Return how far each printed number is outside the spread of ours `(n,K)`; 0 where it is inside, to its printed digits."""
     columns = np.transpose(ours)
     ends = [
         (0.0 if usual(v, list(c), half) else min(abs(v - c.min()), abs(v - c.max())))
@@ -102,7 +102,7 @@ def outside(values: Sequence[float], ours: Sequence[Sequence[float]] | Floats, h
 
 
 def _order(data: Data, name: str) -> Claim:
-    found = {domain: rows[name] for domain, rows in data["learned"].items()}
+    learned = {domain: rows[name] for domain, rows in data["learned"].items()}
     reason = "Strictly increasing with the true discounts counts as the order."
     if name == "MPMCE, threshold":
         parts = []
@@ -112,26 +112,26 @@ def _order(data: Data, name: str) -> Claim:
             text = f"{domain}: right at {len(right)} of {len(rows)} thresholds" + (f", up to {max(right):g}" if right else "")
             parts.append(text + (f", and no maximum found at {len(rows) - len(ended)}" if len(ended) < len(rows) else ""))
         reason += f" One threshold, {CHOSEN.threshold:g}, for all domains. {'; '.join(parts)}."
-    verdict = graded([row["ordered"] for row in found.values()])
+    verdict = graded([row["ordered"] for row in learned.values()])
     if name == "MPLP":
         reason += " It is no property of the method: on other tasks a proved optimum can reverse two experts."
-    fewest = min(len(row["trace"]["best"]) for row in found.values())
+    fewest = min(len(row["trace"]["best"]) for row in learned.values())
     if name == "MPMCE, per expert" and fewest < PRINTED.mpmce_converged_after:
         verdict, reason = NOT_TESTED, f"{reason} {fewest} evaluations say nothing of {PRINTED.mpmce_converged_after}."
     return Claim(
         f"Order of discounts, {name}",
         "The learned discounts have the order of the true ones on all three domains.",
-        by_domain(found, lambda row: numbers(row["discounts"])),
+        by_domain(learned, lambda row: numbers(row["discounts"])),
         verdict,
         reason,
     )
 
 
 def _discounts(data: Data, name: str) -> Claim:
-    """Each printed discount comes from a search: it is judged by where it lies among ours."""
+    """Return each printed discount comes from a search: it is judged by where it lies among ours."""
     printed = PAPER_NAMES[name]
     theirs = PRINTED.discounts[printed]
-    found = {domain: rows[name]["discounts"] for domain, rows in data["learned"].items()}
+    learned = {domain: rows[name]["discounts"] for domain, rows in data["learned"].items()}
     evaluations = len(next(iter(data["convergence"].values()))["Bayesian"]["trace"]["best"])
     if printed == "MPLP":
         tested, too_little = evaluations >= PRINTED.converged_after, f"{evaluations} evaluations"
@@ -142,7 +142,7 @@ def _discounts(data: Data, name: str) -> Claim:
         spread = {domain: np.array([row["discounts"] for row in rows]) for domain, rows in data["thresholds"].items()}
         tested, too_little = min(len(rows) for rows in spread.values()) > 1, "One threshold"
         rule = f"ours at the {len(next(iter(data['thresholds'].values())))} thresholds tried, because the paper prints none"
-    off = {domain: outside(theirs[domain], spread[domain], HALF_DISCOUNT) for domain in found}
+    off = {domain: outside(theirs[domain], spread[domain], HALF_DISCOUNT) for domain in learned}
     ranges = by_domain(
         spread,
         lambda rows: ", ".join(from_to([decimals(c.min(), 2), decimals(c.max(), 2)]) for c in rows.T),
@@ -150,13 +150,13 @@ def _discounts(data: Data, name: str) -> Claim:
     reason = f"Each printed discount is judged by where it lies among {rule}: {ranges}. Outside by: {by_domain(off, numbers)}."
     if printed == "MPMCE":
         nearest = {d: min((distance(row, d), row["threshold"]) for row in rows) for d, rows in data["thresholds"].items()}
-        reason += f" All three at one threshold: nearest {by_domain(nearest, 'at {0[1]:g}, with {0[0]:.2f}'.format)}."
+        reason += f" All three at one threshold: nearest {by_domain(nearest, _at_threshold)}."
     if not tested:
         reason += f" {too_little}: too little to judge by."
     return Claim(
         f"Learned discounts, {name}",
         by_domain(theirs, numbers),
-        by_domain(found, numbers),
+        by_domain(learned, numbers),
         graded([value == 0 for values in off.values() for value in values]) if tested else NOT_TESTED,
         reason,
     )
@@ -167,7 +167,7 @@ def _best(rows: Data) -> float:
 
 
 def _larger_set(data: Data) -> Claim:
-    """The paper's remark that the set that passes is larger than the exact one, where maxima were found."""
+    """Return the paper's remark that the set that passes is larger than the exact one, where maxima were found."""
     finished = {domain: [row for row in rows if row["status"] == "converged"] for domain, rows in data["thresholds"].items()}
     ends = {domain: (rows[0], rows[-1]) for domain, rows in finished.items() if len(rows) > 1}
     return Claim(
@@ -181,14 +181,16 @@ def _larger_set(data: Data) -> Claim:
 
 
 def place_among(value: float, ours: Sequence[float], half: float) -> float:
-    """The share of our numbers below a printed one, half of those among them that have its digits: within `half` of the last."""
+    """Return the share of our numbers below a printed one, half of those among them that have its digits: within `half` of the
+    last.
+    """
     values = np.array(ours)
     same = np.abs(values - value) <= half + 1e-12
     return float(np.mean((values < value) & ~same) + same.mean() / 2)
 
 
 def usual(value: float, ours: Sequence[float], half: float) -> bool:
-    """Whether a printed number could be one of ours: it lies among the middle 95 % of them."""
+    """Say whether a printed number could be one of ours: it lies among the middle 95 % of them."""
     return 0.025 <= place_among(value, ours, half) <= 0.975
 
 
@@ -200,18 +202,32 @@ def _places(name: str, domain: str, drawn: Data) -> dict[str, float]:
 
 
 def _among(places: Mapping[str, float]) -> bool:
-    """Whether both lie among the middle 95 %."""
+    """Say whether both lie among the middle 95 %."""
     return all(0.025 <= place <= 0.975 for place in places.values())
 
 
+def _mean_and_spread(row: Mapping[str, float]) -> str:
+    return f"{decimals(row['mean'], 2)} and {decimals(row['std'], 2)}"
+
+
+def _error_words(row: Mapping[str, float]) -> str:
+    absolute = f"absolute {decimals(row['absolute mean'], 3)}, median {decimals(row['median'], 3)}"
+    return f"{decimals(row['mean'], 3)} ± {decimals(row['std'], 3)} ({absolute})"
+
+
+def _at_threshold(nearest: tuple[float, float]) -> str:
+    apart, threshold = nearest
+    return f"at {significant(threshold, 6)}, with {decimals(apart, 2)}"
+
+
 def printed_error(name: str, domain: str) -> str:
-    """A generalization error with the paper's digits."""
+    """Return a generalization error with the paper's digits."""
     digits = PRINTED.error_digits[name][domain]
-    return " ± ".join(f"{value:.{digits}f}" for value in PRINTED.generalization[name][domain])
+    return " ± ".join(decimals(value, digits) for value in PRINTED.generalization[name][domain])
 
 
 def spread_of(drawn: Data) -> str:
-    """The least and the largest of our means over the drawings."""
+    """Return the least and the largest of our means over the drawings."""
     return f"{decimals(np.min(drawn['mean']), 3)} to {decimals(np.max(drawn['mean']), 3)}"
 
 
@@ -220,27 +236,27 @@ SHARES = "share of ours below the printed mean and standard deviation"
 
 
 def _errors(data: Data, name: str) -> Claim:
-    """A printed mean is the same result on other random tasks if it lies among ours over many drawings of the tasks."""
-    found = {domain: rows[name] for domain, rows in data["generalization"].items()}
+    """Return a printed mean is the same result on other random tasks if it lies among ours over many drawings of the tasks."""
+    errors = {domain: rows[name] for domain, rows in data["generalization"].items()}
     printed = PAPER_NAMES[name]
-    places = {d: _places(printed, d, row["over seeds"]) for d, row in found.items()}
-    drawings = len(next(iter(found.values()))["over seeds"]["mean"])
+    places = {d: _places(printed, d, row["over seeds"]) for d, row in errors.items()}
+    drawings = len(next(iter(errors.values()))["over seeds"]["mean"])
     return Claim(
         f"Generalization error, {name}",
-        "; ".join(f"{d}: {printed_error(printed, d)}" for d in found),
-        by_domain(found, "{0[mean]:.3f} ± {0[std]:.3f} (absolute {0[absolute mean]:.3f}, median {0[median]:.3f})".format)
-        + f", over {next(iter(found.values()))['tasks']} tasks; means of {drawings} drawings "
-        + by_domain(found, lambda row: spread_of(row["over seeds"])),
+        "; ".join(f"{d}: {printed_error(printed, d)}" for d in errors),
+        by_domain(errors, _error_words)
+        + f", over {next(iter(errors.values()))['tasks']} tasks; means of {drawings} drawings "
+        + by_domain(errors, lambda row: spread_of(row["over seeds"])),
         graded([_among(place) for place in places.values()]),
         f"Judged among the middle 95 % of ours over {drawings} drawings of the tasks; the {SHARES}: "
-        + by_domain(places, "{0[mean]:.2f} and {0[std]:.2f}".format)
+        + by_domain(places, _mean_and_spread)
         + ". Eq. 27 counts losses as gains where the optimum is worth less than 0, and explodes where it is near 0, so the "
         "median says more than the mean.",
     )
 
 
 def _conventions(data: Data) -> Claim:
-    """The cliff's printed 0.0 ± 0.0 by every reading of Eq. 27 that was tried."""
+    """Return the cliff's printed 0.0 ± 0.0 by every reading of Eq. 27 that was tried."""
     rows = data["conventions"]
     half = 0.5 * 10.0 ** -PRINTED.error_digits["MPLP"]["cliff"]
     same = {name: all(abs(value) <= half for row in each.values() for value in row.values()) for name, each in rows.items()}
@@ -274,12 +290,12 @@ def _naive(data: Data) -> Claim:
         graded([bool(tied), bool(goal), _among(places)]),
         ("Two experts share the discount 1 and cannot be distinguished, as the paper says. " if tied else "")
         + f"Discounts and reward are judged exactly, the error among the middle 95 % of ours over drawings; the {SHARES}: "
-        f"{places['mean']:.2f} and {places['std']:.2f}.",
+        f"{_mean_and_spread(places)}.",
     )
 
 
 def _printed_rewards(data: Data) -> Claim:
-    """The toy's errors again, with the rewards that the paper prints instead of ours."""
+    """Return the toy's errors again, with the rewards that the paper prints instead of ours."""
     drawn = data["toy"]["printed rewards"]
     places = {name: _places(name, "toy", rows) for name, rows in drawn.items()}
     return Claim(
@@ -288,13 +304,13 @@ def _printed_rewards(data: Data) -> Claim:
         "means " + by_domain(drawn, spread_of),
         graded([_among(place) for place in places.values()]),
         f"Judged among the middle 95 % of ours over {len(next(iter(drawn.values()))['mean'])} drawings; the {SHARES}: "
-        + by_domain(places, "{0[mean]:.2f} and {0[std]:.2f}".format)
+        + by_domain(places, _mean_and_spread)
         + ".",
     )
 
 
 def _structure(data: Data) -> Claim:
-    """The paper's remark on the toy's learned rewards."""
+    """Return the paper's remark on the toy's learned rewards."""
     learned = {name: data["learned"]["toy"][name]["reward"] for name in ("MPLP", "MPMCE, threshold")}
     printed = PRINTED.toy_rewards["MPMCE"]
     return Claim(
@@ -309,7 +325,7 @@ def _structure(data: Data) -> Claim:
 
 
 def _printed_answer(data: Data) -> Claim:
-    """Whether the printed reward and discounts of MPMCE give the toy's experts back."""
+    """Return whether the printed reward and discounts of MPMCE give the toy's experts back."""
     rows = data["toy"]["printed answer"]
     off = np.abs(np.array(rows["experts"]) - np.array(rows["planned"])).max(axis=1)
     same = [bool(apart <= most) for apart, most in zip(off, rows["rounding"], strict=True)]
@@ -338,21 +354,23 @@ def _text_and_table() -> Claim:
 
 
 def _within_50(data: Data) -> Claim:
-    """The remark on the convergence of MPMCE, by the printed rule and by the one that tells right discounts from wrong ones."""
+    """Return the remark on the convergence of MPMCE, by the printed rule and by the one that tells right discounts from wrong
+    ones.
+    """
     wanted = PRINTED.mpmce_converged_after
-    found = {domain: (rows["MPMCE, summed gap"], rows["MPMCE, per expert"]) for domain, rows in data["learned"].items()}
-    evaluations = min(len(row["trace"]["best"]) for rows in found.values() for row in rows)
+    mismatched = {domain: (rows["MPMCE, summed gap"], rows["MPMCE, per expert"]) for domain, rows in data["learned"].items()}
+    evaluations = min(len(row["trace"]["best"]) for rows in mismatched.values() for row in rows)
     reached = {}
-    for domain, (summed, _) in found.items():
+    for domain, (summed, _) in mismatched.items():
         above = np.nonzero(np.array(summed["trace"]["best"], dtype=np.float64) >= data["convergence"][domain]["true entropy"])[0]
         reached[domain] = f"at evaluation {above[0] + 1}" if above.size else f"not in {evaluations}"
     holds = [text.startswith("at") for text in reached.values()]
-    matched = [each["status"] == "converged" for _, each in found.values()]
+    matched = [each["status"] == "converged" for _, each in mismatched.values()]
     return Claim(
         "Convergence, MPMCE",
         f"Bayesian optimisation reaches the objective at the true reward and discounts within {wanted} iterations.",
         f"printed rule, {by_domain(reached, str)}; rule per expert, after {evaluations} evaluations: "
-        + by_domain(found, lambda rows: f"relative mismatch {power_of_ten(rows[1]['residual'])}"),
+        + by_domain(mismatched, lambda rows: f"relative mismatch {power_of_ten(rows[1]['residual'])}"),
         graded([*holds, *matched]) if evaluations >= wanted or all(holds + matched) else NOT_TESTED,
         "Judged twice: the entropy at the truth is reached under the printed rule, and each expert is matched under the rule per "
         "expert, as far as the solver's own tolerance. By the printed rule every discount passes, so the first says little."
@@ -361,7 +379,7 @@ def _within_50(data: Data) -> Claim:
 
 
 def _bayesian(data: Data) -> Claim:
-    """The best of the search is compared with what the paper compares it with: the best point of a grid of step 0.01."""
+    """Return the best of the search is compared with what the paper compares it with: the best point of a grid of step 0.01."""
     part, wanted = data["seeds"], PRINTED.converged_after
     evaluations = len(next(iter(data["convergence"].values()))["Bayesian"]["trace"]["best"])
     ours = {
@@ -386,25 +404,25 @@ def _bayesian(data: Data) -> Claim:
 
 
 def _breakpoints(data: Data) -> Claim:
-    found = data["toy"]["breakpoints"]
-    close = len(found) == 2 and np.abs(np.array(found) - PRINTED.toy_breakpoints).max() <= HALF_ERROR
+    breakpoints = data["toy"]["breakpoints"]
+    close = len(breakpoints) == 2 and np.abs(np.array(breakpoints) - PRINTED.toy_breakpoints).max() <= 0.0005
     return Claim(
         "Toy domain",
         f"The optimal policy changes at discounts near {numbers(PRINTED.toy_breakpoints, 3)}.",
-        numbers(found, 6),
+        numbers(breakpoints, 6),
         REPRODUCED if close else NOT,
         "Our breakpoints are exact. Judged by the printed digits, three decimals.",
     )
 
 
 def _crossings(data: Data) -> Claim:
-    found, breakpoints = data["toy"]["crossings"], np.array(data["toy"]["breakpoints"])
-    inside = [0 < gamma < 1 for gamma in found.values()]
-    below = [pair for pair, gamma in found.items() if not (np.abs(breakpoints - gamma) < 1e-6).any()]
+    crossings, breakpoints = data["toy"]["crossings"], np.array(data["toy"]["breakpoints"])
+    inside = [0 < gamma < 1 for gamma in crossings.values()]
+    below = [pair for pair, gamma in crossings.items() if not (np.abs(breakpoints - gamma) < 1e-6).any()]
     return Claim(
         "Assumption 1",
         "On the toy only three sets of discounts violate Assumption 1: where two of the three value curves cross.",
-        "; ".join(f"{pair} at {decimals(gamma, 6)}" for pair, gamma in found.items()),
+        "; ".join(f"{pair} at {decimals(gamma, 6)}" for pair, gamma in crossings.items()),
         graded(inside),
         f"Each pair of policies ties at one discount. Where {listed(below)} tie, the third policy is better." if below else "",
     )
@@ -439,50 +457,50 @@ def _grid(data: Data) -> Claim:
 
 
 def _two_experts(data: Data) -> Claim:
-    """The printed share is judged for both endings, over drawings of the tasks."""
-    found, share = data["identifiability"]["two experts"], PRINTED.two_expert_share
-    places = {ending: place_among(share, row["shares over seeds"], HALF_DISCOUNT) for ending, row in found.items()}
-    drawings = {ending: np.percentile(row["shares over seeds"], (2.5, 97.5)) for ending, row in found.items()}
+    """Return the printed share is judged for both endings, over drawings of the tasks."""
+    pairs, share = data["identifiability"]["two experts"], PRINTED.two_expert_share
+    places = {ending: place_among(share, row["shares over seeds"], HALF_DISCOUNT) for ending, row in pairs.items()}
+    drawings = {ending: np.percentile(row["shares over seeds"], (2.5, 97.5)) for ending, row in pairs.items()}
     return Claim(
         "Two toy experts",
         f"Every pair of distinct discounts has a reward, and about {share:.0%} of them have an error above 0.5.",
-        by_domain(found, "{0[feasible share off the diagonal]:.0%} feasible, {0[share above 0.5]:.0%} above 0.5".format),
+        by_domain(pairs, "{0[feasible share off the diagonal]:.0%} feasible, {0[share above 0.5]:.0%} above 0.5".format),
         graded(
             [
-                all(row["feasible share off the diagonal"] == 1 for row in found.values()),
+                all(row["feasible share off the diagonal"] == 1 for row in pairs.values()),
                 *(0.025 <= place <= 0.975 for place in places.values()),
             ]
         ),
         "Judged for both endings among the middle 95 % of ours over "
-        f"{len(next(iter(found.values()))['shares over seeds'])} drawings of the tasks, "
+        f"{len(next(iter(pairs.values()))['shares over seeds'])} drawings of the tasks, "
         + by_domain(drawings, "{0[0]:.0%} to {0[1]:.0%}".format)
-        + f"; share of ours below the printed one: {by_domain(places, '{:.2f}'.format)}.",
+        + f"; share of ours below the printed one: {by_domain(places, lambda place: decimals(place, 2))}.",
     )
 
 
 def _duality(data: Data) -> Claim:
-    found = data["theory"]["chain"]
+    chains = data["theory"]["chain"]
     slack = 1e-6
-    holds = [row["dual"] >= row["primal"] - slack and row["primal"] >= row["likelihood"] - slack for row in found.values()]
+    holds = [row["dual"] >= row["primal"] - slack and row["primal"] >= row["likelihood"] - slack for row in chains.values()]
     return Claim(
         "Theorem 2",
         "G* ≥ H* ≥ −L*.",
-        by_domain(found, "{0[dual]:.3f} ≥ {0[primal]:.3f} ≥ {0[likelihood]:.3f}".format),
+        by_domain(chains, lambda row: " ≥ ".join(decimals(row[side], 3) for side in ("dual", "primal", "likelihood"))),
         graded(holds),
         "The discounts are taken from a short list and the true ones. Every value is attained by some reward. G* is at least "
-        + by_domain(found, "{0[dual_bound]:.3f}".format)
+        + by_domain(chains, lambda row: decimals(row["dual_bound"], 3))
         + ", and H* is at most "
-        + by_domain(found, "{0[entropy]:.3f}".format)
+        + by_domain(chains, lambda row: decimals(row["entropy"], 3))
         + " over all of these discounts: with one reward for all experts, strong duality fails. With multipliers of its own for "
         "each expert, as Eq. 10 has them, the dual comes down to that entropy.",
     )
 
 
 def _likelihood(data: Data) -> Claim:
-    found = data["theory"]["slopes"]
-    plain = max(float(np.abs(row["plain"]).max()) for row in found.values())
-    smallest = min(float(np.abs(row["discounted"]).min()) for row in found.values())
-    rising = [min(row["discounted"]) > 0 for row in found.values()]
+    slopes = data["theory"]["slopes"]
+    plain = max(float(np.abs(row["plain"]).max()) for row in slopes.values())
+    smallest = min(float(np.abs(row["discounted"]).min()) for row in slopes.values())
+    rising = [min(row["discounted"]) > 0 for row in slopes.values()]
     holds = smallest > 1e-6 and plain < 1e-5
     sign = (
         "positive, as printed" if all(rising) else "the opposite of the printed one" if not any(rising) else "not the same on all"
@@ -490,7 +508,7 @@ def _likelihood(data: Data) -> Claim:
     return Claim(
         "Proposition 1",
         "The experts are no maximum of the discounted likelihood: its derivative in logit γ is positive there.",
-        by_domain(found, lambda row: numbers(row["discounted"], 3)),
+        by_domain(slopes, lambda row: numbers(row["discounted"], 3)),
         REPRODUCED if holds and all(rising) else IN_PART if holds else NOT,
         f"The derivative is {significant(smallest, 2)} or more in size, that of the plain one at most {plain:.0e}. "
         f"The sign is {sign}: "

@@ -77,25 +77,25 @@ class MPML:
             trace = self.search.run(profile, problem.n_experts, seed, progress).trace
         trace = Trace(trace.discounts[:, profile.places], trace.values, trace.seconds)
         best = trace.best_discounts
-        found, dual = profile.solve(best)
-        gradient, errors = discount_gradient(dual, found.point), count_errors(dual, logged)
+        minimum, dual = profile.solve(best)
+        gradient, errors = discount_gradient(dual, minimum.point), count_errors(dual, logged)
         # At a bound only the part of the gradient that points inward counts.
         low, high = np.where(best <= 0, 0.0, -np.inf), np.where(best >= ENDLESS_DISCOUNT, 0.0, np.inf)
-        residual = max(found.gradient_norm, float(np.abs(np.clip(gradient, low, high)).max()))
+        residual = max(minimum.gradient_norm, float(np.abs(np.clip(gradient, low, high)).max()))
         return Solution(
             solver="MPML",
             status=Status.CONVERGED if residual <= self.tolerance else Status.NOT_CONVERGED,
             message=f"discounted log-likelihood {significant(trace.best[-1], 6)}, gradient "
-            f"{power_of_ten(residual)}{about_errors(found, errors)}",
+            f"{power_of_ten(residual)}{about_errors(minimum, errors)}",
             problem=problem,
             experts=problem.names,
             discounts=best,
-            reward=found.point.theta,
-            objective=discounted_likelihood(dual, found.point),
+            reward=minimum.point.theta,
+            objective=discounted_likelihood(dual, minimum.point),
             residual=residual,
             temperature=np.full(problem.n_experts, float(self.temperature)),
             trace=trace,
-            evidence=entropy_evidence(found, errors),
+            evidence=entropy_evidence(minimum, errors),
         )
 
 
@@ -118,20 +118,20 @@ class _Profile:
     places: Ints
 
     def solve(self, discounts: Floats) -> tuple[DualSolution, Dual]:
-        """The maximum over θ at discounts in the problem's own order."""
+        """Return the maximum over θ at discounts in the problem's own order."""
         dual = Dual(self.problem, discounts, np.full(self.problem.n_experts, self.temperature))
         return minimise_dual(dual, tolerance=1e-9), dual
 
     def at(self, discounts: Floats) -> tuple[float, Floats]:
-        """The value and its gradient; NaN and zero where the maximum over θ does not exist or was not reached."""
+        """Return the value and its gradient; NaN and zero where the maximum over θ does not exist or was not reached."""
         try:
-            found, dual = self.solve(discounts[self.places])
+            minimum, dual = self.solve(discounts[self.places])
         except ValueError:
             return np.nan, np.zeros_like(discounts)
-        if found.gradient_norm > self.tolerance:
+        if minimum.gradient_norm > self.tolerance:
             return np.nan, np.zeros_like(discounts)
-        gradient = discount_gradient(dual, found.point)[np.argsort(self.places)]
-        return discounted_likelihood(dual, found.point), gradient
+        gradient = discount_gradient(dual, minimum.point)[np.argsort(self.places)]
+        return discounted_likelihood(dual, minimum.point), gradient
 
     def __call__(self, discounts: Floats) -> float:
         return self.at(discounts)[0]

@@ -78,7 +78,7 @@ def discounts(data: Data, timings: Data) -> Figure:
 
 
 def thresholds(data: Data, timings: Data) -> Figure:
-    """The discounts that MPMCE learns against the threshold, with the printed and the true ones."""
+    """Draw the discounts that MPMCE learns against the threshold, with the printed and the true ones."""
     figure, axes = _sheet(1, 3, 4.4, 3.6)
     for ax, (domain, rows) in zip(axes[0], data["thresholds"].items(), strict=True):
         x = [row["threshold"] for row in rows]
@@ -136,7 +136,7 @@ def rewards(data: Data, timings: Data) -> Figure:
 
 
 def policies(data: Data, timings: Data) -> Figure:
-    """The deterministic experts' optimal actions on the two grids."""
+    """Draw the deterministic experts' optimal actions on the two grids."""
     figure, axes = _sheet(2, 3, 4.2, 2.4, framed=True)
     grids = [domain for domain in study_domains().values() if domain.mdp.grid_shape]
     for row, domain in zip(axes, grids, strict=True):
@@ -146,17 +146,17 @@ def policies(data: Data, timings: Data) -> Figure:
 
 
 def convergence(data: Data, timings: Data) -> Figure:
-    """The best value after each evaluation of Bayesian optimisation, with the best known optimum and the other searches."""
+    """Draw the best value after each evaluation of Bayesian optimisation, the best known optimum and the other searches."""
     figure, axes = _sheet(2, 3, 4.6, 3.2)
     for (upper, lower), domain in zip(axes.T, data["convergence"], strict=True):
-        found = data["convergence"][domain]
-        _curve(upper, found["Bayesian"]["trace"]["best"], COLOURS[0], "Bayesian")
-        upper.axhline(found["SequentialLP"]["objective"], color=COLOURS[4], ls="--", label="best known optimum (SequentialLP)")
-        upper.axhline(found["Grid"]["objective"], color=COLOURS[3], ls=":", label="grid search")
+        part = data["convergence"][domain]
+        _curve(upper, part["Bayesian"]["trace"]["best"], COLOURS[0], "Bayesian")
+        upper.axhline(part["SequentialLP"]["objective"], color=COLOURS[4], ls="--", label="best known optimum (SequentialLP)")
+        upper.axhline(part["Grid"]["objective"], color=COLOURS[3], ls=":", label="grid search")
         upper.set(title=f"MPLP on {domain}", xlabel="iteration", ylabel="best objective g*")
-        found = data["learned"][domain]
+        part = data["learned"][domain]
         for colour, name in ((COLOURS[2], "MPMCE, per expert"), (COLOURS[1], "MPMCE, summed gap")):
-            _curve(lower, _scaled(found[name]["trace"]["best"]), colour, f"{name} (Bayesian)")
+            _curve(lower, _scaled(part[name]["trace"]["best"]), colour, f"{name} (Bayesian)")
         lower.set(title=f"MPMCE on {domain}", xlabel="iteration", ylabel="best objective, scaled to [0, 1]")
     handles = [handle for row in axes for handle in row[0].get_legend_handles_labels()[0]]
     figure.legend(handles=handles, frameon=False, ncols=3, loc="outside lower center")
@@ -164,7 +164,7 @@ def convergence(data: Data, timings: Data) -> Figure:
 
 
 def _scaled(best: list[float]) -> Any:
-    """The best values from 0, the first that was found, to 1; not a number before it."""
+    """Return the best values from 0, the first that was found, to 1; not a number before it."""
     values = _found(best)
     first = float(np.nanmin(values)) if np.isfinite(values).any() else np.nan
     span = values[-1] - first
@@ -172,7 +172,7 @@ def _scaled(best: list[float]) -> Any:
 
 
 def _found(best: Any) -> Any:
-    """The best values after each evaluation; not a number where all so far were infeasible."""
+    """Return the best values after each evaluation; not a number where all so far were infeasible."""
     values = np.array(best, dtype=np.float64)
     return np.where(np.isfinite(values), values, np.nan)
 
@@ -207,13 +207,13 @@ def two_experts(data: Data, timings: Data) -> Figure:
     """Generalization error of the rewards that explain two toy experts, over all pairs of discounts, and its percentiles."""
     pairs = data["identifiability"]["two experts"]
     figure, axes = _sheet(1, 3, 4.4, 3.6, framed=True)
-    for ax, (ending, found) in zip(axes[0], pairs.items(), strict=False):
-        errors = np.array([[np.nan if x is None else x for x in row] for row in found["error"]])
+    for ax, (ending, grid) in zip(axes[0], pairs.items(), strict=False):
+        errors = np.array([[np.nan if x is None else x for x in row] for row in grid["error"]])
         image = ax.imshow(errors.T, origin="lower", extent=(0, 1, 0, 1), cmap="Blues", vmin=0, vmax=1)
-        ax.plot(*found["true"], "*", color="red", ms=13)
+        ax.plot(*grid["true"], "*", color="red", ms=13)
         ax.set(title=f"{ending} ending", xlabel="γ₁", ylabel="γ₂")
         figure.colorbar(image, ax=ax, shrink=0.8)
-        axes[0, 2].plot(found["percentiles"], label=f"{ending}: {found['share above 0.5']:.0%} above 0.5", lw=2)
+        axes[0, 2].plot(grid["percentiles"], label=f"{ending}: {grid['share above 0.5']:.0%} above 0.5", lw=2)
     axes[0, 2].axhline(0.5, color="0.6", lw=0.8)
     axes[0, 2].set(xlabel="percentile", ylabel="generalization error", title="percentiles")
     axes[0, 2].legend(frameon=False)
@@ -222,17 +222,17 @@ def two_experts(data: Data, timings: Data) -> Figure:
 
 
 def toy_sets(data: Data, timings: Data) -> Figure:
-    """All discounts that explain three toy experts: a curve where episodes end, a surface where they do not."""
+    """Draw all discounts that explain three toy experts: a curve where episodes end, a surface where they do not."""
     sets = data["identifiability"]["sets"]
     figure = Figure(figsize=(9.5, 4.4), layout="constrained")
-    for number, (ending, found) in enumerate(sets.items(), start=1):
+    for number, (ending, answers) in enumerate(sets.items(), start=1):
         ax = figure.add_subplot(1, 2, number, projection="3d")
-        points = np.array(found["points"]).reshape(-1, 3)
+        points = np.array(answers["points"]).reshape(-1, 3)
         ax.scatter(*points.T, s=4, c=points[:, 2], cmap="viridis", depthshade=False)
         ax.plot(*[[g] for g in (0.3, 0.5, 0.95)], "*", color="red", ms=13)
         ax.set(xlabel="γ₁", ylabel="γ₂", zlabel="γ₃", xlim=(0, 1), ylim=(0, 1), zlim=(0, 1))
         ax.set_box_aspect(None, zoom=0.85)
-        ax.set_title(f"{ending} ending: {'a curve' if found['dimension'] == 1 else 'a surface'} of answers")
+        ax.set_title(f"{ending} ending: {'a curve' if answers['dimension'] == 1 else 'a surface'} of answers")
     return figure
 
 
@@ -251,7 +251,7 @@ FIGURES: dict[str, Callable[[Data, Data], Figure]] = {
 
 
 def _printed(table: Mapping[str, Any], domain: str, algorithm: str) -> Any:
-    """What the paper prints of an algorithm on a domain; nothing where it does not."""
+    """Return what the paper prints of an algorithm on a domain; nothing where it does not."""
     return table.get(PAPER_NAMES.get(algorithm, ""), {}).get(domain, ())
 
 
@@ -259,8 +259,8 @@ def generalization_tables(data: Data) -> Table:
     """Mean ± standard deviation of the generalization error; signed as in Eq. 27, absolute, the median, and the paper's."""
     headers = ("domain", "algorithm", "signed ratio", "absolute ratio", "median", "paper")
     rows = []
-    for domain, found in data["generalization"].items():
-        for name, row in found.items():
+    for domain, algorithms in data["generalization"].items():
+        for name, row in algorithms.items():
             ours = [plus_minus(row[f"{kind}mean"], row[f"{kind}std"], 3) for kind in ("", "absolute ")]
             paper = PAPER_NAMES.get(name, "")
             theirs = printed_error(paper, domain) if _printed(PRINTED.generalization, domain, name) else ""
@@ -271,16 +271,16 @@ def generalization_tables(data: Data) -> Table:
 def discounts_tables(data: Data) -> Table:
     """True, learned and printed discounts."""
     rows = []
-    for domain, found in data["learned"].items():
+    for domain, algorithms in data["learned"].items():
         intervals = ", ".join(f"[{low:g}, {high:g}]" for low, high in PRINTED.intervals[domain])
-        for name, row in found.items():
+        for name, row in algorithms.items():
             true = intervals if "LP" in name else numbers(row["true"])
             rows.append((domain, name, true, numbers(row["discounts"], 4), numbers(_printed(PRINTED.discounts, domain, name))))
     return Table.of(("domain", "algorithm", "true", "ours", "paper"), rows, "Learned discounts")
 
 
 def conventions_table(data: Data) -> Table:
-    """The cliff's errors by every reading of Eq. 27 that was tried."""
+    """Return the cliff's errors by every reading of Eq. 27 that was tried."""
     rows = [
         (name, *(plus_minus(row["mean"], row["std"], 3) for row in each.values())) for name, each in data["conventions"].items()
     ]
@@ -288,7 +288,7 @@ def conventions_table(data: Data) -> Table:
 
 
 def thresholds_tables(data: Data) -> Table:
-    """What MPMCE learns as the threshold grows, how far that is from the printed discounts, and how it generalises."""
+    """Return what MPMCE learns as the threshold grows, how far that is from the printed discounts, and how it generalises."""
     rows = [
         (
             domain,
@@ -299,8 +299,8 @@ def thresholds_tables(data: Data) -> Table:
             decimals(row["error"]["absolute mean"], 3),
             row["status"],
         )
-        for domain, found in data["thresholds"].items()
-        for row in found
+        for domain, steps in data["thresholds"].items()
+        for row in steps
     ]
     headers = ("domain", "threshold", "discounts", "true order", "distance to the paper", "generalization error", "status")
     return Table.of(headers, rows, "MPMCE within a threshold")
@@ -333,7 +333,7 @@ def theory(data: Data) -> list[Table]:
 
 
 def choices(data: Data) -> list[Table]:
-    """One table per choice."""
+    """Return one table per choice."""
 
     def cell(value: Any) -> str:
         if isinstance(value, list):
@@ -348,7 +348,7 @@ def choices(data: Data) -> list[Table]:
 
 
 def used(settings: StudySettings) -> Table:
-    """The choices of this run with the evidence for each."""
+    """Return the choices of this run with the evidence for each."""
     bounds, weights = (
         ", ".join(f"{name} {value:g}" for name, value in each.items()) for each in (CHOSEN.reward_bound, CHOSEN.l1)
     )
@@ -386,11 +386,11 @@ QUICK = "This was a quick run, with fewer tasks, evaluations and grid points tha
 
 
 def captions(data: Data) -> dict[str, str]:
-    """The caption of each figure; what they say of the numbers comes from the numbers."""
+    """Return the caption of each figure; what they say of the numbers comes from the numbers."""
     naive = sorted(data["learned"]["toy"]["NaiveLP"]["discounts"])
     tied = " Under the naive reward two experts share the discount 1." if naive[1] > 1 - 1e-6 else ""
     grid = data["identifiability"]["grids"]["toy"]
-    found = len(grid["feasible"])
+    feasible = len(grid["feasible"])
     return {
         "generalization": "Generalization error of every algorithm. Bars: ours, absolute ratio; diamonds: the paper's.",
         "discounts": "Discounts: true (bar), learned by us (dot), printed in the paper (diamond). One colour per expert.",
@@ -408,12 +408,12 @@ def captions(data: Data) -> dict[str, str]:
         "two_experts": "Two toy experts: generalization error of the reward that explains both, for every pair of discounts, and "
         "its percentiles.",
         "toy_sets": "Each of these points explains the three toy experts exactly (star: the true one). A grid of step "
-        f"{grid['step']} meets {found} of them.",
+        f"{grid['step']} meets {feasible} of them.",
     }
 
 
 def draw_figures(data: Data, timings: Data, progress: Progress) -> dict[str, Figure]:
-    """Every figure by name, drawn from the data."""
+    """Return every figure by name, drawn from the data."""
     drawings = {}
     for number, (name, draw) in enumerate(FIGURES.items()):
         progress(number / len(FIGURES), name)
@@ -499,7 +499,7 @@ def write_page(directory: Path, data: Data, claims: list[Claim], settings: Study
 
 
 def verdicts_table(claims: Sequence[Claim]) -> Table:
-    """The verdict on each claim."""
+    """Return the verdict on each claim."""
     return Table.of(("claim", "verdict"), [(claim.topic, claim.verdict) for claim in claims], "Verdicts")
 
 
@@ -508,7 +508,7 @@ def _markdown(table: Table) -> str:
 
 
 def load_domain(name: str) -> Domain:
-    """The domain `MODULE:NAME`, a `Domain` or a function that makes one; modules in the working folder count.
+    """Return the domain `MODULE:NAME`, a `Domain` or a function that makes one; modules in the working folder count.
 
     Raises:
         ValueError: where there is no such module or name, and where it is no domain.
@@ -518,19 +518,19 @@ def load_domain(name: str) -> Domain:
         raise ValueError(f"the domain must be given as MODULE:NAME, such as my_module:weaning, received {name!r}")
     sys.path.insert(0, str(Path.cwd()))
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        loaded = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise ValueError(f"the domain {name} cannot be loaded: {error}") from error
     finally:
         sys.path.pop(0)
-    domain = found() if callable(found) and not isinstance(found, Domain) else found
+    domain = loaded() if callable(loaded) and not isinstance(loaded, Domain) else loaded
     if not isinstance(domain, Domain):
         raise ValueError(f"{name} must be a Domain or a function that makes one, received {type(domain).__name__}")
     return domain
 
 
 def study_domain(domain: Domain, settings: StudySettings, progress: Progress) -> tuple[list[Claim], Table]:
-    """The verdicts on one domain, and the table of what each algorithm learns."""
+    """Return the verdicts on one domain, and the table of what each algorithm learns."""
     bound = float(np.abs(domain.reward).max())
     hard, soft = mh.Problem(domain.mdp, domain.hard_experts()), mh.Problem(domain.mdp, domain.soft_experts(CHOSEN.temperature))
     cases: dict[str, tuple[mh.Problem, Any, tuple[float, ...]]] = {

@@ -48,7 +48,7 @@ from multihorizon.paper.theory import (
     likelihood_slopes,
     rewards_at,
 )
-from multihorizon.parallel import Progress
+from multihorizon.parallel import Progress, silent
 from multihorizon.planning.plan import causal_entropy
 from multihorizon.programs.inner import Inner, build_margins
 
@@ -91,7 +91,7 @@ class StudySettings:
 
     @classmethod
     def quickly(cls, seed: int = 0, jobs: int = -1) -> StudySettings:
-        """The quick version."""
+        """Return the quick version."""
         return cls(seed, True, jobs, 20, 12, 3, 25, 15, 2, (1e-3, 5e-3), 0.05, 0.25, 15, 15, 3)
 
 
@@ -105,6 +105,7 @@ class OpenChoices:
         temperature: entropy weight of the experts of the second study.
         epsilon: the duality gap up to which the rule printed in the paper calls discounts feasible.
         threshold: the largest entry of an expert's mismatch that the rule of the paper's discussion lets pass, for all domains.
+        feasible: the residual, in units of the reward, up to which a point of the grid counts as feasible.
     """
 
     reward_bound: dict[str, float] = field(default_factory=lambda: {"toy": 10.0, "big-small": 20.0, "cliff": 20.0})
@@ -112,6 +113,7 @@ class OpenChoices:
     temperature: float = 1.0
     epsilon: float = 1e-3
     threshold: float = 1e-3
+    feasible: float = 1e-8
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,7 @@ PRINTED = Printed(
 
 
 def study_domains() -> dict[str, mh.domains.Domain]:
-    """The three domains by name."""
+    """Return the three domains by name."""
     return {domain.name: domain for domain in (mh.domains.toy(), mh.domains.big_small(), mh.domains.cliff())}
 
 
@@ -192,15 +194,24 @@ def _bayesian(evaluations: int) -> mh.Bayesian:
     return mh.Bayesian(evaluations, min(10, evaluations))
 
 
+@dataclass(frozen=True)
+class Study:
+    """A study under way: how large it is, what the parts before have computed, and where to say how far it is."""
+
+    settings: StudySettings
+    done: Data
+    progress: Progress = silent
+
+
 def _threshold_solver(threshold: float, settings: StudySettings) -> mh.MPMCE:
     return mh.MPMCE(CHOSEN.temperature, gap="threshold", threshold=threshold, starts=settings.starts)
 
 
-def compute_learned(settings: StudySettings, done: Data, progress: Progress) -> Data:
+def compute_learned(study: Study) -> Data:
     """`data[domain][algorithm]`: discounts, reward, status, objective, and the trace of the search."""
-    bayesian = _bayesian(settings.mce_evaluations)
+    bayesian = _bayesian(study.settings.mce_evaluations)
     soft: dict[str, Any] = {
-        "MPMCE, threshold": _threshold_solver(CHOSEN.threshold, settings),
+        "MPMCE, threshold": _threshold_solver(CHOSEN.threshold, study.settings),
         "MPMCE, summed gap": mh.MPMCE(CHOSEN.temperature, gap="summed", tolerance=CHOSEN.epsilon, search=bayesian),
         "MPMCE, per expert": mh.MPMCE(CHOSEN.temperature, gap="per_expert", search=bayesian),
         "ClosedForm": mh.ClosedForm(CHOSEN.temperature),
@@ -217,13 +228,13 @@ def compute_learned(settings: StudySettings, done: Data, progress: Progress) -> 
         }
         data[key] = {}
         for place, (name, (problem, solver, true)) in enumerate(cases.items()):
-            progress((number + place / len(cases)) / 3, f"{name} on {key}")
-            data[key][name] = describe(mh.solve(problem, solver, seed=settings.seed), true)
+            study.progress((number + place / len(cases)) / 3, f"{name} on {key}")
+            data[key][name] = describe(mh.solve(problem, solver, seed=study.settings.seed), true)
     return data
 
 
 def describe(solution: mh.Solution, true: tuple[float, ...]) -> Data:
-    """A solution as plain numbers; seconds are kept apart under a key that the runner moves to the timings."""
+    """Return a solution as plain numbers; seconds are kept apart under a key that the runner moves to the timings."""
     trace = solution.trace
     return {
         "status": str(solution.status),
@@ -241,18 +252,18 @@ def describe(solution: mh.Solution, true: tuple[float, ...]) -> Data:
 
 
 def _without_jobs(options: Mapping[str, Any]) -> Data:
-    """The options that can change the answer: not the number of processes."""
+    """Return the options that can change the answer: not the number of processes."""
     return {k: _without_jobs(v) if isinstance(v, Mapping) else v for k, v in options.items() if k != "jobs"}
 
 
-def compute_generalization(settings: StudySettings, done: Data, progress: Progress) -> Data:
+def compute_generalization(study: Study) -> Data:
     """`data[domain][algorithm]`: mean and standard deviation of the signed and of the absolute ratio."""
     data: Data = {}
     for number, (name, domain) in enumerate(study_domains().items()):
-        progress(number / 3, name)
-        learned = done["learned"][name]
-        data[name] = {key: error_of(domain, np.array(found["reward"]), settings) for key, found in learned.items()}
-        for key, drawn in over_seeds(domain, {key: learned[key]["reward"] for key in PAPER_NAMES}, settings).items():
+        study.progress(number / 3, name)
+        learned = study.done["learned"][name]
+        data[name] = {key: error_of(domain, np.array(row["reward"]), study.settings) for key, row in learned.items()}
+        for key, drawn in over_seeds(domain, {key: learned[key]["reward"] for key in PAPER_NAMES}, study.settings).items():
             data[name][key]["over seeds"] = drawn
     return data
 
@@ -265,16 +276,16 @@ def over_seeds(domain: Domain, rewards: Mapping[str, Any], settings: StudySettin
     return {name: {"mean": means[i].tolist(), "std": stds[i].tolist()} for i, name in enumerate(rewards)}
 
 
-def compute_conventions(settings: StudySettings, done: Data, progress: Progress) -> Data:
+def compute_conventions(study: Study) -> Data:
     """`data[convention][algorithm]`: mean and standard deviation of the cliff's errors, read in several ways."""
-    domain, learned = cliff(), done["learned"]["cliff"]
+    domain, learned = cliff(), study.done["learned"]["cliff"]
     names = ("MPLP", "MPMCE, threshold")
     rewards = [np.array(learned[name]["reward"]) for name in names]
-    variants = domain.tasks(settings.tasks, settings.seed)
+    variants = domain.tasks(study.settings.tasks, study.settings.seed)
     same = [Task(domain.mdp, task.discount) for task in variants]
 
     def worth(task: Task, policy: Any) -> Floats:
-        """The value of each state under the true reward."""
+        """Return the value of each state under the true reward."""
         return mh.evaluate(task.mdp, policy, domain.reward, task.discount).values
 
     def policy(task: Task, reward: Floats, soft: bool) -> Any:
@@ -294,7 +305,7 @@ def compute_conventions(settings: StudySettings, done: Data, progress: Progress)
 
     data: Data = {}
     for number, (name, reward) in enumerate(zip(names, rewards, strict=True)):
-        progress(number / 2, name)
+        study.progress(number / 2, name)
         by_kind = {
             kind: pairs(*case)  # type: ignore[arg-type]
             for kind, case in {
@@ -307,7 +318,7 @@ def compute_conventions(settings: StudySettings, done: Data, progress: Progress)
         best, earned = at_start["hard"]
         positive = best > 0
         everywhere = by_kind["hard"][0][:, domain.mdp.initial > 0], by_kind["hard"][1][:, domain.mdp.initial > 0]
-        found = {
+        conventions = {
             "Eq. 27 as printed": ratio(best - earned, best),
             "divided by the absolute optimum": ratio(best - earned, np.abs(best)),
             "tasks with a positive optimum alone": ratio((best - earned)[positive], best[positive]),
@@ -316,30 +327,30 @@ def compute_conventions(settings: StudySettings, done: Data, progress: Progress)
             "policies with entropy": ratio(at_start["soft"][0] - at_start["soft"][1], at_start["soft"][0]),
             "the cliff's own transitions": ratio(at_start["same"][0] - at_start["same"][1], at_start["same"][0]),
         }
-        for convention, row in found.items():
+        for convention, row in conventions.items():
             data.setdefault(convention, {})[name] = row
     return data
 
 
-def compute_seeds(settings: StudySettings, done: Data, progress: Progress) -> Data:
+def compute_seeds(study: Study) -> Data:
     """`data[domain]`: the discounts and objectives of Bayesian MPLP from other seeds, and the best of the paper's grid around the
     optimum. MPMCE within a threshold climbs to the same answer from every seed, so it is not here."""
     data: Data = {}
     for number, (name, domain) in enumerate(study_domains().items()):
         problem = mh.Problem(domain.mdp, domain.hard_experts())
         l1, bound = CHOSEN.l1[name], CHOSEN.reward_bound[name]
-        solver, rows = mh.MPLP(l1, bound, search=_bayesian(settings.lp_evaluations)), []
-        for seed in range(settings.search_seeds):
-            progress((number + seed / settings.search_seeds) / 3, f"MPLP on {name}, seed {seed}")
-            solution = mh.solve(problem, solver, seed=settings.seed + 1 + seed)
+        solver, rows = mh.MPLP(l1, bound, search=_bayesian(study.settings.lp_evaluations)), []
+        for seed in range(study.settings.search_seeds):
+            study.progress((number + seed / study.settings.search_seeds) / 3, f"MPLP on {name}, seed {seed}")
+            solution = mh.solve(problem, solver, seed=study.settings.seed + 1 + seed)
             rows.append({"discounts": solution.discounts, "objective": solution.objective})
-        optimum = done["learned"][name]["MPLP"]["discounts"]
+        optimum = study.done["learned"][name]["MPLP"]["discounts"]
         data[name] = {"MPLP": rows, "paper's grid": _best_nearby(problem, optimum, l1, bound)}
     return data
 
 
 def _best_nearby(problem: mh.Problem, optimum: Any, l1: float, bound: float) -> float:
-    """The best objective of MPLP among the points of the paper's grid that surround the optimum."""
+    """Return the best objective of MPLP among the points of the paper's grid that surround the optimum."""
     inner, step = Inner(build_margins(problem.observed_actions()), "worst", l1, bound), PRINTED.grid_step
     ends = [sorted({np.floor(gamma / step) * step, min(np.ceil(gamma / step) * step, 1.0)}) for gamma in optimum]
     return max(inner(np.array(point)) for point in itertools.product(*ends))
@@ -358,48 +369,48 @@ def error_of(domain: Domain, reward: Any, settings: StudySettings) -> dict[str, 
     }
 
 
-def compute_thresholds(settings: StudySettings, done: Data, progress: Progress) -> Data:
+def compute_thresholds(study: Study) -> Data:
     """`data[domain]`: one row per threshold, from the smallest to the largest."""
-    cases = [(name, domain, threshold) for name, domain in study_domains().items() for threshold in settings.thresholds]
+    cases = [(name, domain, threshold) for name, domain in study_domains().items() for threshold in study.settings.thresholds]
     data: Data = {}
     for number, (name, domain, threshold) in enumerate(cases):
-        progress(number / len(cases), f"threshold {threshold:g} on {name}")
-        found = done["learned"][name]["MPMCE, threshold"]
+        study.progress(number / len(cases), f"threshold {threshold:g} on {name}")
+        learned = study.done["learned"][name]["MPMCE, threshold"]
         if threshold != CHOSEN.threshold:
-            solution = mh.solve(_soft_problem(domain), _threshold_solver(threshold, settings), seed=settings.seed)
-            found = describe(solution, domain.soft_discounts)
-        kept = {key: found[key] for key in ("status", "discounts", "true", "ordered", "objective", "residual")}
-        row = {"threshold": threshold, **kept, "error": error_of(domain, np.array(found["reward"]), settings)}
+            solution = mh.solve(_soft_problem(domain), _threshold_solver(threshold, study.settings), seed=study.settings.seed)
+            learned = describe(solution, domain.soft_discounts)
+        kept = {key: learned[key] for key in ("status", "discounts", "true", "ordered", "objective", "residual")}
+        row = {"threshold": threshold, **kept, "error": error_of(domain, np.array(learned["reward"]), study.settings)}
         data.setdefault(name, []).append(row)
     return data
 
 
-def compute_toy_study(settings: StudySettings, done: Data, progress: Progress) -> Data:
+def compute_toy_study(study: Study) -> Data:
     """Value curves of "always a0, a1, a2" under three rewards, breakpoints, and pairwise crossings under the true reward."""
     domain, axis = toy(), np.linspace(0, 1, 101)
 
     def value(reward: Floats, action: int, discount: float) -> float:
-        """The value of s0 when the same action is always taken."""
+        """Return the value of s0 when the same action is always taken."""
         return float(mh.evaluate(domain.mdp, np.eye(3)[[action] * 4], reward, discount).values[0])
 
     def crossing(first: int, second: int) -> float:
-        """The discount at which two of the policies are worth the same in s0 under the true reward."""
+        """Return the discount at which two of the policies are worth the same in s0 under the true reward."""
         return float(brentq(lambda g: value(domain.reward, first, g) - value(domain.reward, second, g), 0, 1, xtol=1e-14))
 
-    learned = {name: np.array(done["learned"]["toy"][name]["reward"]) for name in ("MPLP", "NaiveLP")}
+    learned = {name: np.array(study.done["learned"]["toy"][name]["reward"]) for name in ("MPLP", "NaiveLP")}
     rewards = {"true": domain.reward, **learned}
     return {
         "axis": axis,
         "curves": {name: [[value(reward, a, g) for g in axis] for a in range(3)] for name, reward in rewards.items()},
         "breakpoints": [interval.high for interval in mh.discount_intervals(domain.mdp, domain.reward)[:-1]],
-        "printed rewards": over_seeds(domain, PRINTED.toy_rewards, settings),
+        "printed rewards": over_seeds(domain, PRINTED.toy_rewards, study.settings),
         "printed answer": _printed_answer(domain),
         "crossings": {f"a{i} and a{j}": crossing(i, j) for i, j in ((0, 1), (0, 2), (1, 2))},
     }
 
 
 def _printed_answer(domain: Domain) -> Data:
-    """What the toy's experts do in s0, and what the printed reward and discounts of MPMCE make them do there.
+    """Return what the toy's experts do in s0, and what the printed reward and discounts of MPMCE make them do there.
 
     "rounding" is how far the probabilities can move at most within half of the last printed digits, at the corners of that box.
     """
@@ -423,12 +434,12 @@ def _printed_answer(domain: Domain) -> Data:
     return {"experts": experts, "planned": planned, "rounding": rounding}
 
 
-def compute_convergence(settings: StudySettings, done: Data, progress: Progress) -> Data:
+def compute_convergence(study: Study) -> Data:
     """`data[domain]`: MPLP by three searches on the same problem, with the l1 weight of the tables."""
     searches: dict[str, mh.SequentialLP | mh.Bayesian | mh.Grid] = {
         "SequentialLP": mh.SequentialLP(),
-        "Bayesian": _bayesian(settings.lp_evaluations),
-        "Grid": mh.Grid(settings.search_step, settings.jobs),
+        "Bayesian": _bayesian(study.settings.lp_evaluations),
+        "Grid": mh.Grid(study.settings.search_step, study.settings.jobs),
     }
     data: Data = {}
     for number, (name, domain) in enumerate(study_domains().items()):
@@ -436,26 +447,22 @@ def compute_convergence(settings: StudySettings, done: Data, progress: Progress)
         policies = zip(domain.soft_experts(CHOSEN.temperature), domain.soft_discounts, strict=True)
         data[name] = {"true entropy": sum(causal_entropy(domain.mdp, policy, gamma) for policy, gamma in policies)}
         for step, (label, search) in enumerate(searches.items()):
-            progress((number + step / 3) / 3, f"{label} on {name}")
+            study.progress((number + step / 3) / 3, f"{label} on {name}")
             solver = mh.MPLP(CHOSEN.l1[name], CHOSEN.reward_bound[name], search=search)
-            data[name][label] = describe(mh.solve(problem, solver, seed=settings.seed), domain.hard_discounts)
+            data[name][label] = describe(mh.solve(problem, solver, seed=study.settings.seed), domain.hard_discounts)
     return data
 
 
-#: Residual, in units of the reward, up to which a point of the grid counts as feasible.
-FEASIBLE = 1e-8
-
-
-def compute_identifiability(settings: StudySettings, done: Data, progress: Progress) -> Data:
-    """The three studies."""
+def compute_identifiability(study: Study) -> Data:
+    """Return the three studies."""
     cases = {**study_domains(), "toy, absorbing": toy(ending="absorbing")}
     grids = {}
     for number, (name, domain) in enumerate(cases.items()):
-        progress(number / 6, f"grid on {name}")
-        grids[name] = _grid(domain, settings)
-    progress(4 / 6, "two experts on the toy")
-    pairs = {ending: _two_experts(toy(ending=ending), settings) for ending in ("terminal", "absorbing")}
-    progress(5 / 6, "the set behind the toy")
+        study.progress(number / 6, f"grid on {name}")
+        grids[name] = _grid(domain, study.settings)
+    study.progress(4 / 6, "two experts on the toy")
+    pairs = {ending: _two_experts(toy(ending=ending), study.settings) for ending in ("terminal", "absorbing")}
+    study.progress(5 / 6, "the set behind the toy")
     sets: Data = {}
     for ending in ("terminal", "absorbing"):
         report = mh.identify(_soft_problem(toy(ending=ending)), CHOSEN.temperature)
@@ -466,39 +473,41 @@ def compute_identifiability(settings: StudySettings, done: Data, progress: Progr
             "singular values": report.singular_values,
             "members": [{"discounts": m.discounts, "reward": m.reward, "error": m.error} for m in report.members],
         }
-    sets["terminal"]["points"] = _curve(toy(), np.array([m["discounts"] for m in sets["terminal"]["members"]]), settings)
-    sets["absorbing"]["points"] = _surface(toy(ending="absorbing"), settings)
+    sets["terminal"]["points"] = _curve(toy(), np.array([m["discounts"] for m in sets["terminal"]["members"]]), study.settings)
+    sets["absorbing"]["points"] = _surface(toy(ending="absorbing"), study.settings)
     return {"grids": grids, "two experts": pairs, "sets": sets}
 
 
 def _grid(domain: Domain, settings: StudySettings) -> Data:
     """Feasible points of the three-expert grid, and the residuals on the plane through the true last discount."""
-    found = feasibility_grid(_soft_problem(domain), mh.Grid(settings.grid_step, settings.jobs), CHOSEN.temperature, FEASIBLE)
-    plane = int(np.argmin(np.abs(found.axis - domain.soft_discounts[2])))
-    levels = np.log10(np.maximum(found.residuals.ravel(), 1e-16))
+    grid = feasibility_grid(
+        _soft_problem(domain), mh.Grid(settings.grid_step, settings.jobs), CHOSEN.temperature, CHOSEN.feasible
+    )
+    plane = int(np.argmin(np.abs(grid.axis - domain.soft_discounts[2])))
+    levels = np.log10(np.maximum(grid.residuals.ravel(), 1e-16))
     counts, edges = np.histogram(levels, bins=np.arange(-16, 2.5, 0.5))
     return {
-        "points": int(found.residuals.size),
-        "feasible": found.points,
+        "points": int(grid.residuals.size),
+        "feasible": grid.points,
         "true": list(domain.soft_discounts),
-        "second smallest residual": float(np.partition(found.residuals.ravel(), 1)[1]),
+        "second smallest residual": float(np.partition(grid.residuals.ravel(), 1)[1]),
         "histogram": {"edges": edges, "counts": counts},
         "step": settings.grid_step,
-        "axis": found.axis,
-        "plane": {"discount": float(found.axis[plane]), "log10 residual": _short(np.log10(found.residuals[:, :, plane] + 1e-16))},
+        "axis": grid.axis,
+        "plane": {"discount": float(grid.axis[plane]), "log10 residual": _short(np.log10(grid.residuals[:, :, plane] + 1e-16))},
     }
 
 
 def _two_experts(domain: Domain, settings: StudySettings) -> Data:
     """For each pair of discounts the reward that explains the first two experts, and its generalization error."""
     problem = _soft_problem(domain, 2)
-    found = feasibility_grid(problem, mh.Grid(settings.grid_step, 1), CHOSEN.temperature, FEASIBLE)
-    points = np.stack(np.meshgrid(found.axis, found.axis, indexing="ij"), axis=-1).reshape(-1, 2)
+    grid = feasibility_grid(problem, mh.Grid(settings.grid_step, 1), CHOSEN.temperature, CHOSEN.feasible)
+    points = np.stack(np.meshgrid(grid.axis, grid.axis, indexing="ij"), axis=-1).reshape(-1, 2)
     rewards = rewards_at(problem, points, CHOSEN.temperature)
-    off = ~np.eye(found.axis.size, dtype=np.bool_)
+    off = ~np.eye(grid.axis.size, dtype=np.bool_)
 
     def errors_of(seed: int) -> Floats:
-        """The mean error of each pair's reward.
+        """Return the mean error of each pair's reward.
 
         In s1, s2 and s3 all actions are alike, so only the action in s0 matters, and the value of "always a" is linear in the
         reward: its feature counts.
@@ -509,17 +518,17 @@ def _two_experts(domain: Domain, settings: StudySettings) -> Data:
             counts = np.stack([task.mdp.stacked.T @ visit for visit in visits])
             true = counts @ domain.reward
             losses += (true.max() - true[(rewards @ counts.T).argmax(axis=1)]) / true.max()
-        return (losses / settings.tasks).reshape(found.residuals.shape)
+        return (losses / settings.tasks).reshape(grid.residuals.shape)
 
     def share(errors: Floats) -> float:
-        return float((errors[off & found.feasible] > 0.5).mean())
+        return float((errors[off & grid.feasible] > 0.5).mean())
 
     errors = errors_of(settings.seed)
     return {
-        "axis": found.axis,
-        "feasible share off the diagonal": float(found.feasible[off].mean()),
+        "axis": grid.axis,
+        "feasible share off the diagonal": float(grid.feasible[off].mean()),
         "error": _short(np.where(off, errors, np.nan)),
-        "percentiles": np.percentile(errors[off & found.feasible], np.arange(0, 101)),
+        "percentiles": np.percentile(errors[off & grid.feasible], np.arange(0, 101)),
         "share above 0.5": share(errors),
         "shares over seeds": [share(errors_of(settings.seed + 1 + number)) for number in range(settings.seeds)],
         "true": list(domain.soft_discounts[:2]),
@@ -537,14 +546,14 @@ def _curve(domain: Domain, ends: Floats, settings: StudySettings) -> Floats:
     for share in np.linspace(0.01, 0.99, settings.curve_points):
         start = ends[0] + share * (ends[-1] - ends[0])
         options = {"xatol": 1e-12, "fatol": 1e-13, "maxiter": 2000, "maxfev": 4000}
-        found = minimize(residual, start[1:], (start[0],), method="Nelder-Mead", options=options)
-        if found.fun <= FEASIBLE and (found.x >= 0).all() and (found.x <= 1).all():
-            points.append([start[0], *found.x])
+        end = minimize(residual, start[1:], (start[0],), method="Nelder-Mead", options=options)
+        if end.fun <= CHOSEN.feasible and (end.x >= 0).all() and (end.x <= 1).all():
+            points.append([start[0], *end.x])
     return np.array(points).reshape(-1, 3)
 
 
 def _surface(domain: Domain, settings: StudySettings) -> Floats:
-    """The discounts that explain three toy experts without an end: for each (γ_1, γ_2) the γ_3 with residual 0, if any.
+    """Return the discounts that explain three toy experts without an end: for each (γ_1, γ_2) the γ_3 with residual 0, if any.
 
     The residual is the absolute value of one smooth function of Γ there, so its zeros are the bottoms of V-shaped valleys:
     each local minimum on a line is narrowed by grid refinement and kept if it goes down to rounding.
@@ -566,8 +575,8 @@ def _surface(domain: Domain, settings: StudySettings) -> Floats:
         residuals = feasibility_at(problem, trial, CHOSEN.temperature).reshape(len(best), -1)
         best = trial.reshape(len(best), -1, best.shape[1])[np.arange(len(best)), residuals.argmin(axis=1)]
         width /= 8
-    found: Floats = best[residuals.min(axis=1) <= FEASIBLE]
-    return found
+    points_kept: Floats = best[residuals.min(axis=1) <= CHOSEN.feasible]
+    return points_kept
 
 
 def _short(array: Floats) -> list[list[float | None]]:
@@ -575,12 +584,12 @@ def _short(array: Floats) -> list[list[float | None]]:
     return [[None if np.isnan(x) else round(float(x), 4) for x in row] for row in array]
 
 
-def compute_theory_checks(settings: StudySettings, done: Data, progress: Progress) -> Data:
+def compute_theory_checks(study: Study) -> Data:
     """`data["chain"]`, `data["slopes"]`, `data["gap"]`, each by domain."""
     data: Data = {"chain": {}, "slopes": {}, "gap": {}}
-    rng = np.random.default_rng(settings.seed)
+    rng = np.random.default_rng(study.settings.seed)
     for number, (name, domain) in enumerate(study_domains().items()):
-        progress(number / 3, name)
+        study.progress(number / 3, name)
         problem, true = _soft_problem(domain), domain.soft_discounts
         # The dual's inner maximum and the likelihood's maximum are sought among these discounts, beside the true ones.
         data["chain"][name] = vars(duality_chain(problem, true, (0.0, 0.25, 0.5, 0.75, 0.9), CHOSEN.temperature))
@@ -589,25 +598,25 @@ def compute_theory_checks(settings: StudySettings, done: Data, progress: Progres
         data["slopes"][name] = {"discounts": inner, **vars(slopes)}
         data["gap"][name] = [
             {"discounts": list(gammas), **vars(gap_and_mismatch(problem, gammas, CHOSEN.temperature))}
-            for gammas in (true, true[::-1], *rng.uniform(0, 0.95, (settings.random_discounts, 3)))
+            for gammas in (true, true[::-1], *rng.uniform(0, 0.95, (study.settings.random_discounts, 3)))
         ]
     return data
 
 
-def compute_choices(settings: StudySettings, done: Data, progress: Progress) -> Data:
-    """One list of rows for each choice."""
+def compute_choices(study: Study) -> Data:
+    """Return one list of rows for each choice."""
     small, bound, sets = big_small(), CHOSEN.reward_bound, big_small().hard_action_sets()
     last = [s.shape[1] - 1 - s[:, ::-1].argmax(axis=1) for s in sets]
     ties = {"first optimal action": small.hard_experts(), "last optimal action": last, "all optimal actions": sets}
     shown = PRINTED.toy_rewards["MPLP"]
 
     def mplp(domain: Domain, experts: Any, l1: float, bound: float, **printed: Any) -> list[Data]:
-        """What MPLP learns, with its distance to what is printed of it."""
-        solution = mh.solve(mh.Problem(domain.mdp, experts), mh.MPLP(l1=l1, reward_bound=bound), seed=settings.seed)
-        found: Data = {"discounts": solution.discounts, "reward": solution.reward, "objective": solution.objective}
-        found["error"] = error_of(domain, solution.reward, settings)["mean"]
-        distances = {what: float(np.abs(found[what] - np.array(values)).max()) for what, values in printed.items()}
-        return [found | {f"distance to the paper's {what}": apart for what, apart in distances.items()}]
+        """Return what MPLP learns, with its distance to what is printed of it."""
+        solution = mh.solve(mh.Problem(domain.mdp, experts), mh.MPLP(l1=l1, reward_bound=bound), seed=study.settings.seed)
+        answer: Data = {"discounts": solution.discounts, "reward": solution.reward, "objective": solution.objective}
+        answer["error"] = error_of(domain, solution.reward, study.settings)["mean"]
+        distances = {what: float(np.abs(answer[what] - np.array(values)).max()) for what, values in printed.items()}
+        return [answer | {f"distance to the paper's {what}": apart for what, apart in distances.items()}]
 
     def of_height(height: int) -> list[Data]:
         printed = PRINTED.discounts["MPLP"]["big-small"]
@@ -617,21 +626,21 @@ def compute_choices(settings: StudySettings, done: Data, progress: Progress) -> 
         rows = []
         for name, domain in study_domains().items():
             problem = mh.Problem(domain.mdp, domain.soft_experts(temperature))
-            solution = mh.solve(problem, mh.ClosedForm(temperature), seed=settings.seed)
+            solution = mh.solve(problem, mh.ClosedForm(temperature), seed=study.settings.seed)
             distance = float(np.abs(solution.discounts - domain.soft_discounts).max())
             rows.append({"domain": name, "status": str(solution.status), "largest error of a discount": distance})
         return rows
 
     def printed_rule(epsilon: float, inner: float) -> list[Data]:
-        """What Algorithm 2 as printed finds on the toy; `inner` is the gradient at which the inner solver stops."""
-        search = _bayesian(settings.mce_evaluations)
+        """Return what Algorithm 2 as printed finds on the toy; `inner` is the gradient at which the inner solver stops."""
+        search = _bayesian(study.settings.mce_evaluations)
         solver = mh.MPMCE(CHOSEN.temperature, gap="summed", tolerance=epsilon, search=search, inner_tolerance=inner)
-        solution = mh.solve(_soft_problem(toy()), solver, seed=settings.seed)
+        solution = mh.solve(_soft_problem(toy()), solver, seed=study.settings.seed)
         return [{"discounts": solution.discounts, "objective": solution.objective, "mismatch": solution.residual}]
 
     def some(*values: float) -> tuple[float, ...]:
-        """All values, or the first and the last in the quick run."""
-        return (values[0], values[-1]) if settings.quick else values
+        """Return all values, or the first and the last in the quick run."""
+        return (values[0], values[-1]) if study.settings.quick else values
 
     studies: dict[str, tuple[Callable[[Any], list[Data]], tuple[Any, ...]]] = {
         "l1 weight (toy)": (
@@ -649,9 +658,9 @@ def compute_choices(settings: StudySettings, done: Data, progress: Progress) -> 
         ),
     }
     data: Data = {}
-    for number, (name, (study, values)) in enumerate(studies.items()):
-        progress(number / len(studies), name)
-        data[name] = [{"value": value, **row} for value in values for row in study(value)]
+    for number, (name, (measure, values)) in enumerate(studies.items()):
+        study.progress(number / len(studies), name)
+        data[name] = [{"value": value, **row} for value in values for row in measure(value)]
     return data
 
 
@@ -661,7 +670,7 @@ class StudyPart:
 
     name: str
     title: str
-    compute: Callable[[StudySettings, dict[str, Any], Progress], dict[str, Any]]
+    compute: Callable[[Study], Data]
 
 
 PARTS = (
@@ -687,7 +696,7 @@ def run_part(part: StudyPart, directory: Path, settings: StudySettings, done: di
         done[part.name] = stored["data"]
         return False
     start = time.perf_counter()
-    data, timings = split_timings(part.compute(settings, done, progress))
+    data, timings = split_timings(part.compute(Study(settings, done, progress)))
     write(directory / "timings" / f"{part.name}.json", {"part": part.name, "total": time.perf_counter() - start, "data": timings})
     write(path, {**header, "data": data})
     done[part.name] = _read(path)["data"]  # type: ignore[index]
@@ -695,12 +704,12 @@ def run_part(part: StudyPart, directory: Path, settings: StudySettings, done: di
 
 
 def read_timings(directory: Path) -> dict[str, Any]:
-    """All timings that were written, by part."""
+    """Return all timings that were written, by part."""
     return {part.name: _read(directory / "timings" / f"{part.name}.json") or {"total": None, "data": {}} for part in PARTS}
 
 
 def split_timings(data: Any) -> tuple[Any, Any]:
-    """The data without the keys "seconds", and a tree of the same shape with only those."""
+    """Return the data without the keys "seconds", and a tree of the same shape with only those."""
     if not isinstance(data, dict):
         return data, None
     kept: dict[str, Any] = {}
@@ -732,7 +741,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _with_infinities(value: Any) -> Any:
-    """The same content with the infinite numbers that JSON has only as words."""
+    """Return the same content with the infinite numbers that JSON has only as words."""
     if isinstance(value, dict):
         return {key: _with_infinities(entry) for key, entry in value.items()}
     if isinstance(value, list):

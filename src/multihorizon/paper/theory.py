@@ -63,7 +63,7 @@ class RankTest:
 
     @property
     def feasible(self) -> bool:
-        """Whether some reward reproduces the experts at these discounts."""
+        """Say whether some reward reproduces the experts at these discounts."""
         return self.rank == self.augmented_rank
 
 
@@ -132,8 +132,8 @@ def rank_grid(problem: Problem, step: float, temperature: float = 1.0, tolerance
     """Return the rank test on every point of a regular grid over [0,1]^K. Deprecated: use `feasibility_grid`."""
     points = np.array(list(itertools.product(Grid(step).axis(), repeat=problem.n_experts)))
     test = partial(rank_test, problem, temperature=temperature, tolerance=tolerance)
-    found = list(in_parallel(test, points.tolist(), jobs if len(points) > 100 else 1))
-    return RankGrid(points, np.array([one.rank for one in found]), np.array([one.augmented_rank for one in found]))
+    tests = list(in_parallel(test, points.tolist(), jobs if len(points) > 100 else 1))
+    return RankGrid(points, np.array([one.rank for one in tests]), np.array([one.augmented_rank for one in tests]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +151,7 @@ class FeasibilityGrid:
 
     @property
     def points(self) -> Floats:
-        """The discounts `(n,K)` of the feasible points."""
+        """Return the discounts `(n,K)` of the feasible points."""
         return self.axis[np.argwhere(self.feasible)]
 
 
@@ -215,15 +215,15 @@ def feasibility_at(
     frame = np.linalg.qr(columns)[0] if columns.shape[1] < columns.shape[0] else np.eye(columns.shape[0])
     distances = partial(_distances, u @ frame, v @ frame, frame.T @ basis, frame.T @ pushed, u.shape[1])
     batches = np.array_split(points, max(1, len(points) // batch))
-    found: list[Floats] = []
+    parts: list[Floats] = []
     for part in in_parallel(distances, batches, jobs):
-        found.append(part)
-        progress(len(found) / len(batches), "feasibility of the grid")
-    return np.concatenate(found)
+        parts.append(part)
+        progress(len(parts) / len(batches), "feasibility of the grid")
+    return np.concatenate(parts)
 
 
 def _families(problem: Problem) -> list[RewardFamily]:
-    """What each expert says of the reward; raises where there are several tasks."""
+    """Return what each expert says of the reward; raises where there are several tasks."""
     if len(problem.mdps) > 1:
         raise ValueError("a grid of discounts needs a problem with one task, received one that joins several MDPs")
     families = reward_families(problem, [read_equations(expert) for expert in problem.experts], error=1e-8)
@@ -445,10 +445,12 @@ def gap_and_mismatch(problem: Problem, discounts: Sequence[float], temperature: 
         (True, True)
     """
     gammas = np.asarray(discounts, dtype=np.float64)
-    found = minimise_dual(Dual(problem, gammas, np.full(problem.n_experts, temperature)))
-    if found.gradient_norm > 1e-6:
+    minimum = minimise_dual(Dual(problem, gammas, np.full(problem.n_experts, temperature)))
+    if minimum.gradient_norm > 1e-6:
         return GapAndMismatch(np.nan, np.full(len(problem.experts), np.nan))
-    return GapAndMismatch(found.point.gap, np.array([np.linalg.norm(response.mismatch) for response in found.point.responses]))
+    return GapAndMismatch(
+        minimum.point.gap, np.array([np.linalg.norm(response.mismatch) for response in minimum.point.responses])
+    )
 
 
 __all__ = [

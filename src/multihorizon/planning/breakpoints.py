@@ -31,9 +31,6 @@ from multihorizon.planning.plan import one_hot
 #: Taylor terms: at half the radius of convergence the remainder is below 2⁻⁴⁴ of the values.
 ORDER = 44
 
-_BINOMIALS = np.array([[comb(j, n) for n in range(ORDER + 1)] for j in range(ORDER + 1)], dtype=np.float64)
-_POWERS = np.maximum(np.arange(ORDER + 1)[:, None] - np.arange(ORDER + 1)[None, :], 0)
-
 
 class DiscountInterval(NamedTuple):
     """The optimal actions, bool `(S,A)`, between the discounts `low` and `high`."""
@@ -187,11 +184,14 @@ def _first_crossing(segment: _Segment) -> tuple[int, float, float] | None:
     live = np.flatnonzero((segment.signs.ravel() < 0) & np.isfinite(segment.coefficients[:, 0]))
     polynomials, noise = segment.coefficients[live], segment.noise[live]
     boxes = [(0.0, 1.0, np.arange(live.size))]
+    degrees = np.arange(ORDER + 1)
+    binomials = np.array([[comb(j, n) for n in degrees] for j in degrees], dtype=np.float64)
+    powers = np.maximum(degrees[:, None] - degrees[None, :], 0)
     while boxes:
         low, high, rows = boxes.pop()
         middle = (low + high) / 2
         half = (high - low) / 2
-        shifted = polynomials[rows] @ (_BINOMIALS * np.where(_BINOMIALS > 0, middle**_POWERS, 0.0))
+        shifted = polynomials[rows] @ (binomials * np.where(binomials > 0, middle**powers, 0.0))
         bound = shifted[:, 0] + np.abs(shifted[:, 1:]) @ (half ** np.arange(1, ORDER + 1))
         open_rows = rows[bound > noise[rows]]
         if not open_rows.size:

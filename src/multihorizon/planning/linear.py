@@ -34,8 +34,6 @@ from multihorizon.mdp import MDP, is_narrow
 DENSE_STATES = 60
 #: Up to this many states a sparse factorisation takes no longer than one iterative solve.
 DIRECT_STATES = 2000
-#: A sparse factorisation of S states takes about as long as `FACTOR_STEPS · √S` steps of BiCGSTAB on one right-hand side.
-FACTOR_STEPS = 1.0
 
 
 class SingularError(ValueError):
@@ -76,8 +74,8 @@ class Resolvent:
         matrix: Sparse | Floats,
         discount: float,
         narrow: Callable[[], bool] | None = None,
-        direct_states: float | None = None,
-        factor_steps: float | None = None,
+        direct_states: float = DIRECT_STATES,
+        factor_steps: float = 1.0,
         dense_steps: float = 1 / 35,
     ) -> None:
         """Keep the system.
@@ -86,12 +84,12 @@ class Resolvent:
             matrix: P.
             discount: γ.
             narrow: says whether the factors stay small, where someone else knows; it is asked only when it matters.
-            direct_states: `DIRECT_STATES`.
-            factor_steps: `FACTOR_STEPS`.
+            direct_states: up to this many states a sparse factorisation takes no longer than one iterative solve.
+            factor_steps: that of S states takes about as long as `factor_steps · √S` steps of BiCGSTAB on one right-hand side.
             dense_steps: a dense one takes as long as `dense_steps · S` steps.
         """
-        self.direct_states = DIRECT_STATES if direct_states is None else direct_states
-        self.factor_steps = FACTOR_STEPS if factor_steps is None else factor_steps
+        self.direct_states = direct_states
+        self.factor_steps = factor_steps
         self.dense_steps = dense_steps
         self.matrix = matrix
         self.narrow = narrow

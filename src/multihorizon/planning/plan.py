@@ -567,7 +567,7 @@ class _Backup(NamedTuple):
 
     @property
     def policy(self) -> Floats:
-        """The softmax policy `(S,A)`; uniform at terminal states."""
+        """Return the softmax policy `(S,A)`; uniform at terminal states."""
         return (self.weights / self.mass).T
 
 

@@ -584,8 +584,8 @@ def _comparable(
     if (left_out or unknown) and missing == "fail":
         everyone = "; ".join(text for text in (left_out_words(left_out), unknown) if text)
         raise ValueError(
-            f"nobody must be left out with --missing fail, received {everyone}: complete the tables, "
-            'or leave them out with --missing drop (in Python missing="drop")'
+            f'nobody must be left out with missing="fail", received {everyone}: complete the tables, '
+            'or leave them out with missing="drop"'
         )
     conditions = tuple(sorted(rows.columns))
     single = int((np.bincount(owner, minlength=len(table)) == 1).sum()) if conditions else 0

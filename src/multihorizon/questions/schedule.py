@@ -639,7 +639,7 @@ def _individuals(guesses: Sequence[Solution], persons: int | None, further: bool
     if number < k or (further and number != k):
         raise ValueError(
             f"persons must be {'the' if further else 'at least the'} {k} of the guess, received {number}: "
-            'fit a Population (--formula "~ 1") to plan for other numbers of persons'
+            'fit Population("~ 1") to plan for other numbers of persons'
         )
     known = first.options.get("known_reward")
     paid, reward = with_known_reward(problem, known)
