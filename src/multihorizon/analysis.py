@@ -83,8 +83,6 @@ QUESTIONS: dict[str, Callable[[Fitted, Mapping[str, Finding]], Finding | None]] 
     "horizons": horizons.look_ahead,
     "differences": differences.differences,
 }
-#: The order in which a reader asks.
-READING_ORDER = ("differences", "horizons", "identified", "fit", "goals", "state reward")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -99,7 +97,8 @@ class Analysis(Fitted, Result):
             finding = question(self, answers)
             if finding is not None:
                 answers[name] = finding
-        return {name: answers[name] for name in READING_ORDER if name in answers}
+        reading_order = ("differences", "horizons", "identified", "fit", "goals", "state reward")
+        return {name: answers[name] for name in reading_order if name in answers}
 
     @property
     def fit(self) -> Finding:
@@ -276,15 +275,17 @@ class Analysis(Fitted, Result):
         return frame.iloc[self.order]
 
     def conditions_frame(self) -> pd.DataFrame | None:
-        """Return one row per person and condition: the columns of `conditions.csv`. None where the formula has no conditions, or
-        the
-        population could not be estimated."""
+        """Return one row per person and condition: the columns of `conditions.csv`.
+
+        None where the formula has no conditions, or the population could not be estimated.
+        """
         return differences.conditions_frame(self)
 
     def reward_frame(self) -> pd.DataFrame:
-        """Return one row per parameter of the reward, by name: the reward and its difference (from the average logged step; of
-        features
-        from zero), each with its standard error. NaN where the decisions do not determine them or they are withheld.
+        """Return one row per parameter of the reward, by name, with standard errors.
+
+        Beside the reward stands its difference (from the average logged step; of features from zero). NaN where the decisions do
+        not determine them or they are withheld.
         """
         return reward_frame(self)
 
