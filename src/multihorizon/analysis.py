@@ -83,6 +83,8 @@ QUESTIONS: dict[str, Callable[[Fitted, Mapping[str, Finding]], Finding | None]] 
     "horizons": horizons.look_ahead,
     "differences": differences.differences,
 }
+#: The order in which a reader asks.
+READING_ORDER = ("differences", "horizons", "identified", "fit", "goals", "state reward")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -97,8 +99,7 @@ class Analysis(Fitted, Result):
             finding = question(self, answers)
             if finding is not None:
                 answers[name] = finding
-        reading_order = ("differences", "horizons", "identified", "fit", "goals", "state reward")
-        return {name: answers[name] for name in reading_order if name in answers}
+        return {name: answers[name] for name in READING_ORDER if name in answers}
 
     @property
     def fit(self) -> Finding:
