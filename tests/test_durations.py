@@ -338,7 +338,7 @@ def test_the_error_of_durations_widens_what_is_said_of_a_population() -> None:
     assert errors[0] > errors[1]
 
 
-@pytest.mark.parametrize("ends", [True, False])
+@pytest.mark.parametrize("ends", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["whole", "real", "random", "by state", "all alike"])
 def test_exact_recovery_with_durations(ends, kind) -> None:
     moves, terminal, times = random_task(8, states=12, actions=3, ends=ends)
