@@ -15,7 +15,7 @@ from multihorizon.cli import app
 from multihorizon.cli.reproduce import _write_up
 from multihorizon.paper.claims import _larger_set, all_claims, usual
 from multihorizon.paper.report import FIGURES, _scaled, captions, draw_figures, write_figures, write_page, write_report
-from multihorizon.paper.study import PARTS, Study, StudyPart, StudySettings, read_timings, run_part, split_timings, write
+from multihorizon.paper.study import PARTS, StudyPart, StudySettings, Underway, read_timings, run_part, split_timings, write
 from multihorizon.parallel import silent
 
 pytestmark = pytest.mark.slow  # runs the paper's study
@@ -159,7 +159,7 @@ def test_rewards_that_are_compared_have_one_colour_scale(study) -> None:
 def test_the_number_of_processes_changes_no_digit(study) -> None:
     _, data, _ = study
     (part,) = (part for part in PARTS if part.name == "convergence")
-    again, _ = split_timings(part.compute(Study(replace(TINY, jobs=2), data)))
+    again, _ = split_timings(part.compute(Underway(replace(TINY, jobs=2), data)))
     assert json.loads(json.dumps(again, default=lambda value: value.tolist())) == data["convergence"]
 
 

@@ -195,7 +195,7 @@ def _bayesian(evaluations: int) -> mh.Bayesian:
 
 
 @dataclass(frozen=True)
-class Study:
+class Underway:
     """A study under way: how large it is, what the parts before have computed, and where to say how far it is."""
 
     settings: StudySettings
@@ -207,7 +207,7 @@ def _threshold_solver(threshold: float, settings: StudySettings) -> mh.MPMCE:
     return mh.MPMCE(CHOSEN.temperature, gap="threshold", threshold=threshold, starts=settings.starts)
 
 
-def compute_learned(study: Study) -> Data:
+def compute_learned(study: Underway) -> Data:
     """`data[domain][algorithm]`: discounts, reward, status, objective, and the trace of the search."""
     bayesian = _bayesian(study.settings.mce_evaluations)
     soft: dict[str, Any] = {
@@ -256,7 +256,7 @@ def _without_jobs(options: Mapping[str, Any]) -> Data:
     return {k: _without_jobs(v) if isinstance(v, Mapping) else v for k, v in options.items() if k != "jobs"}
 
 
-def compute_generalization(study: Study) -> Data:
+def compute_generalization(study: Underway) -> Data:
     """`data[domain][algorithm]`: mean and standard deviation of the signed and of the absolute ratio."""
     data: Data = {}
     for number, (name, domain) in enumerate(study_domains().items()):
@@ -276,7 +276,7 @@ def over_seeds(domain: Domain, rewards: Mapping[str, Any], settings: StudySettin
     return {name: {"mean": means[i].tolist(), "std": stds[i].tolist()} for i, name in enumerate(rewards)}
 
 
-def compute_conventions(study: Study) -> Data:
+def compute_conventions(study: Underway) -> Data:
     """`data[convention][algorithm]`: mean and standard deviation of the cliff's errors, read in several ways."""
     domain, learned = cliff(), study.done["learned"]["cliff"]
     names = ("MPLP", "MPMCE, threshold")
@@ -332,7 +332,7 @@ def compute_conventions(study: Study) -> Data:
     return data
 
 
-def compute_seeds(study: Study) -> Data:
+def compute_seeds(study: Underway) -> Data:
     """`data[domain]`: the discounts and objectives of Bayesian MPLP from other seeds, and the best of the paper's grid around the
     optimum. MPMCE within a threshold climbs to the same answer from every seed, so it is not here."""
     data: Data = {}
@@ -369,7 +369,7 @@ def error_of(domain: Domain, reward: Any, settings: StudySettings) -> dict[str, 
     }
 
 
-def compute_thresholds(study: Study) -> Data:
+def compute_thresholds(study: Underway) -> Data:
     """`data[domain]`: one row per threshold, from the smallest to the largest."""
     cases = [(name, domain, threshold) for name, domain in study_domains().items() for threshold in study.settings.thresholds]
     data: Data = {}
@@ -385,7 +385,7 @@ def compute_thresholds(study: Study) -> Data:
     return data
 
 
-def compute_toy_study(study: Study) -> Data:
+def compute_toy_study(study: Underway) -> Data:
     """Value curves of "always a0, a1, a2" under three rewards, breakpoints, and pairwise crossings under the true reward."""
     domain, axis = toy(), np.linspace(0, 1, 101)
 
@@ -434,7 +434,7 @@ def _printed_answer(domain: Domain) -> Data:
     return {"experts": experts, "planned": planned, "rounding": rounding}
 
 
-def compute_convergence(study: Study) -> Data:
+def compute_convergence(study: Underway) -> Data:
     """`data[domain]`: MPLP by three searches on the same problem, with the l1 weight of the tables."""
     searches: dict[str, mh.SequentialLP | mh.Bayesian | mh.Grid] = {
         "SequentialLP": mh.SequentialLP(),
@@ -453,7 +453,7 @@ def compute_convergence(study: Study) -> Data:
     return data
 
 
-def compute_identifiability(study: Study) -> Data:
+def compute_identifiability(study: Underway) -> Data:
     """Return the three studies."""
     cases = {**study_domains(), "toy, absorbing": toy(ending="absorbing")}
     grids = {}
@@ -584,7 +584,7 @@ def _short(array: Floats) -> list[list[float | None]]:
     return [[None if np.isnan(x) else round(float(x), 4) for x in row] for row in array]
 
 
-def compute_theory_checks(study: Study) -> Data:
+def compute_theory_checks(study: Underway) -> Data:
     """`data["chain"]`, `data["slopes"]`, `data["gap"]`, each by domain."""
     data: Data = {"chain": {}, "slopes": {}, "gap": {}}
     rng = np.random.default_rng(study.settings.seed)
@@ -603,7 +603,7 @@ def compute_theory_checks(study: Study) -> Data:
     return data
 
 
-def compute_choices(study: Study) -> Data:
+def compute_choices(study: Underway) -> Data:
     """Return one list of rows for each choice."""
     small, bound, sets = big_small(), CHOSEN.reward_bound, big_small().hard_action_sets()
     last = [s.shape[1] - 1 - s[:, ::-1].argmax(axis=1) for s in sets]
@@ -670,7 +670,7 @@ class StudyPart:
 
     name: str
     title: str
-    compute: Callable[[Study], Data]
+    compute: Callable[[Underway], Data]
 
 
 PARTS = (
@@ -696,7 +696,7 @@ def run_part(part: StudyPart, directory: Path, settings: StudySettings, done: di
         done[part.name] = stored["data"]
         return False
     start = time.perf_counter()
-    data, timings = split_timings(part.compute(Study(settings, done, progress)))
+    data, timings = split_timings(part.compute(Underway(settings, done, progress)))
     write(directory / "timings" / f"{part.name}.json", {"part": part.name, "total": time.perf_counter() - start, "data": timings})
     write(path, {**header, "data": data})
     done[part.name] = _read(path)["data"]  # type: ignore[index]
