@@ -163,7 +163,7 @@ class NearlyShared(Likelihood):
         return by_person(plans, [plan.persons.counts for plan in plans], delta.shape) - self.precision * delta
 
     def _inner(self, plans: Sequence[Plans], delta: Floats) -> Floats:
-        """`L_k − ½ δᵀPδ` `(K,)`."""
+        """Return `L_k − ½ δᵀPδ` `(K,)`."""
         total: Floats = -0.5 * (self.precision * delta**2).sum(axis=1)
         for plan in plans:
             np.add.at(total, plan.persons.owners, (plan.persons.counts * plan.finite_log).sum(axis=(0, 1)))
@@ -171,7 +171,7 @@ class NearlyShared(Likelihood):
 
 
 def by_person(plans: Sequence[Plans], weights: Sequence[Floats], shape: tuple[int, ...]) -> Floats:
-    """`Σ y(s,a) d log π(a|s) / dθ` of each expert `(K,d)`, for weights y of each batch."""
+    """Return `Σ y(s,a) d log π(a|s) / dθ` of each expert `(K,d)`, for weights y of each batch."""
     total = np.zeros(shape)
     for plan, y in zip(plans, weights, strict=True):
         moved = plan.pull_back(y)[0].reshape(-1, plan.lam.size)
@@ -194,7 +194,7 @@ class NearPoint(Point):
 
     @cached_property
     def curvatures(self) -> Floats:
-        """H_k `(K,d,d)`."""
+        """Return H_k `(K,d,d)`."""
         curvatures = np.zeros((*self.deviations.shape, self.deviations.shape[1])) + np.diag(self.likelihood.precision)
         for k, places, own in self.arrows:
             theta = places[places < self.likelihood.n_reward]
@@ -376,7 +376,8 @@ class OwnRewards:
 
 
 def states_visited(tables: Tables, counts: Sparse) -> Ints:
-    """Rows of the tables `(n,S,A)` by person, state and action, for the states in which each person with these counts decided.
+    """Return rows of the tables `(n,S,A)` by person, state and action, for the states in which each person with these counts
+    decided.
 
     Persons have as many states as the one with most of them. Where there is nothing, the row is one more than the tables have.
     """

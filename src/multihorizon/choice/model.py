@@ -200,13 +200,13 @@ class ChoiceModel(ABC):
 
     @property
     def units(self) -> Floats:
-        """Units of x `(p,)`: those of rewards make the largest entry of each feature 1."""
+        """Return units of x `(p,)`: those of rewards make the largest entry of each feature 1."""
         units = np.ones(self.size)
         units[: self.n_reward] = 1 / self.feature_sizes
         return units
 
     def reward(self, x: Floats) -> Floats:
-        """θ `(d,)`."""
+        """Return θ `(d,)`."""
         return x[: self.n_reward]
 
     def discounts(self, x: Floats) -> Floats:
@@ -218,13 +218,13 @@ class ChoiceModel(ABC):
         return np.exp(x[self.temperature_slice])[self.temperature_groups]
 
     def of_temperature_groups(self, values: Floats) -> Floats:
-        """One value for each temperature from one for each expert `(K,)`."""
+        """Return one value for each temperature from one for each expert `(K,)`."""
         return np.array([values[self.temperature_groups == group][0] for group in range(self.n_temperatures)])
 
     def pack(
         self, reward: Floats, discounts: Floats, temperatures: Floats | None = None, transitions: Floats | None = None
     ) -> Floats:
-        """x from a reward, one discount and one temperature for each group, clipped to the bounds; what is known stays.
+        """Return x from a reward, one discount and one temperature for each group, clipped to the bounds; what is known stays.
 
         Where the scale is free, temperatures are divided by their geometric mean, and the reward with them. Transitions are as
         they were counted unless it is given how far they give way.
@@ -258,7 +258,7 @@ class ChoiceModel(ABC):
         return changed
 
     def ridge_times(self, theta: Floats) -> Floats:
-        """`R θ` `(d,)`."""
+        """Return `R θ` `(d,)`."""
         return self.ridge * theta if self.ridge.ndim == 1 else self.ridge @ theta
 
     def beside(self, x: Floats) -> float:
@@ -290,7 +290,7 @@ class ChoicePoint(ABC):
 
     @abstractmethod
     def pull_back(self, weights: Sequence[Floats]) -> Floats:
-        """`Σ y(s,a) d log π(a|s)` `(p,)` for weights y of each batch: the gradient of L where they are the counts."""
+        """Return `Σ y(s,a) d log π(a|s)` `(p,)` for weights y of each batch: the gradient of L where they are the counts."""
 
     @abstractmethod
     def blocks(self) -> Iterator[tuple[Ints, Floats]]:
@@ -348,7 +348,7 @@ class ChoicePoint(ABC):
         return cast(Self | None, self.likelihood.at(x, self))
 
     def bend(self, ahead: Self, behind: Self, share: float) -> Floats:
-        """`Σ nπ f_δδ df` `(p,)` with `f = log π`, by differences of points that are this share of δ ahead and behind."""
+        """Return `Σ nπ f_δδ df` `(p,)` with `f = log π`, by differences of points that are this share of δ ahead and behind."""
         logs = [[plan.finite_log for plan in point.plans] for point in (self, ahead, behind)]
         return self.pull_back([w * (a - 2 * here + b) / share**2 for w, here, a, b in zip(self.weights, *logs, strict=True)])
 
@@ -557,11 +557,11 @@ class Point(ChoicePoint):
 
     @property
     def rewards(self) -> Floats:
-        """θ `(d,)`, or that of each expert `(K,d)`."""
+        """Return θ `(d,)`, or that of each expert `(K,d)`."""
         return self.likelihood.reward(self.x)
 
     def pull_back(self, weights: Sequence[Floats]) -> Floats:
-        """`Σ y(s,a) d log π(a|s)` `(p,)` for weights y `(A,S,n)` of each batch, by one adjoint solve for each expert."""
+        """Return `Σ y(s,a) d log π(a|s)` `(p,)` for weights y `(A,S,n)` of each batch, by one adjoint solve for each expert."""
         model = self.likelihood
         total = np.zeros(model.size)
         for i, (plan, y) in enumerate(zip(self.plans, weights, strict=True)):
@@ -646,7 +646,7 @@ class Point(ChoicePoint):
         return product
 
     def _choices_along(self, i: int, v: Floats) -> Floats:
-        """`J v`, how log π `(A,S,n)` of one batch moves along v."""
+        """Return `J v`, how log π `(A,S,n)` of one batch moves along v."""
         model, plan, batch = self.likelihood, self.plans[i], self.plans[i].persons
         mdp, n = batch.mdp, batch.owners.size
         rise = plan.lam * v[model.temperature_slice][model.temperature_groups[batch.owners]]
@@ -700,7 +700,7 @@ class Point(ChoicePoint):
 
 
 def draw_decisions(point: Point, rng: np.random.Generator) -> list[Floats]:
-    """New decisions, as counts, from the fitted policies in the states in which each expert decided.
+    """Return new decisions, as counts, from the fitted policies in the states in which each expert decided.
 
     Experts are drawn in the order of their likelihoods, states in that of their values, and actions in that of their
     probabilities, so that the same random numbers meet the same choices however all of them are listed.
@@ -718,7 +718,7 @@ def draw_decisions(point: Point, rng: np.random.Generator) -> list[Floats]:
 
 
 def decide(visits: Floats, policy: Floats, values: Floats, rng: np.random.Generator, times: int) -> Floats:
-    """Decisions `(times,S,A)` of one expert, drawn so many times."""
+    """Return decisions `(times,S,A)` of one expert, drawn so many times."""
     states = np.argsort(np.round(values / max(float(np.abs(values).max()), TINY), 9), kind="stable")
     actions = np.argsort(np.round(policy, 9), axis=1, kind="stable")[states]
     chances = np.take_along_axis(policy[states], actions, axis=1)

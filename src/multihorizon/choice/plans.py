@@ -84,7 +84,7 @@ class Choices:
 
     @cached_property
     def finite_log(self) -> Floats:
-        """`log π` with 0 in place of −inf: actions that cannot be taken have no counts, and 0·(−inf) must not be NaN."""
+        """Return `log π` with 0 in place of −inf: actions that cannot be taken have no counts, and 0·(−inf) must not be NaN."""
         return np.where(np.isfinite(self.log), self.log, 0.0)
 
     @cached_property
@@ -150,7 +150,7 @@ class Episodic:
         self.closed = [np.where(mdp.available[level].T, 0.0, -np.inf)[:, :, None] for level in levels]
 
     def values(self, reward: Floats, gamma: Floats, lam: Floats, near: Plans | None) -> Floats | None:
-        """One backward pass; it needs no start."""
+        """Plan by one backward pass; it needs no start."""
         a, s = self.mdp.n_actions, self.mdp.n_states
         values = np.zeros((s, gamma.size))
         rewards = reward.reshape(a, s, -1)
@@ -164,7 +164,7 @@ class Episodic:
         return Episodic(mdp, self.levels)
 
     def resolvents(self, policy: Floats, gamma: Floats) -> Resolvents:
-        """Passes over the levels."""
+        """Solve by passes over the levels."""
         weights = policy * gamma
 
         def solve(b: Floats) -> Floats:
@@ -197,7 +197,7 @@ class Small:
         self.closed = np.where(mdp.available.T, 0.0, -np.inf)[:, :, None]
 
     def values(self, reward: Floats, gamma: Floats, lam: Floats, near: Plans | None) -> Floats | None:
-        """Newton's iterates of each person until the residual is rounding."""
+        """Plan by Newton's method, each person until the residual is rounding."""
         a, s = self.mdp.n_actions, self.mdp.n_states
         rewards = reward.reshape(a, s, -1)
         values = np.zeros((s, gamma.size)) if near is None else np.where(gamma < 1, near.values, 0.0)
@@ -230,11 +230,11 @@ class Small:
         return None
 
     def of(self, mdp: MDP) -> Small:
-        """Dense again."""
+        """Return a dense engine again."""
         return Small(mdp)
 
     def resolvents(self, policy: Floats, gamma: Floats) -> Resolvents:
-        """One dense inverse for each person."""
+        """Return one dense inverse for each person."""
         inverses: Any = np.linalg.inv(self._operator(policy, gamma))
         return Resolvents(
             lambda b: (inverses @ b.transpose(1, 0, 2)).transpose(1, 0, 2),
@@ -242,7 +242,7 @@ class Small:
         )
 
     def _operator(self, policy: Floats, gamma: Floats) -> Floats:
-        """`I − γP` `(n,S,S)`; endings keep a row of the identity."""
+        """Return `I − γP` `(n,S,S)`; endings keep a row of the identity."""
         under = (policy.transpose(1, 2, 0) @ self.by_state).transpose(1, 0, 2)
         operator: Floats = self.identity - gamma[:, None, None] * under
         return operator
@@ -273,11 +273,11 @@ class Large:
         return values
 
     def of(self, mdp: MDP) -> Large:
-        """Sparse again."""
+        """Return a sparse engine again."""
         return Large(mdp)
 
     def resolvents(self, policy: Floats, gamma: Floats) -> Resolvents:
-        """One sparse factorisation, or iteration, for each person."""
+        """Return one sparse factorisation, or iteration, for each person."""
         factors = [policy_resolvent(self.mdp, policy[:, :, i].T, float(g)) for i, g in enumerate(gamma)]
 
         def solve(b: Floats) -> Floats:
@@ -312,26 +312,26 @@ class Features:
 
     @cached_property
     def transposed(self) -> Any:
-        """`Fᵀ` `(d,A·S)`."""
+        """Return `Fᵀ` `(d,A·S)`."""
         return self.matrix.T
 
     @cached_property
     def dense(self) -> Floats | None:
-        """F `(A·S,used)` where that is small, else None."""
+        """Return F `(A·S,used)` where that is small, else None."""
         if self.matrix.shape[0] * self.used.size > 4_000_000:
             return None
         array: Floats = self.matrix[:, self.used].toarray()
         return array
 
     def rows(self, rows: Ints) -> Floats:
-        """Some rows of F in the used columns, dense."""
+        """Return some rows of F in the used columns, dense."""
         if self.dense is not None:
             return self.dense[rows]
         array: Floats = self.matrix[rows][:, self.used].toarray()
         return array
 
     def averages(self, policy: Floats) -> Floats:
-        """`Σ_a π(a|s) F(s,a)` `(S,n,used)` of policies `(A,S,n)`."""
+        """Return `Σ_a π(a|s) F(s,a)` `(S,n,used)` of policies `(A,S,n)`."""
         a, s = self.mdp.n_actions, self.mdp.n_states
         if self.dense is not None:
             return policy.transpose(1, 2, 0) @ self.dense.reshape(a, s, -1).transpose(1, 0, 2)
@@ -370,7 +370,7 @@ class Persons:
 
     @cached_property
     def back(self) -> Sparse:
-        """`Tᵀ` `(S,A·S)`."""
+        """Return `Tᵀ` `(S,A·S)`."""
         return self.mdp.stacked.T
 
     def in_task(self, mdp: MDP, engine: Engine) -> Persons:
@@ -493,7 +493,7 @@ class Plans(Choices):
 
     @cached_property
     def next_values(self) -> Floats:
-        """`T V` `(A,S,n)`, how action values move with γ; where moves take time `G V + G' u`."""
+        """Return `T V` `(A,S,n)`, how action values move with γ; where moves take time `G V + G' u`."""
         mdp = self.persons.mdp
         expected: Floats = mdp.stacked @ self.values
         if mdp.slope is not None and self.paid is not None:
@@ -501,7 +501,7 @@ class Plans(Choices):
         return expected.reshape(self.log.shape)
 
     def pull_back(self, y: Floats) -> tuple[Floats, Floats]:
-        """`Σ y d log π / dR` `(A,S,n)` for the immediate reward R, and the adjoint w `(S,n)`, for weights y `(A,S,n)`."""
+        """Return `Σ y d log π / dR` `(A,S,n)` for the immediate reward R, and the adjoint w `(S,n)`, for weights y `(A,S,n)`."""
         slack = (y - y.sum(axis=0) * self.policy) / self.lam
         later = self.gamma * (self.persons.back @ slack.reshape(-1, self.lam.size))
         flow = self.resolvents.solve_transposed(later[:, :, None])[:, :, 0]
@@ -509,11 +509,11 @@ class Plans(Choices):
         return slack + self.policy * flow, flow
 
     def score_rows(self) -> Floats:
-        """`d log π(a|s)` `(rows,n,q)` at the rows of visited states, in θ's used columns, γ and log λ."""
+        """Return `d log π(a|s)` `(rows,n,q)` at the rows of visited states, in θ's used columns, γ and log λ."""
         return self.scores(self.persons.visited_rows)[0]
 
     def scores(self, rows: Ints) -> tuple[Floats, Floats]:
-        """`d log π(a|s)` `(rows,n,q)` at some rows a·S + s, in θ's used columns, γ and log λ, and `dV` `(S,n,q)`."""
+        """Return `d log π(a|s)` `(rows,n,q)` at some rows a·S + s, in θ's used columns, γ and log λ, and `dV` `(S,n,q)`."""
         mdp, features, n = self.persons.mdp, self.persons.features, self.lam.size
         randomness = np.where(mdp.terminal[:, None], 0.0, self.lam * self.entropy)
         ahead = (self.policy * self.next_values).sum(axis=0)
@@ -528,7 +528,9 @@ class Plans(Choices):
         return scores, moved
 
     def reward_rows(self, wanted: Ints) -> Floats:
-        """`d log π(a|s)` `(rows,n,E)` at the rows of visited states in the immediate rewards of some rows a·S + s `(E,)`."""
+        """Return `d log π(a|s)` `(rows,n,E)` at the rows of visited states in the immediate rewards of some rows a·S + s
+        `(E,)`.
+        """
         rows, n, s = self.persons.visited_rows, self.lam.size, self.persons.mdp.n_states
         distinct, number = np.unique(wanted % s, return_inverse=True)
         unit = np.zeros((s, n, distinct.size))
@@ -540,7 +542,9 @@ class Plans(Choices):
         return scores
 
     def along_columns(self, columns: Floats) -> Floats:
-        """`d log π(a|s)` `(rows,n,q)` at the rows of visited states in weights of columns `(A·S,q)` of the immediate reward."""
+        """Return `d log π(a|s)` `(rows,n,q)` at the rows of visited states in weights of columns `(A·S,q)` of the immediate
+        reward.
+        """
         rows, (a, s, _) = self.persons.visited_rows, self.log.shape
         averages = np.einsum("asn,asq->snq", self.policy, columns.reshape(a, s, -1))
         scores = self._later(self.resolvents.solve(averages), rows)
@@ -549,7 +553,7 @@ class Plans(Choices):
         return scores
 
     def _later(self, moved: Floats, rows: Ints) -> Floats:
-        """`γ T dV − dV` `(rows,n,q)` at some rows a·S + s, where values move by `(S,n,q)`."""
+        """Return `γ T dV − dV` `(rows,n,q)` at some rows a·S + s, where values move by `(S,n,q)`."""
         mdp, (s, n, q) = self.persons.mdp, moved.shape
         moved[mdp.terminal] = 0.0
         later: Floats = self.gamma[:, None] * (mdp.stacked[rows] @ moved.reshape(s, -1)).reshape(-1, n, q)
@@ -632,7 +636,7 @@ class LoggedMoves:
         return effects
 
     def summed(self, effects: Floats) -> Floats:
-        """Sums `(…,E)` of what is said of effects `(…,F)`, over those of each number."""
+        """Return sums `(…,E)` of what is said of effects `(…,F)`, over those of each number."""
         if self.of.size == self.size:  # one effect for each
             return effects
         gather = sp.csr_array((np.ones(self.of.size), (self.of, np.arange(self.of.size))), shape=(self.size, self.of.size))
@@ -640,7 +644,7 @@ class LoggedMoves:
         return summed.reshape(*effects.shape[:-1], self.size)
 
     def _of_times(self, values: Floats) -> Floats:
-        """Sums `(F,)` of numbers of the task's durations over those that are part of an effect; 0 for moves."""
+        """Return sums `(F,)` of numbers of the task's durations over those that are part of an effect; 0 for moves."""
         lasting = self.parts >= 0
         total: Floats = np.bincount(self.parts[lasting], values[lasting], minlength=self.of.size).astype(np.float64)
         return total

@@ -213,7 +213,7 @@ class FittedBasis:
     names: tuple[str, ...]
 
     def __call__(self, states: Floats) -> Sparse:
-        """φ `(n,p)` at states `(n,d)`."""
+        """Return φ `(n,p)` at states `(n,d)`."""
         rows = sp.csr_array(self.transformer.transform((states - self.centre) / self.scale), dtype=np.float64)
         if not self.adds_constant:
             return rows
@@ -292,7 +292,7 @@ class Sums:
     square: float
 
     def error(self, coefficients: Floats) -> float:
-        """`Σ |y − ψᵀC_a|²` over the steps."""
+        """Return `Σ |y − ψᵀC_a|²` over the steps."""
         explained = np.einsum("apf,apf->", coefficients, 2 * self.loads - self.grams @ coefficients, optimize=True)
         return self.square - float(explained)
 
@@ -386,7 +386,7 @@ class Regressed:
         return [sp.csr_array(np.asarray(predicted, dtype=np.float64)) for predicted in by_action]
 
     def available(self, features: Sparse) -> Bools:
-        """Every action, everywhere."""
+        """Return every action, everywhere."""
         return np.ones((len(self.paid), features.shape[0]), dtype=np.bool_)
 
 
@@ -415,12 +415,12 @@ def fit_outcomes(
 
 
 def _coded(steps: Steps) -> Floats:
-    """States and indicators of the actions taken, as a regressor sees them."""
+    """Return states and indicators of the actions taken, as a regressor sees them."""
     return np.hstack([steps.states, np.eye(len(steps.actions))[steps.action]])
 
 
 def unsmoothed(basis: FittedBasis) -> Smoothing:
-    """Least squares in the basis itself, for each action alone."""
+    """Return least squares in the basis itself, for each action alone."""
     return Smoothing(basis, np.zeros((len(basis.names), len(basis.names))))
 
 
@@ -498,12 +498,12 @@ class LoggedDecisions:
 
     @cached_property
     def counts(self) -> Floats:
-        """1 for the action taken at each decision, 0 for others, `(A,n)`."""
+        """Return 1 for the action taken at each decision, 0 for others, `(A,n)`."""
         return np.asarray(self.action == np.arange(len(self.rows))[:, None], dtype=np.float64)
 
     @property
     def visits(self) -> Floats:
-        """1 for each decision, `(n,)`."""
+        """Return 1 for each decision, `(n,)`."""
         return np.ones(self.action.size)
 
     @cached_property
@@ -512,7 +512,7 @@ class LoggedDecisions:
         return -float(np.log(self.available.sum(axis=0)).sum())
 
     def choices(self, coefficients: Floats, lam: float) -> Floats:
-        """`log π` `(A,n)` from the coefficients `(A,p)` of Q."""
+        """Return `log π` `(A,n)` from the coefficients `(A,p)` of Q."""
         q = np.stack([row @ c for row, c in zip(self.rows, coefficients, strict=True)])
         return soft_values(q, self.available, lam)[1]
 
@@ -529,11 +529,11 @@ class LoggedDecisions:
         return scores
 
     def summed(self, weights: Floats) -> Floats:
-        """`Σ_i X_a(s_i)ᵀ y_a` `(A,p)` for weights y `(A,n)`."""
+        """Return `Σ_i X_a(s_i)ᵀ y_a` `(A,p)` for weights y `(A,n)`."""
         return np.stack([row.T @ y for row, y in zip(self.rows, weights, strict=True)])
 
     def informed(self, policy: Floats, slopes: Floats) -> Floats:
-        """`W D` `(A,p,q)` for derivatives D `(A,p,q)` and choices π `(A,n)`."""
+        """Return `W D` `(A,p,q)` for derivatives D `(A,p,q)` and choices π `(A,n)`."""
         n_actions, p, width = slopes.shape
         if n_actions * p * p > self.action.size * width or self._products is None:
             total = np.zeros(slopes.shape)
@@ -576,7 +576,7 @@ class LoggedDecisions:
 
 
 def soft_values(q: Floats, available: Bools, lam: float) -> tuple[Floats, Floats]:
-    """V `(m,)` and log π `(A,m)` of action values `(A,m)`."""
+    """Return V `(m,)` and log π `(A,m)` of action values `(A,m)`."""
     log, values = log_policies(np.where(available, q, -np.inf), np.asarray(lam))
     return values, log
 
@@ -655,7 +655,7 @@ class SieveData:
 
 
 def value_points(steps: Steps, most: int = 4000) -> Floats:
-    """Distinct states `(m,d)` from which the logged steps go on, evenly chosen where there are many.
+    """Return distinct states `(m,d)` from which the logged steps go on, evenly chosen where there are many.
 
     4000 are enough that their choice moves a discount by far less than its standard error.
     """
@@ -688,7 +688,7 @@ class SampledPlan(Choices):
 
     @cached_property
     def surprise(self) -> Floats:
-        """`π_a` times the direct derivative of `log π_a` by log λ, `−(log π_a + entropy)`, at each decision, `(A,n)`."""
+        """Return `π_a` times the direct derivative of `log π_a` by log λ, `−(log π_a + entropy)`, at each decision, `(A,n)`."""
         return -self.policy * (self.finite_log + self.entropy)
 
     def at_points(self, on_values: Floats, data: SieveData) -> Floats:
@@ -731,7 +731,7 @@ def plan_sampled(
 
 
 def _average(policy: Floats, expected: Floats) -> Floats:
-    """`Σ_a π_a(z) E[…|z,a]` `(m,f)`."""
+    """Return `Σ_a π_a(z) E[…|z,a]` `(m,f)`."""
     total: Floats = policy[0][:, None] * expected[0]
     for p, e in zip(policy[1:], expected[1:], strict=True):
         total += p[:, None] * e
@@ -794,7 +794,7 @@ class SievePoint(ChoicePoint):
     plans: tuple[SampledPlan, ...]
 
     def pull_back(self, weights: Sequence[Floats]) -> Floats:
-        """`Σ y d log π(a|s)` `(p,)` for weights y `(A,n)` of each expert's decisions."""
+        """Return `Σ y d log π(a|s)` `(p,)` for weights y `(A,n)` of each expert's decisions."""
         model, data = self.likelihood, self.likelihood.data
         total = np.zeros(model.size)
         for k, (batch, plan, y) in enumerate(zip(data.decisions, self.plans, weights, strict=True)):
@@ -825,7 +825,9 @@ class SievePoint(ChoicePoint):
             yield self.likelihood.places(k), block
 
     def loads(self, expert: int, slopes: Floats) -> Floats:
-        """`λ Σ_i Σ_b π_b (d log π_b/dc_a) (d log π_b/dx)` `(A,p,q)` for derivatives `(A,p,q)` of the coefficients c of Q/λ."""
+        """Return `λ Σ_i Σ_b π_b (d log π_b/dc_a) (d log π_b/dx)` `(A,p,q)` for derivatives `(A,p,q)` of the coefficients c of
+        Q/λ.
+        """
         plan, batch = self.plans[expert], self.likelihood.data.decisions[expert]
         informed = batch.informed(plan.policy, slopes)
         informed[:, :, -1] += batch.summed(plan.surprise)

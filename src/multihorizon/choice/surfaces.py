@@ -71,7 +71,7 @@ _GRID = np.array([(a, b) for a in _PLACES for b in _PLACES])
 
 @cache
 def _differentiation() -> Floats:
-    """D `(m,m)`: from a polynomial's values at Chebyshev's places to those of its derivative."""
+    """Return D `(m,m)`: from a polynomial's values at Chebyshev's places to those of its derivative."""
     gaps = _PLACES[:, None] - _PLACES + np.eye(SIDE)
     matrix: Floats = _WEIGHTS / _WEIGHTS[:, None] / gaps
     np.fill_diagonal(matrix, 0.0)
@@ -98,7 +98,7 @@ class PatchTable:
 
     @property
     def worth(self) -> Floats:
-        """λ log π `(rows,m²)`."""
+        """Return λ log π `(rows,m²)`."""
         return self.columns[:, : SIDE**2]
 
 
@@ -189,7 +189,7 @@ class Patches:
         return numbers
 
     def inside(self, patch: int, eta: Floats) -> Floats:
-        """η `(K,2)` as places in [−1,1]² of a patch."""
+        """Return η `(K,2)` as places in [−1,1]² of a patch."""
         x, y, width, height = self.corners[patch]
         held = np.clip(eta, -REACH, REACH)
         inside: Floats = np.clip(2 * (held - [x, y]) / [width, height] - 1, -1.0, 1.0)
@@ -285,7 +285,7 @@ class Tables:
         return sp.csr_array(member @ member.T)
 
     def lacking(self, eta: Floats) -> Floats:
-        """Some η `(K,2)` for all patches that are not prepared among those in which η `(…,2)` lie."""
+        """Return some η `(K,2)` for all patches that are not prepared among those in which η `(…,2)` lie."""
         numbers = self.patches.of(eta, add=False)
         known = np.zeros(len(self.patches.corners) + 1, dtype=bool)
         known[list(self._tables)] = True
@@ -341,14 +341,15 @@ class Tables:
         return True
 
     def exact(self, eta: Floats) -> Floats:
-        """`log π` `(rows,K)` at places η `(K,2)`, planned there; −inf where a soft value is infinite."""
+        """Return `log π` `(rows,K)` at places η `(K,2)`, planned there; −inf where a soft value is infinite."""
         planned = self._planned(eta, None)[0]
         if planned is None and len(eta) > 1:
             planned = np.concatenate([self.exact(half) for half in np.array_split(eta, 2)], axis=1)
         return np.full((self.rows, 1), -np.inf) if planned is None else planned
 
     def surface(self, counts: Sparse, eta: Floats, inner: int = 1, slopes: bool = False) -> Surface:
-        """ℓ of persons with these counts `(n,rows)` at places η `(n,Q,2)`, with derivatives if wanted; tables must be prepared.
+        """Return ℓ of persons with these counts `(n,rows)` at places η `(n,Q,2)`, with derivatives if wanted; tables must be
+        prepared.
 
         `inner` is how many places one after the other have the same x.
         """
@@ -409,7 +410,9 @@ class Tables:
         return total
 
     def _derivatives(self, worth: Floats, piece: Piece, temperatures: Floats) -> tuple[Floats, Floats]:
-        """∂ℓ/∂η `(K,2)` and ∂²ℓ/∂η² `(K,2,2)` at the places of a piece; `worth` `(persons,m²)` are the polynomials of λℓ."""
+        """Return ∂ℓ/∂η `(K,2)` and ∂²ℓ/∂η² `(K,2,2)` at the places of a piece; `worth` `(persons,m²)` are the polynomials
+        of λℓ.
+        """
         own = worth.reshape(-1, SIDE, SIDE)
         x, y = (2 / size for size in self.patches.corners[piece.patch][2:])
         in_x, in_y = x * (_differentiation() @ own), y * (own @ _differentiation().T)
@@ -426,8 +429,8 @@ class Tables:
         return np.stack([wx, wy - w], axis=1), second.reshape(-1, 2, 2)
 
     def scores(self, counts: Sparse, eta: Floats, surface: Surface, shares: Floats) -> tuple[Floats, Floats, Floats]:
-        """∂ℓ/∂θ `(n,Q,f)` in the free parameters, and where places have shares `(n,Q)`, their Fisher information `(f,f)` and the
-        means of `∂²ℓ/∂θ∂η` `(n,f,2)`.
+        """Return ∂ℓ/∂θ `(n,Q,f)` in the free parameters, and where places have shares `(n,Q)`, their Fisher information `(f,f)`
+        and the means of `∂²ℓ/∂θ∂η` `(n,f,2)`.
         """
         n, q = shares.shape
         scores, information = np.zeros((n * q, self.free.size)), np.zeros((self.free.size, self.free.size))
@@ -451,7 +454,7 @@ class Tables:
         return scores.reshape(n, q, -1), information, across
 
     def lines(self, rows: Ints, eta: Floats, surface: Surface) -> tuple[Floats, Floats]:
-        """`log π` `(n,Q,R)` and `∂ log π/∂θ` `(n,Q,R,f)` at places η `(n,Q,2)`, for rows `(n,R)` of each person.
+        """Return `log π` `(n,Q,R)` and `∂ log π/∂θ` `(n,Q,R,f)` at places η `(n,Q,2)`, for rows `(n,R)` of each person.
 
         A row that is one more than the tables have is that of an action which is never taken.
         """
@@ -486,7 +489,7 @@ class Tables:
         return total
 
     def _along_bends(self, patch: int, weights: Floats) -> Floats:
-        """`Σ_j w_j λ ∂ψ_j/∂θ` `(f,)` of a patch, for weights `(rows,m²,f)`."""
+        """Return `Σ_j w_j λ ∂ψ_j/∂θ` `(f,)` of a patch, for weights `(rows,m²,f)`."""
         eta, total, first = self.patches.places(patch, _GRID), np.zeros(self.free.size), 0
         for task, size in enumerate(self.sizes):
             planner, mdp = self.planners[task], self.planners[task].mdp
@@ -541,7 +544,7 @@ class Tables:
             yield part, own.plan(self.theta, gamma, lam, near)
 
     def _planned(self, eta: Floats, start: list[Floats] | None) -> tuple[Floats | None, list[Floats]]:
-        """`log π` `(rows,K)` at places η, None where a soft value is infinite, and the values `(S,K)` of each task."""
+        """Return `log π` `(rows,K)` at places η, None where a soft value is infinite, and the values `(S,K)` of each task."""
         log, every, first = np.empty((self.rows, len(eta))), [], 0
         for task, (planner, size) in enumerate(zip(self.planners, self.sizes, strict=True)):
             values = np.empty((planner.mdp.n_states, len(eta)))
@@ -555,7 +558,7 @@ class Tables:
         return log, every
 
     def _slopes(self, patch: int) -> Floats:
-        """λ ∂ log π/∂θ `(rows,m²,f)` of a patch; kept as long as there is room."""
+        """Return λ ∂ log π/∂θ `(rows,m²,f)` of a patch; kept as long as there is room."""
         if patch in self._kept:
             return self._kept[patch]
         eta = self.patches.places(patch, _GRID)
@@ -582,7 +585,7 @@ def _tensor(inside: Floats) -> Floats:
 
 
 def _evaluated(tables: Floats, piece: Piece) -> Floats:
-    """Polynomials `(persons,m²)` at the places of a piece `(K,)`: first along x, once for places that share it."""
+    """Return polynomials `(persons,m²)` at the places of a piece `(K,)`: first along x, once for places that share it."""
     own = tables.reshape(-1, SIDE, SIDE)[piece.inverse[piece.starts]]
     along = np.einsum("ja,jab->jb", piece.by_x, own)
     values: Floats = np.einsum("kb,kb->k", along[piece.number], piece.by_y)

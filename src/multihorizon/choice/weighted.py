@@ -58,7 +58,7 @@ class WeightedPlans(Choices):
 
     @cached_property
     def choices(self) -> Floats:
-        """π_t `(H,A,S,n)`."""
+        """Return π_t `(H,A,S,n)`."""
         return np.exp(self.later_log)
 
     @cached_property
@@ -68,7 +68,7 @@ class WeightedPlans(Choices):
         return total
 
     def pull_back(self, y: Floats) -> tuple[Floats, Floats, Floats]:
-        """`Σ y d log π` by the immediate reward `(A,S,n)`, by ρ `(H−1,n)`, and by log λ `(n,)`."""
+        """Return `Σ y d log π` by the immediate reward `(A,S,n)`, by ρ `(H−1,n)`, and by log λ `(n,)`."""
         mdp, n = self.persons.mdp, self.lam.size
         on_q = (y - y.sum(axis=0) * self.policy) / self.lam
         by_temperature = -(y.sum(axis=0) * self.entropy).sum(axis=0) - (y * self.finite_log).sum(axis=(0, 1))
@@ -84,7 +84,7 @@ class WeightedPlans(Choices):
         return moved, by_rho, by_temperature
 
     def score_rows(self) -> Floats:
-        """`d log π(a|s)` `(rows,n,q)` at the rows of visited states, in θ's used columns, the coordinates and log λ.
+        """Return `d log π(a|s)` `(rows,n,q)` at the rows of visited states, in θ's used columns, the coordinates and log λ.
 
         The recursion runs from the last step to now, with u the derivatives `(S,n,q)` of `ρ_t V_t`.
         """
@@ -188,7 +188,7 @@ class WeightedPoint(ChoicePoint):
     plans: tuple[WeightedPlans, ...]
 
     def pull_back(self, weights: Sequence[Floats]) -> Floats:
-        """`Σ y(s,a) d log π(a|s)` `(p,)` for weights y `(A,S,n)` of each batch."""
+        """Return `Σ y(s,a) d log π(a|s)` `(p,)` for weights y `(A,S,n)` of each batch."""
         model = self.likelihood
         total = np.zeros(model.size)
         for plan, y in zip(self.plans, weights, strict=True):

@@ -65,7 +65,7 @@ class Response:
     resolvent: Resolvent = field(repr=False)
 
     def advantage_change(self, direction: Floats) -> Floats:
-        """`G ∂θ` for directions `(d,m)`, as `(A·S, m)`."""
+        """Return `G ∂θ` for directions `(d,m)`, as `(A·S, m)`."""
         moved = np.asarray(self.expert.feature_matrix @ direction)
         weights = self.policy.T.ravel()[:, None]
         n_actions, n_states = self.expert.mdp.n_actions, self.expert.mdp.n_states
@@ -76,11 +76,11 @@ class Response:
 
     @property
     def weights(self) -> Floats:
-        """`μ(s) π(a|s) / λ` as `(A·S,)`."""
+        """Return `μ(s) π(a|s) / λ` as `(A·S,)`."""
         return (self.visits[:, None] * self.policy).T.ravel() / self.temperature
 
     def hessian(self) -> Floats:
-        """This expert's part of the Hessian, `(d,d)`."""
+        """Return this expert's part of the Hessian, `(d,d)`."""
         derivative = self.advantage_change(np.eye(self.mismatch.size))
         return derivative.T @ (self.weights[:, None] * derivative)
 
@@ -103,7 +103,7 @@ class DualPoint:
 
     @property
     def gradient(self) -> Floats:
-        """`Σ_i (f_i − f*_i)`."""
+        """Return `Σ_i (f_i − f*_i)`."""
         total: Floats = np.sum([response.mismatch for response in self.responses], axis=0)
         return total
 
@@ -129,7 +129,7 @@ class DualPoint:
 
     @property
     def entropy(self) -> float:
-        """`Σ_i H_i`, the causal entropies of the soft-optimal policies."""
+        """Return `Σ_i H_i`, the causal entropies of the soft-optimal policies."""
         return float(sum(response.visits @ policy_entropy(response.policy) for response in self.responses))
 
 
@@ -153,7 +153,7 @@ class Dual:
 
     @property
     def expert_entropy(self) -> float:
-        """`Σ_i H*_i`, the causal entropies of the experts at these discounts."""
+        """Return `Σ_i H*_i`, the causal entropies of the experts at these discounts."""
         triples = zip(self.problem.experts, self.problem.owner, self.policies, strict=True)
         return sum(causal_entropy(e.mdp, pi, float(self.discounts[o])) for e, o, pi in triples)
 
@@ -321,7 +321,7 @@ class _Path:
         self.dual, self.lowest, self.last = dual, start, start
 
     def value(self, theta: Floats) -> float:
-        """`J(θ)`, infinite where a soft value is."""
+        """Return `J(θ)`, infinite where a soft value is."""
         point = self._at(theta)
         return np.inf if point is None else point.value
 
@@ -341,7 +341,7 @@ class _Path:
 
 
 def discount_gradient(dual: Dual, point: DualPoint) -> Floats:
-    """`∂L/∂γ_k` `(K,)` at fixed θ; at the maximiser in θ also the gradient of `max_θ L`."""
+    """Return `∂L/∂γ_k` `(K,)` at fixed θ; at the maximiser in θ also the gradient of `max_θ L`."""
     gradient = np.zeros(dual.problem.n_experts)
     for response, owner, policy in zip(point.responses, dual.problem.owner, dual.policies, strict=True):
         mdp = response.expert.mdp

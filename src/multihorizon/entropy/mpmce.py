@@ -82,7 +82,7 @@ from multihorizon.parallel import Progress, silent
 from multihorizon.planning.linear import Resolvent
 from multihorizon.problem import Problem
 from multihorizon.solution import Solution, Status, Trace
-from multihorizon.words import power_of_ten, significant
+from multihorizon.words import decimals, power_of_ten, significant
 
 #: How far around the answer of a climb it is checked that no discounts are better.
 NEARBY = 1e-3
@@ -142,7 +142,7 @@ def standard_errors(here: Matching, factors: Iterable[Floats]) -> Floats:
 
 
 def _direct(response: Response, policy: Floats) -> Floats:
-    """`∂(f − f*)/∂γ` `(d,)` of one expert at fixed θ."""
+    """Return `∂(f − f*)/∂γ` `(d,)` of one expert at fixed θ."""
     mdp = response.expert.mdp
     P = mdp.under(response.policy)
     values = response.resolvent.solve(P @ response.values)
@@ -197,7 +197,7 @@ class Climb:
         return self.log.trace()
 
     def match_all(self, starts: Iterable[Floats], enough: float, progress: Progress) -> Trace:
-        """To the least relative mismatch from one start after the other, until it is small enough or two agree on the least."""
+        """Go to the least relative mismatch from one start after the other, until it is small enough or two agree on the least."""
         least: list[float] = []
         for number, start in enumerate(starts, start=1):
             with suppress(UnmatchedError):
@@ -439,7 +439,10 @@ class MPMCE:
             spread = standard_errors(matching, error_factors(dual, logged))
             ranges = StandardErrors(best, spread).at(0.95)
             edge = [name for name, (low, high) in zip(problem.names, ranges, strict=True) if low <= 0 or high >= 1]
-            each = [f"{name} {low:.2f} to {high:.2f}" for name, (low, high) in zip(problem.names, ranges, strict=True)]
+            each = [
+                f"{name} {decimals(low, 2)} to {decimals(high, 2)}"
+                for name, (low, high) in zip(problem.names, ranges, strict=True)
+            ]
             problems = [f"discounts that match within the error of the counts (95 % intervals): {first_few(each)}"]
             if edge:  # the discounts could not move as the errors to first order say, so these mean nothing, for nobody
                 problems = [f"no interval is known, because the first-order errors of {first_few(edge)} reach the end of [0, 1]"]
@@ -473,7 +476,7 @@ class MPMCE:
 
 
 def relative_mismatch(point: DualPoint, dual: Dual) -> float:
-    """`sqrt(mean_k ‖f_k − f*_k‖² / ‖f*_k‖²)` at a point of the dual."""
+    """Return `sqrt(mean_k ‖f_k − f*_k‖² / ‖f*_k‖²)` at a point of the dual."""
     return relative_length([float(np.linalg.norm(response.mismatch)) for response in point.responses], dual)
 
 
@@ -512,7 +515,7 @@ def agreement(problem: Problem, temperature: float, tolerance: float) -> Floats 
     from_mean = np.eye(problem.n_experts) - 1 / problem.n_experts
 
     def columns(of: list[Floats]) -> Floats:
-        """Columns that belong to each expert, as deviations of all experts from their mean, in the metric."""
+        """Return columns that belong to each expert, as deviations of all experts from their mean, in the metric."""
         return np.hstack([np.kron(from_mean[:, [k]], root @ each) for k, each in enumerate(of)])
 
     left, right = columns([slope[:, None] for slope in slopes]), -columns([base[:, None] for base in bases]).sum(axis=1)
@@ -527,7 +530,7 @@ def _problems(minimum: DualSolution, residual: float, allowed: float, reach: flo
     if not minimum.converged:
         yield f"the dual stopped at a gradient of {power_of_ten(minimum.gradient_norm)}, so the reward is not reliable"
     if residual > allowed:
-        yield f"no discounts tried match every expert within {allowed:.3g}"
+        yield f"no discounts tried match every expert within {significant(allowed)}"
     elif reach is not None and np.isnan(reach):
         yield "whether the climb ended could not be checked"
     elif reach is not None and reach > 1e-4:  # a free step brings ten times as much

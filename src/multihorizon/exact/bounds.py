@@ -203,7 +203,7 @@ class _TaskAfter:
         return _TaskAfter(mdp, matrix, np.zeros((mdp.n_states, mdp.n_actions)) if pay is None else pay)
 
     def table(self, values: Floats) -> Floats:
-        """`(S',A,…)` of values `(A·S',…)`, 0 where nothing is decided."""
+        """Return `(S',A,…)` of values `(A·S',…)`, 0 where nothing is decided."""
         shaped = np.swapaxes(values.reshape(self.mdp.n_actions, self.mdp.n_states, *values.shape[1:]), 0, 1)
         return np.where(self.mdp.live.reshape(*self.mdp.live.shape, *(1 for _ in values.shape[1:])), shaped, 0.0)
 
@@ -254,7 +254,7 @@ class _OneExpert:
                 self._surplus[a, b].data[self._surplus[a, b].data < 1e-14] = 0.0
 
     def _slopes(self, policy: Floats, rows: Floats) -> tuple[Floats, Floats]:
-        """J `(S',n)` and δ `(S',A,n)` at a policy."""
+        """Return J `(S',n)` and δ `(S',A,n)` at a policy."""
         task, n = self.task, rows.shape[2]
         earned = np.einsum("sa,san->sn", np.where(self.live, policy, 0.0), rows)
         moved = policy_resolvent(task.mdp, policy, self.gamma).solve(earned) if n else earned
@@ -603,7 +603,8 @@ def discount_members(
     tolerance: float = 1e-8,
     count: int = 41,
 ) -> tuple[Floats, Floats]:
-    """Discounts and temperatures `(M,K)` that explain the experts equally well, spread over the set that `identify` calls "set".
+    """Return discounts and temperatures `(M,K)` that explain the experts equally well, spread over the set that `identify` calls
+    "set".
 
     Every member solves the experts' equations, and some reward of it meets the restrictions. Neighbours along the discount that
     varies most are taken, and the widest gap between them is halved, until about `count` of them are spread evenly, and the ends

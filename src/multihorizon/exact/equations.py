@@ -91,7 +91,7 @@ class PolicyEquations:
 
     @property
     def entropy(self) -> Floats:
-        """`H(π(·|s))`, `(S,)`; 0 at terminal states."""
+        """Return `H(π(·|s))`, `(S,)`; 0 at terminal states."""
         entropy: Floats = -np.vecdot(self.policy, self.log_policy)
         return entropy
 

@@ -180,7 +180,7 @@ class SparseColumns:
 
     @property
     def null(self) -> Floats:
-        """Some random coefficients without effect; none if there are none."""
+        """Return some random coefficients without effect; none if there are none."""
         return self.null_draws(8 if self.nullity else 0)
 
     def null_draws(self, count: int) -> Floats:

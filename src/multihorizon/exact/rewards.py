@@ -146,7 +146,7 @@ def _from_mapping(names: tuple[str, ...], given: Mapping[Any, Any]) -> tuple[Flo
 
 
 def _said(row: Floats, limit: float, names: Sequence[str]) -> str:
-    """One restriction `row·r ≤ limit` in symbols."""
+    """Return one restriction `row·r ≤ limit` in symbols."""
     places = [int(i) for i in np.flatnonzero(row)]
     if len(places) == 1:
         value = limit / row[places[0]]

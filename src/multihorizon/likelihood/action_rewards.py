@@ -113,7 +113,7 @@ class StateRewardTest(Result):
 
     @classmethod
     def untested(cls, reason: str) -> StateRewardTest:
-        """None was made, for this reason."""
+        """Return None was made, for this reason."""
         return cls("", np.nan, 0, np.nan, reason)
 
     @classmethod
@@ -180,11 +180,11 @@ class StateRewardTest(Result):
         return self.verdict.reasons
 
     def to_frame(self) -> pd.DataFrame:
-        """One row: the hypothesis and the figures of its test."""
+        """Return one row: the hypothesis and the figures of its test."""
         return pd.DataFrame([{"hypothesis": "the reward depends on the state reached alone", **asdict(self)}])
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values; None for what is not known."""
+        """Return plain values; None for what is not known."""
         known = {**asdict(self), "summary": self.sentences()}
         return {name: None if isinstance(value, float) and np.isnan(value) else value for name, value in known.items()}
 

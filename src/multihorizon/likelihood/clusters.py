@@ -131,19 +131,19 @@ class _Own:
 
     @property
     def scores(self) -> Floats:
-        """u_e of each cluster `(n,q)`."""
+        """Return u_e of each cluster `(n,q)`."""
         scores: Floats = self.made @ self.slopes
         return scores
 
     @property
     def information(self) -> Floats:
-        """A_k `(q,q)`."""
+        """Return A_k `(q,q)`."""
         weighted = self.slopes * np.sqrt(np.asarray(self.visits.sum(axis=0)).ravel() * self.chances)[:, None]
         information: Floats = weighted.T @ weighted
         return information
 
     def expected(self, along: Floats) -> Floats:
-        """`cᵀI_e c` `(n,)` for a direction c `(q,)`."""
+        """Return `cᵀI_e c` `(n,)` for a direction c `(q,)`."""
         expected: Floats = self.visits @ (self.chances * (self.slopes @ along) ** 2)
         return expected
 
@@ -180,7 +180,7 @@ def _carried(point: Point) -> dict[int, tuple[Ints, Floats]]:
 
 
 def middle(point: Point) -> Floats:
-    """B `(p,p)`, the variance of the scores where clusters are independent, and the decisions of one need not be."""
+    """Return B `(p,p)`, the variance of the scores where clusters are independent, and the decisions of one need not be."""
     model, carried = point.likelihood, _carried(point)
     if model.clusters is not None and model.clusters.unit == "expert":
         scores = np.zeros((model.n_experts, model.size))
@@ -222,7 +222,7 @@ def dispersion(point: Point) -> float:
 
 
 def clusters_that_count(point: Point, along: Floats) -> float:
-    """Satterthwaite's degrees of freedom of the robust variance of `cᵀ(scores)`, for a direction c `(p,)`; at least 1."""
+    """Return Satterthwaite's degrees of freedom of the robust variance of `cᵀ(scores)`, for a direction c `(p,)`; at least 1."""
     model = point.likelihood
     if model.clusters is not None and model.clusters.unit == "expert":
         each = np.zeros(model.n_experts)
@@ -291,7 +291,7 @@ def independence_words(said: TakenAsIndependent | None) -> list[str]:
 
 
 def flipped(scores: Floats, times: int, rng: np.random.Generator) -> Floats:
-    """Sums `(times,q)` of scores `(n,q)` with signs drawn anew."""
+    """Return sums `(times,q)` of scores `(n,q)` with signs drawn anew."""
     if len(scores) > 2000:
         root = np.linalg.qr(scores, mode="r")
         sums: Floats = rng.standard_normal((times, len(root))) @ root
@@ -397,7 +397,7 @@ def within_episodes(
 
 
 def _together(sums: Sequence[Floats], single: Floats) -> tuple[float, float, float]:
-    """Trace and largest eigenvalue of C, and the same sum along discounts, which is the last column.
+    """Return trace and largest eigenvalue of C, and the same sum along discounts, which is the last column.
 
     `sums` are those of the scores over each episode `(E,m)`, by expert, and `single` `(m,m)` is the sum of all `r_t r_tᵀ`.
     """
@@ -422,7 +422,7 @@ class _Short:
 
 
 def _in_short(scores: Floats, starts: Ints) -> _Short:
-    """Scores of one expert, in which a root of their squares stands for a long episode: its sums are nearly normal."""
+    """Return scores of one expert, in which a root of their squares stands for a long episode: its sums are nearly normal."""
     parts = np.split(scores, starts[1:])
     long = [len(part) > 3 * scores.shape[1] for part in parts]
     kept = [_root(part.T @ part) if many else part for part, many in zip(parts, long, strict=True)]

@@ -292,7 +292,7 @@ class ModelEstimate(Estimate):
 
     @property
     def open_directions(self) -> Floats:
-        """Directions in which the decisions say nothing."""
+        """Return directions in which the decisions say nothing."""
         return self.precise.null_space
 
     def places(self, n: int, rng: np.random.Generator) -> Floats:
@@ -424,7 +424,8 @@ class JointEstimate(ProfileIntervals, ModelEstimate):
 
 
 def _deviations_at(point: NearPoint, x: Floats, noise: Floats | None) -> Floats:
-    """Deviations `(K,d,n)` at places x `(n,p)`: the most likely ones there, and around them the normal ones of Laplace's method.
+    """Return deviations `(K,d,n)` at places x `(n,p)`: the most likely ones there, and around them the normal ones of Laplace's
+    method.
 
     NaN where the most likely ones are not found, so that there is no plan.
     """

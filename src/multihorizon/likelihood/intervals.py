@@ -161,8 +161,8 @@ def reward_contrasts(point: Point) -> Contrasts:
 
 
 def profile_information(point: Point) -> tuple[Floats, Floats, Floats]:
-    """S `(m,m)` of the free discounts and log-temperatures with everything else profiled out, their own information `(m,)`, and
-    `I_γθ I_θθ^{-1}` `(m,p)`: how far the most likely reward, and transitions, give way when one of them rises.
+    """Return S `(m,m)` of the free discounts and log-temperatures with everything else profiled out, their own information
+    `(m,)`, and `I_γθ I_θθ^{-1}` `(m,p)`: how far the most likely reward, and transitions, give way when one of them rises.
     """
     model = point.likelihood
     first, last, size = model.n_reward, model.transition_slice.start, model.size
@@ -183,7 +183,8 @@ def profile_information(point: Point) -> tuple[Floats, Floats, Floats]:
 
 
 def profile_covariances(point: Point) -> tuple[Floats, Bools, Floats]:
-    """Covariances `(m,p)` of discounts and log-temperatures with all of x, which of them are identified, the scaled spectrum.
+    """Return covariances `(m,p)` of discounts and log-temperatures with all of x, which of them are identified, the scaled
+    spectrum.
 
     What is known has covariance 0.
     """
@@ -464,7 +465,7 @@ def _profile_end(
 
 
 def holm(p_values: Floats) -> Floats:
-    """Holm's step-down correction; NaN stays NaN and is not counted.
+    """Return Holm's step-down correction; NaN stays NaN and is not counted.
 
     Example:
         >>> holm(np.array([0.01, 0.04, 0.03])).tolist()
@@ -508,7 +509,7 @@ def contrasts_of(model: ChoiceModel, members: tuple[int, ...]) -> int:
 
 
 def degrees_of(point: Point, shared: Point, members: tuple[int, ...], contrasts: int) -> int:
-    """Contrasts given up and twice the directions that are open under the hypothesis only; 0 where no rank is lost."""
+    """Return contrasts given up and twice the directions that are open under the hypothesis only; 0 where no rank is lost."""
     model = point.likelihood
     discounts = shared.likelihood.discounts(shared.x)
     # The members' discounts are set apart to see the rank of the information where they differ.

@@ -553,7 +553,7 @@ def _solution(problem: Problem, likeliest: Fit) -> Solution:
 
 
 def rival_maxima(likeliest: Fit) -> list[Ascent[Point]]:
-    """Other maxima of the answer's likelihood that an interval may reach."""
+    """Return other maxima of the answer's likelihood that an interval may reach."""
     best, model = likeliest.best.point, likeliest.best.point.likelihood
     reached = []
     for end in likeliest.ends[1:]:

@@ -100,7 +100,9 @@ class Nearly:
 
 
 def restricted(point: Point) -> float:
-    """C: the objective less half the logarithm of the determinant of the information, with wide priors; without constants."""
+    """Return C: the objective less half the logarithm of the determinant of the information, with wide priors; without
+    constants.
+    """
     model = point.likelihood
     unit = float(np.exp(np.log(model.temperatures(point.x)).mean()))
     precision = np.zeros(model.size)
@@ -127,7 +129,7 @@ class _Spreads:
         return NearlyShared.of(self.plain, spread)
 
     def gain(self, spread: float) -> float:
-        """`C(τ) − C(0)`; minus infinity where the climb did not end."""
+        """Return `C(τ) − C(0)`; minus infinity where the climb did not end."""
         if spread not in self.gains:
             near = min(self.ends, key=lambda done: abs(np.log(done / spread)), default=None)
             end = fit_with(self.model(spread), self.shared if near is None else self.ends[near].point)

@@ -62,7 +62,9 @@ from multihorizon.words import decimals, power_of_ten
 
 
 def table_on(tables: Tables, gamma: Floats, log_temperatures: Floats) -> Floats:
-    """`log π` `(rows,G·H)` at all pairs of discounts `(G,)` and log-temperatures `(H,)`; −inf where a soft value is infinite."""
+    """Return `log π` `(rows,G·H)` at all pairs of discounts `(G,)` and log-temperatures `(H,)`; −inf where a soft value is
+    infinite.
+    """
     with np.errstate(divide="ignore"):
         x = logit(gamma / tables.largest)
     return tables.exact(np.array([(a, b) for a in x for b in log_temperatures]))
@@ -93,7 +95,7 @@ class FromPlans:
         self._values = [np.full((planner.mdp.n_states, counts.shape[0]), np.nan) for planner in tables.planners]
 
     def __call__(self, who: Ints, places: Floats) -> Local:
-        """Value, gradient and Fisher information; −inf where a soft value is infinite."""
+        """Return value, gradient and Fisher information; −inf where a soft value is infinite."""
         m = who.size
         local = Local(np.zeros(m), np.zeros((m, 2)), np.zeros((m, 2, 2)))
         for task, planner in enumerate(self.tables.planners):
@@ -131,7 +133,9 @@ class FromPlans:
 
 
 def _scores(plans: Plans) -> Floats | None:
-    """`d log π` in the rows of visited states; None where somebody goes on forever, to the last digit, without discounting."""
+    """Return `d log π` in the rows of visited states; None where somebody goes on forever, to the last digit, without
+    discounting.
+    """
     try:
         return plans.score_rows()
     except (np.linalg.LinAlgError, SingularError):
@@ -262,7 +266,7 @@ class PersonsFit:
 
     @property
     def others(self) -> OtherPlaces:
-        """Other places than the maxima."""
+        """Return other places than the maxima."""
         parts = zip(*((part.owner, part.places, part.values) for part in self.along), strict=True)
         return OtherPlaces(*(np.concatenate(part) for part in parts))
 

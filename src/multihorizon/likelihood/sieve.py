@@ -119,7 +119,7 @@ def fit_logits(data: SieveData) -> list[Logit]:
 
 
 def _fit_logit(decisions: LoggedDecisions, loads: Floats, ridge: float) -> tuple[Floats, float, Floats]:
-    """u `(q,)` with `Q = X_a loads_a u` by Newton's method, the log-likelihood, and its information `(q,q)`."""
+    """Return u `(q,)` with `Q = X_a loads_a u` by Newton's method, the log-likelihood, and its information `(q,q)`."""
 
     def at(u: Floats) -> tuple[float, Floats, Floats]:
         log = decisions.choices(loads @ u, 1.0)
@@ -164,7 +164,7 @@ def starts(model: SieveModel, logits: list[Logit]) -> list[SievePoint]:
 
 
 def _second_stage(model: SieveModel, logits: list[Logit], gammas: Floats | None) -> tuple[Floats, Floats]:
-    """θ and the discounts of each group by generalised least squares; θ alone where the discounts are given."""
+    """Return θ and the discounts of each group by generalised least squares; θ alone where the discounts are given."""
     f, groups = model.n_reward, model.n_discounts
     size = f if gammas is not None else f + groups
     matrix, target = np.zeros((size, size)), np.zeros(size)
@@ -245,7 +245,7 @@ class _Trial:
         return cls(transformer, penalty, end, np.concatenate(scores))
 
     def lead(self, other: _Trial) -> tuple[float, float]:
-        """By how much it predicts better, and the standard error of this."""
+        """Return by how much it predicts better, and the standard error of this."""
         difference = self.scores - other.scores
         return float(difference.sum()), float(difference.std() * np.sqrt(difference.size))
 
@@ -427,7 +427,8 @@ def first_stage_scores(point: SievePoint) -> Floats | None:
 
 
 def resampled(point: SievePoint, choice: Choice, regressor: Any, count: int, seed: int, progress: Progress) -> Floats:
-    """Discounts `(n,K)` of fits to resampled episodes of each expert, with the same basis; fits that did not end are left out.
+    """Return discounts `(n,K)` of fits to resampled episodes of each expert, with the same basis; fits that did not end are left
+    out.
 
     Each fit begins at the answer. Draw i uses the i-th child of the seed.
     """
@@ -557,7 +558,9 @@ class RewardFunctions(Result):
         return [Table(self.to_frame(), drawn=("reward",), labels=self.coordinates)]
 
     def _surface(self, arrived: Floats, pair: list[int]) -> tuple[Floats, Floats, Floats]:
-        """Axes of a pair of coordinates, and the reward over them: NaN where nobody arrived within a sixteenth of the range."""
+        """Return axes of a pair of coordinates, and the reward over them: NaN where nobody arrived within a sixteenth of the
+        range.
+        """
         size = 40
         ends = np.quantile(arrived[:, pair], [0.005, 0.995], axis=0)
         x, y = (np.linspace(low, high, size) for low, high in ends.T.tolist())
@@ -602,7 +605,7 @@ class RewardFunctions(Result):
 
 
 def reward_functions(solution: Solution) -> RewardFunctions:
-    """Reward, values and policies as functions of the state, from a solution of `SieveLikelihood` as `solve` returned it.
+    """Return reward, values and policies as functions of the state, from a solution of `SieveLikelihood` as `solve` returned it.
 
     Where no step ends an episode for good, a constant added to the reward changes nothing, and rewards are measured from their
     average over the logged arrivals.

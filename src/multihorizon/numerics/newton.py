@@ -51,15 +51,15 @@ class Metric(Protocol):
 
     @property
     def scale(self) -> Floats:
-        """D `(p,)`."""
+        """Return D `(p,)`."""
         ...
 
     def times(self, v: Floats) -> Floats:
-        """`M v`."""
+        """Return `M v`."""
         ...
 
     def solve(self, b: Floats, free: Bools, damping: float) -> Floats:
-        """δ `(p,)` with `(M + μD) δ = b` on the free parameters, and 0 elsewhere."""
+        """Return δ `(p,)` with `(M + μD) δ = b` on the free parameters, and 0 elsewhere."""
         ...
 
 
@@ -80,7 +80,7 @@ class Dense:
         self.scale: Floats = np.maximum(diagonal, floor / self.units**2)
 
     def times(self, v: Floats) -> Floats:
-        """One product."""
+        """Return one product."""
         return self.matrix @ v
 
     def solve(self, b: Floats, free: Bools, damping: float) -> Floats:
@@ -192,7 +192,7 @@ class Climbable(Protocol):
         ...
 
     def bend(self, ahead: Self, behind: Self, share: float) -> Floats:
-        """`Jᵀ W f_δδ` `(p,)`, by differences of points that are this share of δ ahead and behind."""
+        """Return `Jᵀ W f_δδ` `(p,)`, by differences of points that are this share of δ ahead and behind."""
         ...
 
 
@@ -280,7 +280,7 @@ def resting(point: Climbable) -> Bools:
 
 
 def left_to_gain(point: Climbable, metric: Metric, free: Bools) -> float:
-    """`½ gᵀ M^{-1} g` on the free parameters."""
+    """Return `½ gᵀ M^{-1} g` on the free parameters."""
     return 0.5 * float(point.gradient @ metric.solve(point.gradient, free, LEAST_DAMPING))
 
 

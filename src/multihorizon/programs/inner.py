@@ -116,12 +116,12 @@ class Margins:
 
     @property
     def n_parameters(self) -> int:
-        """d, the length of θ."""
+        """Return d, the length of θ."""
         return int(self.values.shape[1] - self.values.shape[0])
 
     @property
     def n_experts(self) -> int:
-        """K."""
+        """Return K."""
         return len(self.names)
 
     @cached_property
@@ -159,7 +159,7 @@ class Margins:
 
     @cached_property
     def alike(self) -> list[tuple[int, int]]:
-        """Pairs of experts with the same tasks who choose the same actions everywhere: nothing distinguishes them."""
+        """Return pairs of experts with the same tasks who choose the same actions everywhere: nothing distinguishes them."""
         tasks = [{id(task.expert.mdp) for task in self.tasks if task.k == k} for k in range(self.n_experts)]
         return [
             (i, j)
@@ -489,7 +489,7 @@ class Inner:
 
     @property
     def every(self) -> Bools:
-        """Ω with all strict rows."""
+        """Return Ω with all strict rows."""
         return np.ones(len(self.margins.strict), dtype=np.bool_)
 
     def __call__(self, discounts: Floats) -> float:
