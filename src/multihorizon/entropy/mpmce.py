@@ -197,7 +197,7 @@ class Climb:
         return self.log.trace()
 
     def match_all(self, starts: Iterable[Floats], enough: float, progress: Progress) -> Trace:
-        """Go to the least relative mismatch from one start after the other, until it is small enough or two agree on the least."""
+        """Go to the least relative mismatch from one start after the other, until it is small or two agree on the least."""
         least: list[float] = []
         for number, start in enumerate(starts, start=1):
             with suppress(UnmatchedError):
