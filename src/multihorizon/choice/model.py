@@ -52,15 +52,19 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 from numpy.typing import ArrayLike
 
-from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Floats, Ints, Sparse, as_floats, as_shape
+from multihorizon.checks import (
+    ENDLESS_DISCOUNT,
+    TINY,
+    Floats,
+    Ints,
+    Sparse,
+    as_floats,
+    as_shape,
+)
 from multihorizon.choice.plans import Choices, Decided, Engine, LoggedMoves, Persons, Plans, logged_moves, persons_by_task
 from multihorizon.choice.settings import (
     Clusters,
     Settings,
-    group_numbers,
-    known_of_groups,
-    log_temperature_bounds,
-    usual_temperature,
 )
 from multihorizon.mdp import MDP, is_narrow
 from multihorizon.numerics.newton import Dense, Metric, Products, resting
@@ -98,6 +102,34 @@ def placed(block: Floats | Sparse, room: Ints, size: int) -> Sparse:
     """Return a matrix `(size,size)` that is 0 outside the given rows and columns."""
     entries = sp.coo_array(block)
     return sp.csr_array((entries.data, (room[entries.row], room[entries.col])), shape=(size, size))
+
+
+def group_numbers(groups: tuple[int, ...] | None, size: int) -> Ints:
+    """Return the group of each expert; without groups, each has their own."""
+    return np.arange(size) if groups is None else np.array(groups, dtype=np.int64)
+
+
+def known_of_groups(values: Floats, groups: Ints) -> Floats:
+    """Return the known value of each group; NaN where none is known, or where its members have different ones."""
+    shared = np.full(int(groups.max()) + 1, np.nan)
+    for group in range(shared.size):
+        distinct = np.unique(values[(groups == group) & ~np.isnan(values)])
+        if distinct.size == 1:
+            shared[group] = distinct[0]
+    return shared
+
+
+def usual_temperature(known_range: float) -> float:
+    """Return an eighth of the range of a known reward, at which choices follow it without being certain; 1 where that is 0."""
+    return known_range / 8 or 1.0
+
+
+def log_temperature_bounds(usual: float, known_range: float) -> tuple[float, float]:
+    """Return between which log-temperatures the most likely one is looked for, in units of the usual temperature."""
+    # Beyond a factor of 148 a temperature is only a certain or a uniform policy. Where a known reward sets the scale, what it
+    # pays far ahead may be worth much less than its range, or add up to more.
+    low, high = (-6.0, 8.0) if known_range else (-5.0, 5.0)
+    return float(np.log(usual)) + low, float(np.log(usual)) + high
 
 
 class ChoiceModel(ABC):

@@ -384,8 +384,10 @@ class Persons:
 
     def at(self, discount: float) -> Persons:
         """Return the same persons in the task as all of them see it at one discount."""
+        if self.mdp.durations is None:
+            return self
         seen = self.mdp.at(discount)
-        return self if seen is self.mdp else self.in_task(seen, self.engine.of(seen))
+        return self.in_task(seen, self.engine.of(seen))
 
     def recounted(self, counts: Sequence[Floats]) -> Persons:
         """Return the same persons with other decisions `(S,A)`, given for each of the problem's experts."""

@@ -36,7 +36,11 @@ from multihorizon.words import significant
 
 #: What is independent of each other; "auto" lets a test of the decisions choose between decisions and episodes.
 Unit = Literal["decision", "episode", "expert"]
+
+
 Choice = Literal["auto", "decision", "episode", "expert"]
+
+
 NO_EPISODES = "the problem does not hold the episodes of its decisions"
 
 
@@ -130,34 +134,6 @@ class Settings:
     temperatures: Floats | None = None
     reward: Floats | None = None
     moves: bool = False
-
-
-def group_numbers(groups: tuple[int, ...] | None, size: int) -> Ints:
-    """Return the group of each expert; without groups, each has their own."""
-    return np.arange(size) if groups is None else np.array(groups, dtype=np.int64)
-
-
-def known_of_groups(values: Floats, groups: Ints) -> Floats:
-    """Return the known value of each group; NaN where none is known, or where its members have different ones."""
-    shared = np.full(int(groups.max()) + 1, np.nan)
-    for group in range(shared.size):
-        distinct = np.unique(values[(groups == group) & ~np.isnan(values)])
-        if distinct.size == 1:
-            shared[group] = distinct[0]
-    return shared
-
-
-def usual_temperature(known_range: float) -> float:
-    """Return an eighth of the range of a known reward, at which choices follow it without being certain; 1 where that is 0."""
-    return known_range / 8 or 1.0
-
-
-def log_temperature_bounds(usual: float, known_range: float) -> tuple[float, float]:
-    """Return between which log-temperatures the most likely one is looked for, in units of the usual temperature."""
-    # Beyond a factor of 148 a temperature is only a certain or a uniform policy. Where a known reward sets the scale, what it
-    # pays far ahead may be worth much less than its range, or add up to more.
-    low, high = (-6.0, 8.0) if known_range else (-5.0, 5.0)
-    return float(np.log(usual)) + low, float(np.log(usual)) + high
 
 
 def check_temperature(value: Any) -> None:

@@ -500,6 +500,7 @@ def _solution(problem: Problem, likeliest: Fit) -> Solution:
     reasons[~identified & coldest] = Reason.COLDEST
     reasons[~identified & hottest] = Reason.RANDOM
     converged = best.finished and at_maximum(point, residual)
+    beside = about_rivals([(float(point.objective - end.point.objective), model.discounts(end.point.x)) for end in rivals])
     near = likeliest.nearly is not None and isinstance(point, NearPoint)
     freedom = degrees_of_freedom(cast(Nearly, likeliest.nearly), cast(NearPoint, point)) if near and converged else None
     status = Status.CONVERGED if identified.all() and not lost.any() else Status.NOT_IDENTIFIED
@@ -544,7 +545,7 @@ def _solution(problem: Problem, likeliest: Fit) -> Solution:
         problem,
         estimate,
         status if converged else Status.NOT_CONVERGED,
-        _message(problem, likeliest, precise, left_open(problem.names, reasons.tolist()), rivals, residual, unit),
+        _message(problem, likeliest, precise, left_open(problem.names, reasons.tolist()), beside, residual, unit),
         objective=point.value,
         residual=residual,
         evidence=evidence,
@@ -608,7 +609,7 @@ def _message(
     likeliest: Fit,
     precise: Precision,
     open_: Sequence[str],
-    rivals: list[Ascent[Point]],
+    beside: Sequence[str],
     residual: float,
     unit: Sequence[str],
 ) -> list[str]:
@@ -629,8 +630,7 @@ def _message(
     elif not at_maximum(best.point, residual):
         parts.append(f"The gradient is above {CONVERGED_GRADIENT:g} per decision: do not use this answer.")
     if not open_:
-        lower = [float(best.point.objective - end.point.objective) for end in rivals]
-        parts += about_rivals(list(zip(lower, (model.discounts(end.point.x) for end in rivals), strict=True)))
+        parts += beside
     parts += _about_deviations(likeliest)
     parts += unit
     if likeliest.spread is not None and not likeliest.spread.complete:

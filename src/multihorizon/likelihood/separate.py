@@ -38,8 +38,9 @@ import numpy as np
 from scipy.special import logit
 
 from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Bools, Floats, Ints, Sparse, as_level, first_few
+from multihorizon.choice.model import log_temperature_bounds, usual_temperature
 from multihorizon.choice.plans import Plans
-from multihorizon.choice.settings import Settings, log_temperature_bounds, usual_temperature
+from multihorizon.choice.settings import Settings
 from multihorizon.choice.surfaces import Tables
 from multihorizon.estimate import (
     Draws,
