@@ -192,7 +192,8 @@ class Analysis(Fitted, Result):
         return self.headline
 
     def _facts(self) -> dict[str, Any]:
-        solution, evidence = self.solution, DecisionEvidence.of(self.solution)
+        solution = self.solution
+        evidence = DecisionEvidence.of(self.solution)
         facts: dict[str, Any] = {"solver": solution.solver, "status": str(solution.status), "experts": len(self.decisions)}
         facts |= {} if self.people is None else {"experts compared": len(solution.experts)}
         facts |= {"episodes": int(self.episodes.sum()), "decisions": int(evidence.decisions)}
@@ -291,7 +292,8 @@ class Analysis(Fitted, Result):
         return reward_frame(self)
 
     def _flags(self, k: int) -> list[str]:
-        limit, width = self.limits[k], float(np.diff(self.intervals[k])[0])
+        limit = self.limits[k]
+        width = float(np.diff(self.intervals[k])[0])
         cases = {
             self.reasons[k]: bool(self.reasons[k]),
             "known discount": self.known[k],
@@ -314,7 +316,8 @@ class Analysis(Fitted, Result):
 
     def _about(self) -> dict[str, Any]:
         """Return what holds for every fit."""
-        solution, evidence = self.solution, DecisionEvidence.of(self.solution)
+        solution = self.solution
+        evidence = DecisionEvidence.of(self.solution)
         return {
             "schema": 2,
             "warnings": self.warnings,
@@ -503,7 +506,8 @@ def _fit_to_lists(asked: Asked, problem: Problem, run: Run) -> Analysis:
         freer = solve(problem, replace(solver, temperature="pooled"), seed=run.seed)
         p_value = LikelihoodEvidence.of(freer).equal_temperatures_p
         solution = replace(solution, evidence=replace(LikelihoodEvidence.of(solution), equal_temperatures_p=p_value))
-    policies, contrasts = solution.policies(), reward_contrasts(resume(solution))
+    policies = solution.policies()
+    contrasts = reward_contrasts(resume(solution))
     people = _decisions(problem, policies)
     decisions = people["decisions"].to_numpy()
     evidence = LikelihoodEvidence.of(solution)
@@ -543,7 +547,8 @@ def _decisions(problem: Problem, policies: Sequence[Floats]) -> pd.DataFrame:
     """Return each expert's decisions, their log-likelihoods by chance and in the fit, and the choices that they could show."""
     rows = []
     for expert, owner, policy in zip(problem.experts, problem.owner, policies, strict=True):
-        counts, actions = np.asarray(expert.counts), expert.mdp.available.sum(axis=1)
+        counts = np.asarray(expert.counts)
+        actions = expert.mdp.available.sum(axis=1)
         visits = counts.sum(axis=1)
         chance = -float(visits @ np.log(np.maximum(actions, 1)))
         fitted = float((counts * np.log(np.maximum(policy, TINY))).sum())
@@ -560,8 +565,12 @@ def _fit_to_vectors(asked: Asked, run: Run) -> Analysis:
     steps = asked.steps
     assert steps is not None
     solution = solve(asked.problem, asked.solver, seed=run.seed, progress=run.progress)
-    evidence, fixed, made = SieveEvidence.of(solution), solution.options.get("discounts"), reward_functions(solution)
-    batches, plans, size = made.point.likelihood.data.decisions, made.point.plans, len(steps.experts)
+    evidence = SieveEvidence.of(solution)
+    fixed = solution.options.get("discounts")
+    made = reward_functions(solution)
+    batches = made.point.likelihood.data.decisions
+    plans = made.point.plans
+    size = len(steps.experts)
     decisions = np.array([float(batch.visits.sum()) for batch in batches])
     totals = [float((batch.counts * plan.finite_log).sum()) for batch, plan in zip(batches, plans, strict=True)]
     no_test = SharedGoalTest(np.nan, np.nan, 0, "there is no test of it yet for states that are vectors")

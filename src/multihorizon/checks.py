@@ -230,7 +230,7 @@ def renamed(**names: str) -> Callable[[Renamed], Renamed]:
 
 
 def current_names(target: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a renamed dataclass under the names of this release; saved results may have older ones."""
+    """Return options of a renamed dataclass under the names of this release; saved results may have older ones."""
     names = getattr(target, "renamed", {})
     return {names.get(name, name): value for name, value in options.items()}
 

@@ -401,7 +401,8 @@ class Bayesian:
             allow_duplicate_points=True,
         )
         uniform = np.random.default_rng(seed).uniform(size=(self.initial, n_experts))
-        log, waiting = EvaluationLog(), []
+        log = EvaluationLog()
+        waiting = []
         for number in range(self.max_evaluations):
             if number < self.initial:
                 point = uniform[number]

@@ -191,7 +191,7 @@ class Estimate(Intervals):
 
     @property
     def open_directions(self) -> Floats:
-        """Directions `(p,k)` in which the data say nothing of the parameters."""
+        """Return directions `(p,k)` in which the data say nothing of the parameters."""
         return np.zeros((len(self.names), 0))
 
     @property
@@ -286,7 +286,8 @@ class Estimate(Intervals):
         Args:
             weights: `(p,)`, or by the names of parameters.
         """
-        k, open_ = np.zeros(len(self.names)), self.open_directions
+        k = np.zeros(len(self.names))
+        open_ = self.open_directions
         if isinstance(weights, Mapping):
             for name, weight in weights.items():
                 k[self._place(name)] = weight
@@ -321,7 +322,7 @@ class PointEstimate(Estimate):
 
     @property
     def parameters(self) -> NamedValues:
-        """Rewards, discounts and logarithms of temperatures."""
+        """Return rewards, discounts and logarithms of temperatures."""
         return parameters_of(self.point)
 
 
@@ -397,7 +398,7 @@ class NormalEstimate(PointEstimate):
 
     @property
     def parameters(self) -> NamedValues:
-        """Rewards, discounts and logarithms of temperatures."""
+        """Return rewards, discounts and logarithms of temperatures."""
         return parameters_of(self.point, self.largest)
 
     def covariance(self) -> Floats:
@@ -407,14 +408,15 @@ class NormalEstimate(PointEstimate):
 
     @property
     def open_directions(self) -> Floats:
-        """Directions in which the data say nothing."""
+        """Return directions in which the data say nothing."""
         if self.open_ is None:
             return np.zeros((len(self.names), 0))
         return np.pad(self.open_, ((0, len(self.names) - len(self.open_)), (0, 0)))
 
     def draw(self, n: int, rng: np.random.Generator) -> Draws:
         """Draw n answers."""
-        followed, errors = np.arange(self.point.reward.size, len(self.names)), self.covariance()
+        followed = np.arange(self.point.reward.size, len(self.names))
+        errors = self.covariance()
         return self._seen_at(normal_places(n, rng, self.parameters, errors, self.open_directions, followed))
 
     def pairs(self) -> Pairs | None:
@@ -424,12 +426,14 @@ class NormalEstimate(PointEstimate):
 
     def _seen_at(self, places: Floats) -> Draws:
         """Cut the parameters `(n,p)` into rewards, discounts and temperatures."""
-        d, k = self.point.reward.size, len(self.point.experts)
+        d = self.point.reward.size
+        k = len(self.point.experts)
         return Draws(places[:, :d].T, places[:, d : d + k].T, np.exp(places[:, d + k :].T))
 
     def compute(self, level: float) -> Floats:
         """Return normal intervals of the discounts, cut at those that there are."""
-        d, k = self.point.reward.size, len(self.point.experts)
+        d = self.point.reward.size
+        k = len(self.point.experts)
         half = ndtri(0.5 + level / 2) * self.standard_errors[d : d + k, None]
         ends: Floats = np.clip(self.point.discounts[:, None] + half * [-1, 1], 0.0, self.largest)
         return ends
@@ -460,7 +464,8 @@ class Sampled(PointEstimate):
 
 def parameters_of(answer: ExpertValues, largest: float = 1.0) -> NamedValues:
     """Name the rewards, discounts and logarithms of temperatures of an answer."""
-    d, k = answer.reward.size, len(answer.experts)
+    d = answer.reward.size
+    k = len(answer.experts)
     rewards = answer.parameters if len(answer.parameters) == d else range(d)
     names = [f"reward of {name}" for name in rewards]
     kinds = ("discount",) if answer.temperatures is None else ("discount", "log temperature")
@@ -508,7 +513,8 @@ def normal_places(
     errors = np.sqrt(np.maximum(np.diag(covariance)[: first.size], 0.0))
     z = np.concatenate([dealt(rng, n, first, errors), rng.standard_normal((n, values.size - first.size))], axis=1)
     x, covariance = values + z @ root.T, root @ root.T
-    among, held = followed[np.diag(covariance)[followed] > 1e-12], np.zeros(x.shape, dtype=np.bool_)
+    among = followed[np.diag(covariance)[followed] > 1e-12]
+    held = np.zeros(x.shape, dtype=np.bool_)
     for _ in range(3):
         outside = np.zeros(x.shape, dtype=np.bool_)
         outside[:, among] = ((x < low) | (x > high))[:, among]

@@ -200,7 +200,8 @@ def as_declared(value: Any, declared: Any, what: str) -> None:
         Traceback (most recent call last):
         ValueError: sizes["a"] must be a list, received 3
     """
-    origin, inner = get_origin(declared), get_args(declared)
+    origin = get_origin(declared)
+    inner = get_args(declared)
 
     def refuse(expected: str) -> ValueError:
         return ValueError(f"{what} must be {expected}, received {_short(value)}")

@@ -567,7 +567,7 @@ class MDP:
 
     @cached_property
     def moves(self) -> Sparse | Floats:
-        """`stacked` in the form for products: a plain array where 40% of all transitions or more are not zero.
+        """Return `stacked` in the form for products: a plain array where 40% of all transitions or more are not zero.
 
         `benchmarks/direct_or_iterative.py` measures from which share on products with a plain array are quicker.
         """

@@ -130,7 +130,8 @@ class TimeLeft:
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.clock, self.start = clock, clock()
+        self.clock = clock
+        self.start = clock()
         #: When how much was done, and how long all was expected to take then.
         self.seen: list[tuple[float, float, float]] = [(0.0, 0.0, np.inf)]
         self.announced = self.least = np.inf

@@ -173,7 +173,7 @@ class Expert:
                 )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Other processes get no table."""
+        """Return other processes get no table."""
         return {**self.__dict__, "table": None}
 
     @property
@@ -348,12 +348,14 @@ def _as_observed(
         live = sp.diags_array(mdp.live.T.ravel() / 1.0)
         places = np.array([column.get(name, 0) for name in names])
         if tabular:
-            known, arrival = mdp.stacked, sp.eye_array(mdp.n_states, format="csr")
+            known = mdp.stacked
+            arrival = sp.eye_array(mdp.n_states, format="csr")
             features, on_arrival = _placed(known, places, len(joint)), _placed(arrival, places, len(joint))
         else:
             # The features are paid as before, and the value of what follows comes on top.
             selected = sp.csr_array(sp.diags_array(own / 1.0))
-            first, width = np.arange(len(parameter_names)), len(joint)
+            first = np.arange(len(parameter_names))
+            width = len(joint)
             after = _placed(sp.csr_array(mdp.stacked @ selected), places, width)
             features = sp.csr_array(_placed(sp.csr_array(live @ expert.feature_matrix), first, width) + after)
             before = expert.arrival_features
@@ -498,7 +500,8 @@ class CountedCells:
         if (self.owner is None) != (self.conditions is None):
             raise ValueError("cells must have both owners and conditions, or neither, received one of them")
         if self.owner is not None and self.conditions is not None:
-            cells, last = self.owner.size, int(self.owner.max(initial=-1))
+            cells = self.owner.size
+            last = int(self.owner.max(initial=-1))
             rows = {len(self.conditions), *(task.counts.shape[0] for task in self.tasks)}
             if rows != {cells} or last >= len(names) or (np.diff(self.owner, prepend=0) < 0).any():
                 raise ValueError(
@@ -572,7 +575,9 @@ class _Experts(Sequence[Expert]):
 
     def _expert(self, number: int, person: int) -> Expert:
         """Return one person in one task."""
-        task, rows, frame = self._cells.tasks[number], self._cells.rows(person), self._cells.conditions
+        task = self._cells.tasks[number]
+        rows = self._cells.rows(person)
+        frame = self._cells.conditions
         counts = task.counts[rows]
         conditions = None
         if frame is not None:
@@ -689,7 +694,8 @@ class Problem(AnyProblem):
     @classmethod
     def _of(cls, experts: Iterable[Expert], parameter_names: tuple[str, ...], names: tuple[str, ...] | None = None) -> Problem:
         """Make a problem of experts that have been read already."""
-        made, every = cls.__new__(cls), tuple(experts)
+        made = cls.__new__(cls)
+        every = tuple(experts)
         made._fill(tuple(dict.fromkeys(e.name for e in every)) if names is None else names, parameter_names, given=every)
         return made
 
@@ -852,7 +858,8 @@ class Problem(AnyProblem):
         parts: list[_Rows] = []
         pairs = []
         for problem in placed:
-            person, (task, whose) = np.array([number[name] for name in problem.names], dtype=np.int64), problem._of_whom
+            person = np.array([number[name] for name in problem.names], dtype=np.int64)
+            (task, whose) = problem._of_whom
             pairs.append((task + len(parts), person[whose]))
             cells = problem.cells
             of_cell = person if cells.owner is None else person[cells.owner]
@@ -906,7 +913,8 @@ class Problem(AnyProblem):
                 experts.append(expert)
                 gaps.append(np.zeros(expert.mdp.n_states, dtype=np.bool_))
                 continue
-            mdp, (seen, policy, sets) = expert.mdp, read(expert)
+            mdp = expert.mdp
+            (seen, policy, sets) = read(expert)
             uniform = mdp.available / mdp.available.sum(axis=1, keepdims=True)
             kept = seen[:, None] & ~mdp.terminal[:, None]
             sets = None if sets is None else np.where(kept, sets, mdp.available) > 0
@@ -964,8 +972,9 @@ class Problem(AnyProblem):
         return self.in_tasks(lambda mdp: mdp.with_probabilities(entries[id(mdp)]) if id(mdp) in entries else mdp)
 
     def some(self, who: Ints) -> Problem:
-        """Some of the people with all that is known of them, by their places `(k,)` in `names`, which differ."""
-        names, place = tuple(self.names[i] for i in who), np.full(self.n_experts, -1)
+        """Return some of the people with all that is known of them, by their places `(k,)` in `names`, which differ."""
+        names = tuple(self.names[i] for i in who)
+        place = np.full(self.n_experts, -1)
         place[who] = np.arange(len(names))
         pairs = None
         if self._given is not None or self._pairs is not None:
@@ -975,12 +984,14 @@ class Problem(AnyProblem):
             if self._given is not None:
                 return self._of((self._given[i] for i in kept), self.parameter_names, names)
             pairs = None if self._pairs is None else (self._pairs[0][kept], whose[kept])
-        rows, cells = np.asarray(who), self.cells
+        rows = np.asarray(who)
+        cells = self.cells
         owner, conditions = None, None
         if cells.owner is not None and cells.conditions is not None:
             start, end = (np.searchsorted(cells.owner, who, side) for side in ("left", "right"))
             rows = np.concatenate([np.arange(low, high) for low, high in zip(start, end, strict=True)]).astype(np.int64)
-            owner, conditions = np.repeat(np.arange(len(names)), end - start), cells.conditions.iloc[rows].reset_index(drop=True)
+            owner = np.repeat(np.arange(len(names)), end - start)
+            conditions = cells.conditions.iloc[rows].reset_index(drop=True)
         tasks = (replace(task, counts=task.counts[rows]) for task in cells.tasks)
         return self.of_tasks(names, self.parameter_names, tasks, owner, conditions, pairs=pairs)
 
@@ -1006,7 +1017,8 @@ class Problem(AnyProblem):
         """
         if len(tables) != len(self.tasks):
             raise ValueError(f"there must be one table for each of {len(self.tasks)} tasks, received {len(tables)}")
-        place, parts = {name: i for i, name in enumerate(self.names)}, []
+        place = {name: i for i, name in enumerate(self.names)}
+        parts = []
         for task, table, kept in zip(self.tasks, tables, chosen, strict=True):
             under = pd.DataFrame(index=range(kept.size)) if table.conditions is None else table.conditions
             counts, owner, frame = _by_condition(task.mdp, table, under, kept)
@@ -1039,9 +1051,12 @@ def _in_columns(expert: Expert, places: Ints, width: int) -> Expert:
 
 def _counted(mdp: MDP, tables: Sequence[Demonstrations], features: Sparse | None, arrival: Sparse | None) -> CountedCells:
     """Return the decisions of the people of tables in one task, in their order; raises for a person without decisions."""
-    parts, first = [], 0
+    parts = []
+    first = 0
     for table in tables:
-        counts, owner, conditions = table.choices(mdp), np.arange(len(table.experts)), None
+        counts = table.choices(mdp)
+        owner = np.arange(len(table.experts))
+        conditions = None
         idle = np.flatnonzero(counts.sum(axis=1) == 0)
         if idle.size:
             raise without_decisions(table.experts[idle[0]])
@@ -1174,7 +1189,7 @@ def _gathered(counts: Sparse, cell: Ints, size: int) -> Sparse:
 
 
 def _stacked(frames: Sequence[pd.DataFrame | None], sizes: Sequence[int]) -> pd.DataFrame | None:
-    """Conditions of so many rows each, one after the other; a condition that a frame lacks is missing there."""
+    """Return conditions of so many rows each, one after the other; a condition that a frame lacks is missing there."""
     given = [frame for frame in frames if frame is not None]
     if not given:
         return None
@@ -1211,7 +1226,9 @@ def _aligned(persons: int, parts: Sequence[_Rows]) -> tuple[list[Sparse], Ints |
     owner, conditions, cell, size = None, None, whose, persons
     if frame is not None:
         cell, first = tell_apart(whose, frame)
-        owner, conditions, size = whose[first], frame.iloc[first].reset_index(drop=True), first.size
+        owner = whose[first]
+        conditions = frame.iloc[first].reset_index(drop=True)
+        size = first.size
     cells = np.split(cell, np.cumsum(sizes)[:-1])
     return [_gathered(part.counts, own, size) for part, own in zip(parts, cells, strict=True)], owner, conditions
 

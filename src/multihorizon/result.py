@@ -49,7 +49,7 @@ class Result(HasFrame):
         """Return what was found, as a table."""
 
     def _facts(self) -> dict[str, Any]:
-        """Figures of the whole, by what they are."""
+        """Return figures of the whole, by what they are."""
         return {}
 
     def _tables(self, compute: bool) -> list[Table]:
@@ -133,7 +133,8 @@ class Result(HasFrame):
         """Write the result as one HTML page with its figures, sentences, tables and picture; it needs no network."""
         import matplotlib.pyplot as plt  # noqa: PLC0415  a picture is asked for: only now is matplotlib needed
 
-        text, axes = StringIO(), self.plot()
+        text = StringIO()
+        axes = self.plot()
         self.summary()  # computes what takes long, so that the page has it
         axes.figure.savefig(text, format="svg")
         plt.close(axes.figure)
@@ -193,7 +194,8 @@ def pictured(ax: Any, height: float, draw: Callable[[Any], None]) -> Any:
 
 def draw_rows(ax: Any, frame: pd.DataFrame, label: str, value: str, *ends: str) -> None:
     """A dot and an interval for each row with its label, or a histogram of more than 200 values."""
-    values, rows = frame[value].to_numpy(float), np.arange(len(frame))
+    values = frame[value].to_numpy(float)
+    rows = np.arange(len(frame))
     known = values[np.isfinite(values)]
     ax.set_xlabel(value.replace("_", " "))
     if len(frame) > 200:

@@ -111,7 +111,7 @@ class Evidence(Mapping[str, Any]):
 
     @classmethod
     def read(cls, content: Mapping[str, Any]) -> Self:
-        """Evidence from a dict. A field that it lacks is None, and what has no field goes to `other`.
+        """Return evidence from a dict. A field that it lacks is None, and what has no field goes to `other`.
 
         Raises:
             ValueError: where a field is not what it is declared to be.
@@ -135,7 +135,8 @@ class Evidence(Mapping[str, Any]):
     def require_lengths(self, sizes: Mapping[str, int]) -> None:
         """Raise unless lists are as long as there are experts and parameters of the reward (`sizes`), or as other fields."""
         for name, of in self._lengths.items():
-            value, other = getattr(self, name), sizes.get(of, getattr(self, of, None))
+            value = getattr(self, name)
+            other = sizes.get(of, getattr(self, of, None))
             size = other if isinstance(other, int) else 0 if other is None else len(other)
             for part in value.values() if isinstance(value, Mapping) else () if value is None else (value,):
                 if len(part) != size:
@@ -260,7 +261,7 @@ class Deviations:
 
     @classmethod
     def read(cls, content: Mapping[str, Any]) -> Self:
-        """Deviations from a dict, as files have them; raises ValueError where they are something else."""
+        """Return deviations from a dict, as files have them; raises ValueError where they are something else."""
         kinds = {**get_type_hints(cls), "if_shared": IfShared}
         if content.keys() != kinds.keys():
             raise ValueError(f"deviations must have the entries {', '.join(kinds)}, received {', '.join(map(str, content))}")
@@ -461,7 +462,8 @@ class Solution(Result):
         """Return each expert's reward `(K,d)`: the shared one, and what the expert deviates from it where goals are nearly
         shared.
         """
-        deviations, shape = self.evidence.get("deviations"), (len(self.experts), self.reward.size)
+        deviations = self.evidence.get("deviations")
+        shape = (len(self.experts), self.reward.size)
         return (
             read_only(self.reward + deviations.values)
             if isinstance(deviations, Deviations)
@@ -473,14 +475,16 @@ class Solution(Result):
         problem = self.require_problem()
         if not (np.isfinite(self.discounts).all() or self.evidence.lookahead_weights()) or not np.isfinite(self.reward).all():
             raise ValueError(f"this solution has no answer to plan with: its status is {self.status}")
-        rewards, owners = self.personal_rewards, zip(problem.experts, problem.owner, strict=True)
+        rewards = self.personal_rewards
+        owners = zip(problem.experts, problem.owner, strict=True)
         seen = ((expert.at(float(self.discounts[owner])), owner) for expert, owner in owners)
         return [self._policy(expert, owner, expert.expected_reward(rewards[owner])) for expert, owner in seen]
 
     def _policy(self, expert: Expert, owner: int, reward: Floats) -> Floats:
         discount = float(self.discounts[owner])
         if self.evidence.lookahead_weights() and self.temperature is not None:
-            weights, left = self.evidence.lookahead_weights()[owner], steps_left(expert.mdp)
+            weights = self.evidence.lookahead_weights()[owner]
+            left = steps_left(expert.mdp)
             steps, temperature = step_discounts_of(weights)[:, None], self.temperature[owner : owner + 1]
             log = weighted_plan(expert.mdp, reward.T.ravel(), steps, temperature)[1][0, :, :, 0]
             # In states from which a plan needs weights that are not known, so is the policy.
@@ -532,7 +536,8 @@ class Solution(Result):
             raise ValueError(f"the options of the solution are none of {self.solver}: {error}") from error
 
     def confidence_intervals(self, level: float = 0.95) -> Floats:
-        """Intervals `(K,2)` of the discounts: profile-likelihood intervals of `MaximumLikelihood`, else what the solver offers.
+        """Return intervals `(K,2)` of the discounts: profile-likelihood intervals of `MaximumLikelihood`, else what the solver
+        offers.
 
         An interval ends at 0 or 1 where the data do not contradict it; a discount that is not identified has NaN.
 
@@ -614,7 +619,8 @@ class Solution(Result):
         standard error where there are any, the parameters of another look-ahead, and with a level the ends of the confidence
         interval. What is not known is NaN.
         """
-        ahead, gammas = self.horizon, self.discounts.tolist()
+        ahead = self.horizon
+        gammas = self.discounts.tolist()
         columns: dict[str, Any] = {"expert": self.experts, "discount": self.discounts}
         columns["horizon"] = [ahead(gamma) for gamma in gammas]
         if ahead.timed:
@@ -739,7 +745,9 @@ def _fields_from(content: dict[str, Any]) -> dict[str, Any]:
         known[name] = float(read_numbers(known[name]))
     if known["trace"] is not None:
         known["trace"] = Trace(**{name: read_numbers(known["trace"][name]) for name in ("discounts", "values", "seconds")})
-    saved, task, experts = content.get("confidence_intervals"), content.get("horizon"), tuple(content["experts"])
+    saved = content.get("confidence_intervals")
+    task = content.get("horizon")
+    experts = tuple(content["experts"])
     levels = {as_level(float(level)): read_numbers(ends) for level, ends in (saved or {}).items()}
     for level, ends in levels.items():
         as_shape(ends, (len(experts), 2), f"confidence intervals at the level {level:g}")

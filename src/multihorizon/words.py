@@ -344,17 +344,20 @@ class Table:
 
     def columns(self, most: int | None = None, joined: bool = False) -> list[Column]:
         """Return the columns as they are shown, with so many rows; `joined` puts both ends of an interval into one."""
-        shown, ends = [], self.drawn[1:] if len(self.drawn) == 3 and joined else ()
+        shown = []
+        ends = self.drawn[1:] if len(self.drawn) == 3 and joined else ()
         for name in map(str, self.frame.columns):
             if name in ends[1:]:
                 continue
             of = self.drawn[0] if name in self.drawn[1:] else name
-            values, role = self.frame[name][:most].tolist(), self.role(name)
+            values = self.frame[name][:most].tolist()
+            role = self.role(name)
             heading = name if name in self.labels else name.replace("_", " ")
             if of != name:  # the ends of an interval stand beside what it is of
                 heading = heading.split()[-1]
             if name in ends:
-                values, heading = list(zip(values, self.frame[ends[1]][:most].tolist(), strict=True)), "interval"
+                values = list(zip(values, self.frame[ends[1]][:most].tolist(), strict=True))
+                heading = "interval"
             cells = written(values, role, self.frame[of].tolist())
             shown.append(Column(name, self.headings.get(name, heading), role, cells, values))
         return shown
@@ -371,7 +374,8 @@ class Table:
         for column in columns:
             # Numbers stay on a line, but for long words among them; a name keeps room for twelve characters, or for what it has.
             widest = max(map(cell_len, [column.heading, *column.cells]))
-            together, least = column.numbers and widest <= 28, None if column.numbers else min(widest, 12)
+            together = column.numbers and widest <= 28
+            least = None if column.numbers else min(widest, 12)
             justify: Literal["left", "right"] = "right" if column.numbers else "left"
             drawn.add_column(column.heading, justify=justify, overflow="fold", no_wrap=together, min_width=least)
         for row in zip(*(column.cells for column in columns), strict=True):
@@ -404,7 +408,8 @@ class Table:
 
     def html(self) -> str:
         """Return the table as HTML."""
-        columns, (low, high) = self.columns(SHOWN), self.scale()
+        columns = self.columns(SHOWN)
+        (low, high) = self.scale()
         heads = [f"<th{_side(column)}>{in_html(column.heading)}</th>" for column in columns]
         rows = [
             [f"<td{_side(column)}>{in_html(column.cells[k])}</td>" for column in columns]
@@ -421,8 +426,8 @@ class Table:
         return f"<table>{caption}<thead><tr>{''.join(heads)}</tr></thead><tbody>{body}</tbody></table>{more}"
 
     def scale(self) -> tuple[float, float]:
-        """Where the small pictures begin and end, both 0 without any: 0 and 1 for shares, else so that all that is finite is
-        within, and 0 unless it is far off."""
+        """Return where the small pictures begin and end, both 0 without any: 0 and 1 for shares, else so that all that is finite
+        is within, and 0 unless it is far off."""
         numbers = self.frame[[*self.drawn] if self.bars else []].to_numpy(float)
         known = numbers[np.isfinite(numbers)]
         if not known.size:

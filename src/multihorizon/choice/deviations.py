@@ -107,10 +107,14 @@ class NearlyShared(Likelihood):
 
     def at(self, x: Floats, near: ChoicePoint | None = None) -> NearPoint | None:
         """Return the model at x; None where a soft value is infinite or the most likely deviations were not found."""
-        batches, theta = self.in_tasks(x), self.reward(x)
-        delta, plans, curvatures = np.zeros((self.n_experts, self.n_reward)), None, None
+        batches = self.in_tasks(x)
+        theta = self.reward(x)
+        delta = np.zeros((self.n_experts, self.n_reward))
+        plans = None
+        curvatures = None
         if isinstance(near, NearPoint):
-            delta, curvatures = near.expected(x), near.curvatures if near.likelihood.spread == self.spread else None
+            delta = near.expected(x)
+            curvatures = near.curvatures if near.likelihood.spread == self.spread else None
             plans = self.plans(batches, x, theta + delta, near.plans)
         if plans is None:
             delta = np.zeros_like(delta)
@@ -136,7 +140,9 @@ class NearlyShared(Likelihood):
 
         It begins at `delta` with curvatures `(K,d,d)` of a neighbour, if there is one.
         """
-        theta, start, latest = self.reward(x), curvatures, (delta, plans)
+        theta = self.reward(x)
+        start = curvatures
+        latest = (delta, plans)
         if start is None:
             start = NearPoint(self, x, plans, np.nan, np.nan, delta).curvatures
 
@@ -241,7 +247,8 @@ class NearPoint(Point):
         """As in `ChoicePoint`, with the bend of δ_k eliminated."""
         logs = [[plan.finite_log for plan in point.plans] for point in (self, ahead, behind)]
         bent = [w * (a - 2 * here + b) / share**2 for w, here, a, b in zip(self.weights, *logs, strict=True)]
-        total, own = self.pull_back(bent), by_person(self.plans, bent, self.deviations.shape)
+        total = self.pull_back(bent)
+        own = by_person(self.plans, bent, self.deviations.shape)
         for k, places, information in self.arrows:
             theta = places[places < self.likelihood.n_reward]
             total[places] -= information[: theta.size].T @ np.linalg.solve(
@@ -257,12 +264,14 @@ class NearPoint(Point):
 
     def _of_determinants(self) -> Floats:
         """Return the gradient `(p,)` of `Σ_k log det H_k`, with the mode moving as x does."""
-        model, weights = self.likelihood, []
+        model = self.likelihood
+        weights = []
         total = np.zeros(model.size)
         inverses = np.linalg.inv(self.curvatures)
         for plan in self.plans:
             batch, mdp, n = plan.persons, plan.persons.mdp, plan.lam.size
-            rows, used = np.flatnonzero(mdp.available.T.ravel()), batch.features.used
+            rows = np.flatnonzero(mdp.available.T.ravel())
+            used = batch.features.used
             states = rows % mdp.n_states
             inverse = inverses[batch.owners][:, used][:, :, used]
             every, along = plan.scores(rows)
@@ -301,7 +310,8 @@ class NearPoint(Point):
 
     def _beside(self, moved: Floats) -> NearPoint | None:
         """Return the plans at the same x where deviations are moved by `(K,d)`; None where a soft value is infinite."""
-        model, deviations = self.likelihood, self.deviations + moved
+        model = self.likelihood
+        deviations = self.deviations + moved
         plans = model.plans([plan.persons for plan in self.plans], self.x, model.reward(self.x) + deviations, self.plans)
         return None if plans is None else NearPoint(model, self.x, plans, np.nan, np.nan, deviations)
 
@@ -309,9 +319,12 @@ class NearPoint(Point):
         """Return what the movement of the mode adds `(p,)` to the gradient of a function with this slope `(K,d)` in the
         deviations.
         """
-        model, lam = self.likelihood, self.likelihood.temperatures(self.x)
+        model = self.likelihood
+        lam = self.likelihood.temperatures(self.x)
         counts = [plan.persons.counts for plan in self.plans]
-        z, left, mixed = np.zeros(slope.shape), slope, np.zeros(model.size)
+        z = np.zeros(slope.shape)
+        left = slope
+        mixed = np.zeros(model.size)
         # Where values are so large, differences of gradients are rounding, and H has to do.
         exact = max(float(np.abs(plan.values).max(initial=0.0)) for plan in self.plans) < 1e5 * float(lam.min())
         for last in (False, True) if exact else ():
@@ -320,7 +333,8 @@ class NearPoint(Point):
             share = 1e-4 * float(lam.min()) / max(float(np.abs(z * model.sizes).max()), TINY)
             sides = [self._beside(share * z), self._beside(-share * z)]
             if sides[0] is None or sides[1] is None:  # at the edge of what has finite values H has to do, too
-                left, mixed = slope, np.zeros(model.size)
+                left = slope
+                mixed = np.zeros(model.size)
                 break
             ahead, behind = sides[0], sides[1]
             curved = by_person(ahead.plans, counts, z.shape) - by_person(behind.plans, counts, z.shape)
@@ -363,7 +377,8 @@ class OwnRewards:
         (n, q, d), p = self.mode.shape, self.p
         x = (self.mode / self.deviation).reshape(n * q, 1, d)
         covariance = (self.covariance / self.deviation / self.deviation[:, None]).reshape(n * q, d, d)
-        by_state, chances = self.slopes.reshape(*p.shape, d), self.chances.reshape(n * q, -1, 1)
+        by_state = self.slopes.reshape(*p.shape, d)
+        chances = self.chances.reshape(n * q, -1, 1)
         apart = (by_state - p[:, :, None] @ by_state).reshape(n * q, -1, d)
         turned = apart @ covariance
         w = (turned * apart).sum(axis=2).reshape(p.shape)
@@ -399,10 +414,13 @@ def states_visited(tables: Tables, counts: Sparse) -> Ints:
 def own_rewards(tables: Tables, counts: Sparse, eta: Floats, surface: Surface, deviation: Floats) -> OwnRewards:
     """Return own rewards of persons with these counts `(n,rows)` at places η `(n,Q,2)`, where √V is `deviation` `(d,)`."""
     visited = states_visited(tables, counts)
-    (n, q), (s, a), d = eta.shape[:2], visited.shape[1:], deviation.size
+    (n, q) = eta.shape[:2]
+    (s, a) = visited.shape[1:]
+    d = deviation.size
     rows: Ints = visited.reshape(n, -1)
     log, slopes = tables.lines(rows, eta, surface)
-    log, slopes = log.reshape(n * q, s, a), slopes.reshape(n * q, s * a, d) * deviation
+    log = log.reshape(n * q, s, a)
+    slopes = slopes.reshape(n * q, s * a, d) * deviation
     made = np.take_along_axis(np.concatenate([counts.toarray(), np.zeros((n, 1))], axis=1), rows, axis=1)
     decided = np.repeat(made.reshape(n, s, a), q, axis=0)
     x = _modes(log, slopes, decided)
@@ -431,7 +449,8 @@ def _at(x: Floats, log: Floats, slopes: Floats, counts: Floats) -> tuple[Floats,
     u -= np.log(total)
     p /= total
     visits = counts.sum(axis=2, keepdims=True)
-    chances, by_state = (visits * p).reshape(len(x), -1, 1), slopes.reshape(*log.shape, -1)
+    chances = (visits * p).reshape(len(x), -1, 1)
+    by_state = slopes.reshape(*log.shape, -1)
     means = np.sqrt(visits) * (p[:, :, None] @ by_state)[:, :, 0]
     square = slopes.swapaxes(1, 2) @ (chances * slopes) - means.swapaxes(1, 2) @ means
     return (counts * u).sum(axis=(1, 2)) - 0.5 * (x**2).sum(axis=1), p, counts - visits * p, square

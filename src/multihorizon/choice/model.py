@@ -295,7 +295,8 @@ class ChoiceModel(ABC):
 
     def beside(self, x: Floats) -> float:
         """Return what the objective adds to the log-likelihood of the decisions: penalties, and the logged moves."""
-        theta, t = self.reward(x), x[self.transition_slice]
+        theta = self.reward(x)
+        t = x[self.transition_slice]
         penalties = (0.0 if self.penalty is None else self.penalty(x)) - 0.5 * float(theta @ self.ridge_times(theta))
         return penalties + float(self.move_counts @ (t - np.expm1(t)))
 
@@ -363,7 +364,8 @@ class ChoicePoint(ABC):
 
     def curvature(self, ridge: bool = True) -> Floats:
         """Return the Fisher information with the curvature `(p,p)` of the penalties; without that of the ridge, if so wanted."""
-        model, first = self.likelihood, np.arange(self.likelihood.n_reward)
+        model = self.likelihood
+        first = np.arange(self.likelihood.n_reward)
         matrix = self.information.copy() if model.penalty is None else self.information + model.penalty.matrix
         if ridge and model.ridge.ndim == 1:
             matrix[first, first] += model.ridge
@@ -396,7 +398,8 @@ def temperature_penalty(model: ChoiceModel, spread: float = np.inf) -> Quadratic
 
     Where the scale of the reward is open, it also holds the mean at 0, to six digits. None where there is nothing to hold.
     """
-    n, zeros = model.n_temperatures, np.zeros(model.size)
+    n = model.n_temperatures
+    zeros = np.zeros(model.size)
     block = (np.eye(n) - 1 / n) / spread**2 + (1e6 / n if model.scale_is_free else 0.0)
     places = np.arange(model.size)[model.temperature_slice]
     return Quadratic(zeros, zeros, placed(block, places, model.size)) if block.any() else None
@@ -528,7 +531,9 @@ class Likelihood(ListedModel):
         """Return the plans of batches with the discounts and temperatures of x, under a reward `(d,)` of all or `(K,d)`
         of each.
         """
-        gamma, lam, plans = self.discounts(x), self.temperatures(x), []
+        gamma = self.discounts(x)
+        lam = self.temperatures(x)
+        plans = []
         for i, batch in enumerate(batches):
             plan = batch.plan(theta, gamma, lam, None if near is None else near[i])
             if plan is None:
@@ -553,7 +558,8 @@ class Likelihood(ListedModel):
     def held(self) -> Self:
         """Return the same likelihood where transitions and durations stay as they were counted."""
         changed = copy.copy(self)
-        changed.moves, changed.move_counts = (), np.zeros(0)
+        changed.moves = ()
+        changed.move_counts = np.zeros(0)
         changed._lay_out()
         if self.penalty is not None:
             changed.penalty = self.penalty.without(self.transition_slice, 0)
@@ -627,8 +633,11 @@ class Point(ChoicePoint):
 
     def scores(self, i: int) -> tuple[Ints, list[Ints], Floats]:
         """Return of one batch, the rows of visited states, each person's places in x, and `d log π(a|s)` `(rows,n,q)` in them."""
-        model, plan, batch = self.likelihood, self.plans[i], self.plans[i].persons
-        scores, first = plan.score_rows(), model.temperature_slice.start
+        model = self.likelihood
+        plan = self.plans[i]
+        batch = self.plans[i].persons
+        scores = plan.score_rows()
+        first = model.temperature_slice.start
         columns = [
             np.array([*batch.features.used, model.n_reward + model.groups[k], first + model.temperature_groups[k]])
             for k in batch.owners
@@ -679,7 +688,9 @@ class Point(ChoicePoint):
 
     def _choices_along(self, i: int, v: Floats) -> Floats:
         """Return `J v`, how log π `(A,S,n)` of one batch moves along v."""
-        model, plan, batch = self.likelihood, self.plans[i], self.plans[i].persons
+        model = self.likelihood
+        plan = self.plans[i]
+        batch = self.plans[i].persons
         mdp, n = batch.mdp, batch.owners.size
         rise = plan.lam * v[model.temperature_slice][model.temperature_groups[batch.owners]]
         paid = (batch.features.matrix @ v[: model.n_reward]).reshape(mdp.n_actions, mdp.n_states, 1)

@@ -413,7 +413,8 @@ class Persons:
         paid = seen.reward(theta)[seen.mdp.live.T.ravel()]
         low, high = float(paid.min(initial=np.inf)), float(paid.max(initial=-np.inf))
         if self.mdp.terminal.any():
-            low, high = min(low, 0.0), max(high, 0.0)
+            low = min(low, 0.0)
+            high = max(high, 0.0)
         return high - low if np.isfinite(high - low) else 0.0
 
     def on_arrival(self, theta: Floats) -> Floats:
@@ -428,7 +429,9 @@ class Persons:
     def plan(self, theta: Floats, gamma: Floats, lam: Floats, near: Plans | None) -> Plans | None:
         """Return their soft plans under discounts and temperatures `(K,)` of all; None where a soft value is infinite."""
         assert self.mdp.durations is None, "where moves take time, persons plan in the task as they see it"
-        reward, gamma, lam = self.reward(theta), gamma[self.owners], lam[self.owners]
+        reward = self.reward(theta)
+        gamma = gamma[self.owners]
+        lam = lam[self.owners]
         values = self.engine.values(reward, gamma, lam, near)
         if values is None:
             return None
@@ -446,8 +449,10 @@ def persons_by_task(problem: Problem, free: bool, moves: Mapping[int, int]) -> t
     batches = []
     for members in problem.by_task():
         first = problem.experts[members[0]]
-        mdp, task = first.mdp, number[id(first.mdp)]
-        features, engine = Features(first.feature_matrix, mdp, free), engine_for(mdp)
+        mdp = first.mdp
+        task = number[id(first.mdp)]
+        features = Features(first.feature_matrix, mdp, free)
+        engine = engine_for(mdp)
         rows = mdp.n_actions * mdp.n_states
         # Persons are planned together as long as their derivatives fit into a million numbers.
         size = max(1, 1_000_000 // (rows * (features.used.size + 2 + moves.get(task, 0)))) if mdp.durations is None else 1
@@ -622,9 +627,11 @@ class LoggedMoves:
 
     def change(self, mdp: MDP, reached: Floats) -> Floats:
         """Return how `T u`, or `G u` where moves take time, moves with t, by each effect `(F,…)`, for values u `(S,…)`."""
-        moves, flat = mdp.stacked, reached.reshape(mdp.n_states, -1)
+        moves = mdp.stacked
+        flat = reached.reshape(mdp.n_states, -1)
         seen, chances = moves.data[self.entries], moves.data[self.entries]
-        ahead, taken = flat[moves.indices[self.entries]], slice(0, self.moving)
+        ahead = flat[moves.indices[self.entries]]
+        taken = slice(0, self.moving)
         change = np.empty_like(ahead)
         if mdp.origin is not None:
             chances = mdp.origin.stacked.data[self.entries]
@@ -662,15 +669,19 @@ def logged_moves(problem: Problem) -> tuple[LoggedMoves, ...]:
         row_of = np.repeat(np.arange(widths.size), widths)
         sizes = np.full(widths.size, np.inf) if mdp.sample_sizes is None else mdp.sample_sizes
         entries = np.flatnonzero(np.isfinite(sizes[row_of]) & (widths[row_of] > 1) & (mdp.stacked.data > 0))
-        moving, estimate = entries.size, mdp.stacked.data[entries]
+        moving = entries.size
+        estimate = mdp.stacked.data[entries]
         group, counts, of = (
             np.unique(row_of[entries], return_inverse=True)[1],
             sizes[row_of[entries]] * estimate,
             np.arange(moving),
         )
-        part, parts, durations = _parts_of_durations(mdp), np.zeros(0, dtype=np.int64), mdp.durations
+        part = _parts_of_durations(mdp)
+        parts = np.zeros(0, dtype=np.int64)
+        durations = mdp.durations
         if durations is not None and durations.sizes is not None and durations.kinds is not None:
-            parts, lasting = np.full(part.size, -1), part >= 0
+            parts = np.full(part.size, -1)
+            lasting = part >= 0
             own, kind = part[lasting], durations.kinds[lasting]
             effects, first, parts[lasting] = _numbered(durations.entries[lasting] * MOST_PARTS + own)
             numbers, begins, number = _numbered(kind * MOST_PARTS + own)
@@ -678,7 +689,8 @@ def logged_moves(problem: Problem) -> tuple[LoggedMoves, ...]:
             estimate, of = np.concatenate([estimate, shares]), np.concatenate([of, moving + number[first]])
             group = np.concatenate([group, numbers // MOST_PARTS + group.max(initial=-1) + 1])
             counts = np.concatenate([counts, durations.sizes[lasting][begins] * shares])
-            entries, parts = np.concatenate([entries, effects // MOST_PARTS]), np.where(lasting, parts + moving, -1)
+            entries = np.concatenate([entries, effects // MOST_PARTS])
+            parts = np.where(lasting, parts + moving, -1)
         group = np.unique(group, return_inverse=True)[1]
         logged.append(LoggedMoves(task, mdp, moving, group, estimate, counts, entries, row_of[entries], of, parts))
     return tuple(logged)
@@ -702,7 +714,8 @@ def _parts_of_durations(mdp: MDP) -> Ints:
     order = np.lexsort((durations.times, durations.entries))
     entries, shares = durations.entries[order], durations.shares[order]
     first = np.searchsorted(entries, entries)
-    pieces, ends = np.bincount(entries)[entries], np.cumsum(shares)
+    pieces = np.bincount(entries)[entries]
+    ends = np.cumsum(shares)
     middle = ends - shares / 2 - (ends - shares)[first]
     place = (middle * MOST_PARTS).astype(np.int64).clip(0, MOST_PARTS - 1)
     gives = np.isfinite(durations.sizes[order]) & (pieces > 1) & (mdp.stacked.data[entries] > 0)
@@ -715,7 +728,9 @@ def redrawn(mdp: MDP, rng: np.random.Generator) -> MDP:
     """Return the task with estimated rows, and the times of estimated kinds of moves, drawn anew around their estimates."""
     if not mdp.is_estimated:
         return mdp
-    data, durations, moves = mdp.probabilities.copy(), mdp.durations, mdp.stacked.nnz
+    data = mdp.probabilities.copy()
+    durations = mdp.durations
+    moves = mdp.stacked.nnz
     if mdp.sample_sizes is not None:
         ends = mdp.stacked.indptr
         for row, size in enumerate(mdp.sample_sizes.tolist()):

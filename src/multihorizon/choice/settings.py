@@ -80,7 +80,9 @@ class Clusters:
         if isinstance(listed, str):
             return listed
         split: dict[int, tuple[int, Ints, Sparse]] = {}
-        by_expert, numbers, size = [], [], 0
+        by_expert = []
+        numbers = []
+        size = 0
         for expert, (table, k) in zip(problem.experts, listed, strict=True):
             if id(table) not in split:
                 owner = table.by_episode.expert
@@ -257,7 +259,8 @@ def with_known_reward(problem: Problem, known: Any) -> tuple[Problem, Floats | N
 
 def _paid(mdp: MDP, known: Any) -> tuple[Floats, Floats | None]:
     """Return what is paid for each decision, in rows a·S + s, and on arrival where it is paid there."""
-    states, rows = mdp.n_states, mdp.n_actions * mdp.n_states
+    states = mdp.n_states
+    rows = mdp.n_actions * mdp.n_states
     array = _by_state(mdp.state_names, known) if isinstance(known, Mapping) else as_floats(known, "known_reward")
     if array.shape == (states, mdp.n_actions):
         array = array.T.ravel()

@@ -117,7 +117,8 @@ class Splines(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         local = [axis.local(points[:, columns]) for axis, columns in zip(self.axes_, self.columns_, strict=True)]
         blocks = []
         for first, *others in self.products_:
-            (index, value), size = local[first], self.axes_[first].size
+            (index, value) = local[first]
+            size = self.axes_[first].size
             for i in others:
                 other_index, other_value = local[i]
                 index = (index[:, :, None] * self.axes_[i].size + other_index[:, None, :]).reshape(len(index), -1)
@@ -332,7 +333,9 @@ class SmoothedSystem:
 
 
 def factorised(gram: Floats, penalty: Floats | float = 0.0) -> Any:
-    """Cholesky's factor of a matrix and a penalty; what is added to the diagonal is felt only in directions without data."""
+    """Return Cholesky's factor of a matrix and a penalty; what is added to the diagonal is felt only in directions without
+    data.
+    """
     shift = 1e-9 * max(float(np.trace(gram)) / len(gram), 1e-12)
     for _ in range(10):
         try:
@@ -395,8 +398,10 @@ def fit_outcomes(
 ) -> LeastSquares | Regressed:
     """Regress φ(s') on state and action, over the steps whose next state is known; smoothing is chosen unless it is given."""
     seen = steps.select(steps.known_next)
-    after, n_actions = basis(seen.next_states), len(seen.actions)
-    f, ends = after.shape[1], bool(seen.terminated.any())
+    after = basis(seen.next_states)
+    n_actions = len(seen.actions)
+    f = after.shape[1]
+    ends = bool(seen.terminated.any())
     on = sp.csr_array(sp.diags_array(1.0 * ~seen.terminated) @ after) if ends else after
     both = sp.csr_array(sp.hstack([after, on], format="csr")) if ends else after
     if regressor is not None:
@@ -442,7 +447,8 @@ def choose_smoothing(steps: Steps, basis: FittedBasis, targets: Sparse, held: Bo
 
 def _best_weights(steps: Steps, inputs: FittedBasis, targets: Sparse, held: Bools) -> tuple[float, Smoothing]:
     """Return the least held-out error with these functions, and the weights that reach it."""
-    features, rough = inputs(steps.states), inputs.transformer.second_differences()
+    features = inputs(steps.states)
+    rough = inputs.transformer.second_differences()
     test, train = (
         step_sums(features[rows], steps.action[rows], targets[rows], len(steps.actions))
         for rows in (np.flatnonzero(held), np.flatnonzero(~held))
@@ -470,12 +476,14 @@ def next_state_r2(steps: Steps, held_out: Bools, smoothing: Smoothing | None = N
         predicted = np.asarray(guess, dtype=np.float64).reshape(len(test), -1)
     else:
         sums = step_sums(smoothing.inputs(train.states), train.action, sp.csr_array(change), len(steps.actions))
-        solved, features = SmoothedSystem(sums.grams, smoothing).solve(sums.loads), smoothing.inputs(test.states)
+        solved = SmoothedSystem(sums.grams, smoothing).solve(sums.loads)
+        features = smoothing.inputs(test.states)
         predicted = np.zeros(test.states.shape)
         for action, coefficients in enumerate(solved):
             rows = np.flatnonzero(test.action == action)
             predicted[rows] = features[rows] @ coefficients
-    spread, error = ((actual - change.mean(axis=0)) ** 2).sum(axis=0), ((actual - predicted) ** 2).sum(axis=0)
+    spread = ((actual - change.mean(axis=0)) ** 2).sum(axis=0)
+    error = ((actual - predicted) ** 2).sum(axis=0)
     shares = 1 - error / np.where(spread > 0, spread, np.nan)
     return dict(zip(steps.coordinates, shares.tolist(), strict=True))
 
@@ -567,7 +575,8 @@ class LoggedDecisions:
         # A sparse product costs about 2.5 dense ones; matrices of more than 5000 coefficients would not fit into memory well.
         if 2.5 * i.size * (len(self.rows) + 1) >= p * p or len(self.rows) * p > 5000:
             return None
-        index, value = first.indices.reshape(n, width).astype(np.int64), first.data.reshape(n, width)
+        index = first.indices.reshape(n, width).astype(np.int64)
+        value = first.data.reshape(n, width)
         order = np.argsort(index, axis=1)
         index, value = np.take_along_axis(index, order, 1), np.take_along_axis(value, order, 1)
         starts = np.arange(0, n * i.size + 1, i.size)
@@ -610,9 +619,11 @@ class SieveData:
         basis = fit_basis(transformer, np.vstack([steps.states, steps.next_states[steps.known_next]]), steps.coordinates)
         stage = fit_outcomes(steps, basis, regressor, smoothing)
         points = value_points(steps)
-        features, available = basis(points), stage.available(basis(points))
+        features = basis(points)
+        available = stage.available(basis(points))
         live = np.flatnonzero(available.any(axis=0))
-        rows, features = [row[live] for row in stage.rows(points)], features[live]
+        rows = [row[live] for row in stage.rows(points)]
+        features = features[live]
         paid = np.stack([row @ c for row, c in zip(rows, stage.paid, strict=True)])
         on = paid if stage.going_on is stage.paid else np.stack([row @ c for row, c in zip(rows, stage.going_on, strict=True)])
         projection = la.cho_solve(factorised((features.T @ features).toarray()), features.T.toarray())
@@ -716,7 +727,8 @@ def plan_sampled(
     earned = data.expected_paid @ theta
     for _ in range(60):
         total, log = soft_values(earned + gamma * (data.expected_on @ v), data.points_available, lam)
-        policy, target = np.exp(log), data.projection @ total
+        policy = np.exp(log)
+        target = data.projection @ total
         average = _average(policy, data.expected_on)
         resolvent = la.lu_factor(np.eye(v.size) - gamma * (data.projection @ average), check_finite=False)
         change = float(np.abs(target - v).max())
@@ -751,8 +763,10 @@ class SieveModel(ChoiceModel):
         penalty: Quadratic | None = None,
     ) -> None:
         self.problem, self.data, self.strength = problem, data, strength
-        self.batches, self.feature_sizes = data.decisions, np.ones(problem.n_parameters)
-        bounds, ridge = (0.0, LARGEST_DISCOUNT), strength * data.roughness
+        self.batches = data.decisions
+        self.feature_sizes = np.ones(problem.n_parameters)
+        bounds = (0.0, LARGEST_DISCOUNT)
+        ridge = strength * data.roughness
         super().__init__(problem.n_experts, problem.n_parameters, settings, bounds, penalty, ridge)
 
     def of_strength(self, strength: float) -> Self:
@@ -764,7 +778,9 @@ class SieveModel(ChoiceModel):
     def at(self, x: Floats, near: ChoicePoint | None = None) -> SievePoint | None:
         """Return the model at x, its plans started from those of a `near` point; None where values are not finite."""
         plans = []
-        theta, gamma, lam = x[: self.n_reward], self.discounts(x), self.temperatures(x)
+        theta = x[: self.n_reward]
+        gamma = self.discounts(x)
+        lam = self.temperatures(x)
         for k, decisions in enumerate(self.data.decisions):
             starts = [near.plans[k].values, None] if isinstance(near, SievePoint) else [None]
             tried = (plan_sampled(self.data, decisions, theta, float(gamma[k]), float(lam[k]), start) for start in starts)

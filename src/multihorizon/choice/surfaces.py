@@ -50,7 +50,8 @@ from multihorizon.problem import CountedTask
 #: m, the places on each side of a patch.
 SIDE = 10
 #: Patches are made of cells of this size, the smallest of one cell and the first of so many along x and log λ.
-CELL, FIRST = 1 / 32, (128, 64)
+CELL = 1 / 32
+FIRST = (128, 64)
 #: The plane that patches cover: |x| and |log λ| up to this.
 REACH = np.array([12.0, 20.0])
 #: Chebyshev's places on [−1,1] and the weights of the barycentric formula.
@@ -134,7 +135,7 @@ class Piece:
             yield person, slice(low, high), each.reshape(high - low, -1)
 
     def pooled(self, weights: Floats) -> Floats:
-        """Weights `(K,)` of the places as weights `(persons,m²)` of the table's places."""
+        """Return weights `(K,)` of the places as weights `(persons,m²)` of the table's places."""
         # first over places that share x, then over those of one person: both stand one after the other
         along = np.add.reduceat(weights[:, None] * self.by_y, self.starts)
         each = (self.by_x[:, :, None] * along[:, None, :]).reshape(-1, SIDE**2)
@@ -270,13 +271,17 @@ class Tables:
         if np.array_equal(theta, self.theta):
             return self
         moved = copy.copy(self)
-        moved.theta, moved._tables, moved._kept, moved._values = theta, {}, {}, dict(self._values)
+        moved.theta = theta
+        moved._tables = {}
+        moved._kept = {}
+        moved._values = dict(self._values)
         return moved
 
     @cached_property
     def same_state(self) -> Sparse:
         """Return whether two rows are of one state `(rows,rows)`."""
-        states, first = [], 0
+        states = []
+        first = 0
         for planner in self.planners:
             states.append(first + planner.visited_rows % planner.mdp.n_states)
             first += planner.mdp.n_states
@@ -357,7 +362,8 @@ class Tables:
         first, second = np.zeros((n * q * slopes, 2)), np.zeros((n * q * slopes, 2, 2))
         numbers = self.patches.of(eta, add=False)
         log, errors = np.empty(n * q), np.empty(n * q)
-        flat_eta, pieces = eta.reshape(-1, 2), []
+        flat_eta = eta.reshape(-1, 2)
+        pieces = []
         for piece in self._pieces(numbers, flat_eta, q, inner):
             own = counts if piece.who.size == n else counts[piece.who]
             columns = own @ self._tables[piece.patch].columns
@@ -403,7 +409,8 @@ class Tables:
                 if not cuts or not self.cut(cuts):
                     break
             # where nobody can be, tables may be coarse, and make a probability of more than 1
-            log, likely = np.minimum(surface.log_likelihoods, 0.0), shares[who]
+            log = np.minimum(surface.log_likelihoods, 0.0)
+            likely = shares[who]
             top = np.where(likely > 0, log, -np.inf).max(axis=1, keepdims=True)
             mean = (likely * np.exp(np.minimum(log - top, 0.0))).sum(axis=1)
             np.add.at(total, who, weight * (top[:, 0] + np.log(mean)))
@@ -437,7 +444,8 @@ class Tables:
         across = np.zeros((n, self.free.size, 2))
         temperatures = np.exp(eta.reshape(-1, 2)[:, 1].clip(-REACH[1], REACH[1]))
         for piece in surface.pieces:
-            own, slopes = counts[piece.who], self._slopes(piece.patch)
+            own = counts[piece.who]
+            slopes = self._slopes(piece.patch)
             worth = (own @ slopes.reshape(self.rows, -1)).reshape(piece.who.size, SIDE**2, self.free.size)
             for j in range(self.free.size):
                 scores[piece.flat, j] = _evaluated(worth[:, :, j], piece) / temperatures[piece.flat]
@@ -459,10 +467,12 @@ class Tables:
         A row that is one more than the tables have is that of an action which is never taken.
         """
         n, q, r, f = *eta.shape[:2], rows.shape[1], self.free.size
-        log, slopes = np.full((n * q, r), -1e30), np.zeros((n * q, r, f))
+        log = np.full((n * q, r), -1e30)
+        slopes = np.zeros((n * q, r, f))
         temperatures = np.exp(eta.reshape(-1, 2)[:, 1].clip(-REACH[1], REACH[1]))
         for piece in surface.pieces:
-            worth, moves = self._tables[piece.patch].worth, self._slopes(piece.patch)
+            worth = self._tables[piece.patch].worth
+            moves = self._slopes(piece.patch)
             for person, places, weights in piece.by_person():
                 real = np.flatnonzero(rows[person] < self.rows)
                 own, flat = rows[person, real], piece.flat[places]
@@ -473,7 +483,8 @@ class Tables:
 
     def along_lines(self, rows: Ints, eta: Floats, surface: Surface, by_log: Floats, by_slopes: Floats) -> Floats:
         """Return how `Σ by_log log π + Σ by_slopes ∂ log π/∂θ` moves with θ `(f,)`, for weights of what `lines` says."""
-        f, total = self.free.size, np.zeros(self.free.size)
+        f = self.free.size
+        total = np.zeros(self.free.size)
         temperatures = np.exp(eta.reshape(-1, 2)[:, 1].clip(-REACH[1], REACH[1]))
         both = np.concatenate([by_log[:, :, :, None], by_slopes], axis=3).reshape(temperatures.size, -1, f + 1)
         for piece in surface.pieces:
@@ -490,10 +501,14 @@ class Tables:
 
     def _along_bends(self, patch: int, weights: Floats) -> Floats:
         """Return `Σ_j w_j λ ∂ψ_j/∂θ` `(f,)` of a patch, for weights `(rows,m²,f)`."""
-        eta, total, first = self.patches.places(patch, _GRID), np.zeros(self.free.size), 0
+        eta = self.patches.places(patch, _GRID)
+        total = np.zeros(self.free.size)
+        first = 0
         for task, size in enumerate(self.sizes):
-            planner, mdp = self.planners[task], self.planners[task].mdp
-            columns, rows = np.searchsorted(self.free, planner.features.used), planner.visited_rows
+            planner = self.planners[task]
+            mdp = self.planners[task].mdp
+            columns = np.searchsorted(self.free, planner.features.used)
+            rows = planner.visited_rows
             every = np.flatnonzero(mdp.available.T.ravel())
             in_state = sp.eye_array(mdp.n_states).tocsr()[:, every % mdp.n_states]
             for part, plans in self._plans(task, eta, self._values[patch][task] if patch in self._values else None):
@@ -526,7 +541,7 @@ class Tables:
             yield Piece(patch, flat, person[fresh], np.cumsum(fresh) - 1, starts, number, *weights)
 
     def _plans(self, task: int, eta: Floats, start: Floats | None) -> Iterator[tuple[slice, Plans | WeightedPlans | None]]:
-        """Plans in one task, as many places at a time as memory likes; `start` `(S,K)` are values to begin at."""
+        """Yield plans in one task, as many places at a time as memory likes; `start` `(S,K)` are values to begin at."""
         planner = self.planners[task]
         size = max(1, 1_000_000 // (planner.mdp.n_actions * planner.mdp.n_states * (planner.features.used.size + 2)))
         ends = np.append(np.arange(0, len(eta), size), len(eta))
@@ -534,7 +549,8 @@ class Tables:
             ends = np.union1d(ends, np.flatnonzero(eta[1:, 0] != eta[:-1, 0]) + 1)
         for low, high in pairwise(ends.tolist()):
             part = slice(low, high)
-            gamma, lam = np.maximum(self.largest * expit(eta[part, 0]), planner.mdp.least_discount), np.exp(eta[part, 1])
+            gamma = np.maximum(self.largest * expit(eta[part, 0]), planner.mdp.least_discount)
+            lam = np.exp(eta[part, 1])
             own = replace(planner, owners=np.arange(part.stop - low)).at(float(gamma[0]))
             if self.family is not None:
                 weights = self.family.step_discounts(gamma[:, None], self.steps)
@@ -545,7 +561,9 @@ class Tables:
 
     def _planned(self, eta: Floats, start: list[Floats] | None) -> tuple[Floats | None, list[Floats]]:
         """Return `log π` `(rows,K)` at places η, None where a soft value is infinite, and the values `(S,K)` of each task."""
-        log, every, first = np.empty((self.rows, len(eta))), [], 0
+        log = np.empty((self.rows, len(eta)))
+        every = []
+        first = 0
         for task, (planner, size) in enumerate(zip(self.planners, self.sizes, strict=True)):
             values = np.empty((planner.mdp.n_states, len(eta)))
             for part, plans in self._plans(task, eta, None if start is None else start[task]):

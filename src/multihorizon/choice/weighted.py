@@ -72,7 +72,8 @@ class WeightedPlans(Choices):
         mdp, n = self.persons.mdp, self.lam.size
         on_q = (y - y.sum(axis=0) * self.policy) / self.lam
         by_temperature = -(y.sum(axis=0) * self.entropy).sum(axis=0) - (y * self.finite_log).sum(axis=(0, 1))
-        moved, by_rho = on_q.copy(), np.zeros_like(self.step_discounts)
+        moved = on_q.copy()
+        by_rho = np.zeros_like(self.step_discounts)
         for t, rho in enumerate(self.step_discounts):
             carried = self.persons.back @ on_q.reshape(-1, n)
             carried[mdp.terminal] = 0.0
@@ -109,7 +110,9 @@ class WeightedPlans(Choices):
 
 
 def weighted_plans(persons: Persons, theta: Floats, lam: Floats, rho: Floats, slopes: Floats) -> WeightedPlans | None:
-    """Plans under temperatures `(K,)`, step discounts `(H−1,K)` and their slopes of all; None where a value is infinite."""
+    """Return plans under temperatures `(K,)`, step discounts `(H−1,K)` and their slopes of all; None where a value is
+    infinite.
+    """
     who = persons.owners
     values, log = weighted_plan(persons.mdp, persons.reward(theta), rho[:, who], lam[who])
     if not (np.abs(values).max(axis=(0, 1), initial=0.0) < INFINITE * lam[who]).all():
@@ -167,7 +170,8 @@ class WeightedLikelihood(ListedModel):
 
     def at(self, x: Floats, near: ChoicePoint | None = None) -> WeightedPoint | None:
         """Return the model at x; None where a value is infinite. The recursion needs no start."""
-        theta, lam = x[: self.n_reward], self.temperatures(x)
+        theta = x[: self.n_reward]
+        lam = self.temperatures(x)
         rho, slopes = self.family.step_discounts(self.coordinates(x), self.steps)
         plans = []
         for batch in self.batches:

@@ -585,7 +585,7 @@ def _docstring(name: str) -> str | None:
 
 
 def _paragraphs(*lines: str) -> str:
-    """Lines as typer shows them one below the other."""
+    """Return lines as typer shows them one below the other."""
     return "\n\n".join(lines)
 
 

@@ -118,7 +118,8 @@ def progress_bar(title: str, clock: Callable[[], float] = time.monotonic) -> Ite
     title_column, message_column = (TextColumn(text, markup=False) for text in texts)
     columns = (title_column, BarColumn(), message_column, TimeElapsedColumn())
     with Bars(*columns, console=err, transient=True) as bars:
-        task, left = bars.add_task(title, total=1.0, message="", left=""), TimeLeft(clock)
+        task = bars.add_task(title, total=1.0, message="", left="")
+        left = TimeLeft(clock)
 
         def report(share: float, message: str) -> None:
             bars.update(task, completed=share, message=visible(message), left=left.after(share))
@@ -128,11 +129,13 @@ def progress_bar(title: str, clock: Callable[[], float] = time.monotonic) -> Ite
 
 def _progress_lines(title: str, clock: Callable[[], float]) -> Progress:
     """Progress as a line every ten seconds, with how long the rest takes if it goes on like this."""
-    last, left = clock(), TimeLeft(clock)
+    last = clock()
+    left = TimeLeft(clock)
 
     def report(share: float, message: str) -> None:
         nonlocal last
-        now, said = clock(), left.after(share)
+        now = clock()
+        said = left.after(share)
         if now - last < 10:
             return
         last = now
@@ -409,11 +412,13 @@ def _homes(options: FitOptions | CompareOptions, population: Population | None, 
     """
     columns: dict[Path, list[str]] = {}
     if isinstance(options, FitOptions):
-        asks, lacking = f"formula {options.formula!r}", "" if options.persons else "persons"
+        asks = f"formula {options.formula!r}"
+        lacking = "" if options.persons else "persons"
         if population is not None and population.persons is not None and options.persons is not None:
             columns[options.persons] = [column for column in map(str, population.persons.columns) if column != "expert"]
     else:
-        asks, lacking = "--condition", "" if options.episodes else "episodes"
+        asks = "--condition"
+        lacking = "" if options.episodes else "episodes"
     if options.episodes is not None:
         names = columns_of(options.episodes, "--episodes")
         columns[options.episodes] = [column for column in names if column not in ("expert", "episode")]

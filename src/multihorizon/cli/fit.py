@@ -90,7 +90,8 @@ TOUR = (
 def demo(options: DemoOptions) -> None:
     """Take the tour: three walkers with one goal, and what a table of their walks gives away."""
     with checked(options, TOUR):
-        domain, directory = meadow(), options.out_dir
+        domain = meadow()
+        directory = options.out_dir
         start = domain.mdp.state_names.index("B3")
         walks = [best_walk(domain.mdp, domain.reward, discount, start) for discount in domain.hard_discounts]
         _open_tour(domain, walks)
@@ -261,7 +262,8 @@ def _check_target(path: Path, log: Path) -> None:
 
 def _mended_words(table: TableCheck, path: Path) -> list[str]:
     """Return what the mended table is, in sentences."""
-    rows, left = table.mended.number.size, [finding.kind for finding in table.left]
+    rows = table.mended.number.size
+    left = [finding.kind for finding in table.left]
     lines = [f"Written to {path}: {rows:,} of {count(table.rows, 'row')}.", *table.changes]
     lines = lines if table.changes else [*lines, "There was nothing to mend without guessing."]
     return [*lines, f"Still to be mended: {', '.join(left)}."] if left else lines
@@ -308,7 +310,8 @@ def _check_findings(table: TableCheck) -> Table:
 
 def _check_tables(table: TableCheck) -> list[Table]:
     """Return the tables of what there is."""
-    experts, states = table.experts.copy(), table.states.copy()
+    experts = table.experts.copy()
+    states = table.states.copy()
     lengths = zip(experts["shortest"], experts["longest"], strict=True)
     experts["per episode"] = [from_to([f"{low:,}", f"{high:,}"]) for low, high in lengths]
     wanted = ["expert", "episodes", "decisions", "per episode", "states", "actions"]
@@ -397,7 +400,8 @@ def fit(options: FitOptions, *, clock: Callable[[], float] = time.monotonic, wat
 def _analyse(options: FitOptions, **how: Any) -> Analysis:
     """Read what the options name, and analyse it."""
     how |= {"quick": options.quick, "seed": options.seed, "jobs": options.jobs}
-    temperature, discounts = temperature_of(options.temperature), discounts_of(options.discount)
+    temperature = temperature_of(options.temperature)
+    discounts = discounts_of(options.discount)
     if options.state is not None:
         from multihorizon.likelihood.sieve import SieveLikelihood  # noqa: PLC0415  states are vectors: only now is scikit-learn needed
 
@@ -599,7 +603,8 @@ def _types(types: dict[str, Any], horizon: Horizon) -> RichTable:
 
 def _table(analysis: Analysis) -> RichTable:
     """Return one row per expert, from the shortest horizon to the longest."""
-    ahead, rows = analysis.horizon, []
+    ahead = analysis.horizon
+    rows = []
     for k in analysis.order:
         *cells, temperature = person_cells(analysis, k)
         cells += [half_life_text(analysis, k)] if ahead.timed else []

@@ -209,7 +209,8 @@ def predict(options: PredictOptions) -> None:
             raise ValueError(f"--nudge must come without --{wrong}: it asks for a bonus in the task as it is, received both")
         solution, fitted = read_fit(options.result)
         remarks = [f"The report of the fit warns: {text}" for text in fitted.get("warnings") or ()]
-        changes, source = _changes(solution, options), _source(solution, options, remarks)
+        changes = _changes(solution, options)
+        source = _source(solution, options, remarks)
         persons: Literal["each", "groups"] = "groups" if options.typical else "each"
         with progress_bar("predict") as progress:
             how: dict[str, Any] = {"persons": persons, "seed": options.seed, "jobs": options.jobs, "progress": progress}
@@ -288,7 +289,8 @@ def _show_prediction(prediction: Prediction) -> None:
         plain = every.frame[~every.frame["outcome"].str.startswith("discounted")]
         outcomes = replace(every, frame=plain).head(2 * listed, "What comes of it")
     else:
-        changes, outcomes = choices_of_many(prediction, listed), outcomes_of_many(prediction, listed)
+        changes = choices_of_many(prediction, listed)
+        outcomes = outcomes_of_many(prediction, listed)
     out.print(changes.rich() if len(changes.frame) else "No choice changes.")
     if len(outcomes.frame):
         out.print(outcomes.rich())

@@ -31,7 +31,8 @@ def reproduce(options: ReproduceOptions) -> None:
     """Regenerate the paper's study part by part; a run that was stopped goes on where it left off."""
     with checked(options, PAGES):
         kind = StudySettings.quickly if options.quick else StudySettings
-        settings, directory = kind(seed=options.seed, jobs=options.jobs), options.out_dir
+        settings = kind(seed=options.seed, jobs=options.jobs)
+        directory = options.out_dir
         if options.domain is not None:
             out.print(_claims(_own_domain(options.domain, directory, settings)))
             out.print(f"Written to {directory}: report.html, paper.md")
@@ -67,8 +68,9 @@ def _compute(directory: Path, settings: StudySettings) -> dict[str, Any]:
 
 
 def _write_up(directory: Path, data: dict[str, Any], settings: StudySettings) -> list[Claim]:
-    """Figures, report and page, all or none."""
-    claims, timings = all_claims(data), read_timings(directory)
+    """Return figures, report and page, all or none."""
+    claims = all_claims(data)
+    timings = read_timings(directory)
     with progress_bar("figures and report") as progress:
 
         def write(draft: Path) -> None:

@@ -287,7 +287,7 @@ def _ends(rows: Log, mdp: MDP | None) -> Issue:
 
 
 def _alike(log: Log) -> list[Issue]:
-    """Labels that may be one label, spelt in two ways."""
+    """Return labels that may be one label, spelt in two ways."""
     findings = []
     for what, names in {"expert": log.experts, "state": log.states, "action": log.actions}.items():
         said, _, remedy = (look_alikes(names, what) or "").partition(". ")
@@ -309,7 +309,7 @@ def _by_file(log: Log) -> dict[str, dict[str, set[str]]]:
 
 
 def nothing_shared(files: Mapping[str, Mapping[str, set[str]]]) -> list[Issue]:
-    """Files of which some share no action, or no state, with any other: the same things may have other names there."""
+    """Return files of which some share no action, or no state, with any other: the same things may have other names there."""
     findings = []
     for what in ("action", "state"):
         alone = []
@@ -341,13 +341,14 @@ def _choices(table: Demonstrations, mdp: MDP | None) -> Ints:
     taken = _counts(table).drop_duplicates(["state", "action"])["state"].to_numpy()
     number: Ints = np.bincount(taken, minlength=len(table.states))
     if mdp is not None:
-        index, given = {name: i for i, name in enumerate(mdp.state_names)}, mdp.live.sum(axis=1)
+        index = {name: i for i, name in enumerate(mdp.state_names)}
+        given = mdp.live.sum(axis=1)
         number = np.maximum(number, [int(given[index[name]]) if name in index else 0 for name in table.states])
     return number
 
 
 def _single(table: Demonstrations, mdp: MDP | None) -> Issue:
-    """States in which there was nothing to choose."""
+    """Return states in which there was nothing to choose."""
     decided = np.bincount(table.moves.state, table.moves.count, minlength=len(table.states))
     single = (decided > 0) & (_choices(table, mdp) == 1)
     names = [table.states[s] for s in np.flatnonzero(single)]
@@ -384,8 +385,10 @@ def _p_values(counts: pd.DataFrame, choices: Ints, size: int) -> Floats:
 
 
 def _chance(table: Demonstrations, mdp: MDP | None) -> list[Issue]:
-    """Experts who may choose at random, and experts of whom even all decisions together are too few to say."""
-    counts, choices, p_values = _counts(table), _choices(table, mdp), chance_p_values(table, mdp)
+    """Return experts who may choose at random, and experts of whom even all decisions together are too few to say."""
+    counts = _counts(table)
+    choices = _choices(table, mdp)
+    p_values = chance_p_values(table, mdp)
     alone = np.isnan(p_values)
     pooled = counts[alone[counts["expert"]]].assign(expert=0)
     together = _p_values(pooled.groupby(["expert", "state", "action"], as_index=False)[["count"]].sum(), choices, 1)[0]
@@ -430,7 +433,8 @@ def _against(rows: Log, mdp: MDP, believed: bool) -> list[Issue]:
         findings.append(Issue(f"unknown {what}", said, remedy, len(near), True, rows=first))
     rows = replace(rows, **codes, states=mdp.state_names, actions=mdp.action_names)
     rows = rows.select((rows.state >= 0) & (rows.action >= 0))
-    ended, barred = mdp.terminal[rows.state], ~mdp.live[rows.state, rows.action] & ~mdp.terminal[rows.state]
+    ended = mdp.terminal[rows.state]
+    barred = ~mdp.live[rows.state, rows.action] & ~mdp.terminal[rows.state]
     ends = _some([mdp.state_names[s] for s in np.unique(rows.state[ended])])
     remedy = "if one can go on from there, say in the transitions where the actions lead; if not, leave these decisions out"
     findings.append(_at("terminal state", rows.number[ended], "decision", f"in a state where episodes end ({ends})", remedy))
@@ -452,7 +456,8 @@ def _some(items: Sequence[str], comma: str = ", ") -> str:
 
 def _experts(table: Demonstrations, mdp: MDP | None, vector: bool) -> pd.DataFrame:
     """Return one row per expert: how much there is of them, and how likely their decisions are by chance."""
-    episodes, size = table.by_episode, len(table.experts)
+    episodes = table.by_episode
+    size = len(table.experts)
     lengths = (
         pd.Series(episodes.length).groupby(episodes.expert).agg(["count", "sum", "min", "max"]).reindex(range(size), fill_value=0)
     )
@@ -476,7 +481,8 @@ def _experts(table: Demonstrations, mdp: MDP | None, vector: bool) -> pd.DataFra
 
 def _states(table: Demonstrations) -> pd.DataFrame:
     """Return one row per state, the most frequent first: how often somebody began there, came there, decided there, and what."""
-    moves, size = table.moves, len(table.states)
+    moves = table.moves
+    size = len(table.states)
     led = moves.next_state >= 0
     counts = _counts(table).groupby(["state", "action"], as_index=False)[["count"]].sum()
     counts = counts.sort_values(["count", "action"], ascending=[False, True])
@@ -497,7 +503,8 @@ def _states(table: Demonstrations) -> pd.DataFrame:
 
 def _actions(table: Demonstrations) -> pd.DataFrame:
     """Return one row per action: how often, and in how many states."""
-    counts, size = _counts(table), len(table.actions)
+    counts = _counts(table)
+    size = len(table.actions)
     states = np.bincount(counts.drop_duplicates(["state", "action"])["action"], minlength=size)
     decisions = np.bincount(counts["action"], counts["count"], minlength=size).astype(np.int64)
     return pd.DataFrame({"action": table.actions, "decisions": decisions, "states": states})

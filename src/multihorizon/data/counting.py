@@ -75,7 +75,8 @@ def spelt(scan: Scan, numbered: bool = False, conditions: Sequence[str] = ()) ->
     """
     kind = scan.types["step"]  # dates and truth values are no numbers
     number = kind in (*_FLOATS, *_WHOLE, "VARCHAR") or kind.startswith("DECIMAL")
-    step, (state, after) = "TRY_CAST(step AS DOUBLE)" if number else "NULL::DOUBLE", _states(scan.types)
+    step = "TRY_CAST(step AS DOUBLE)" if number else "NULL::DOUBLE"
+    (state, after) = _states(scan.types)
     columns = ["expert", "episode", "action", f"{step} AS step", f"{state} AS state", f"{after} AS next_state"]
     columns += [f"{scan.odd} AS odd", *(f"{_known(scan, column)} AS condition{i}" for i, column in enumerate(conditions))]
     columns += ["row_number() OVER () - 1 AS number"] if numbered else []
@@ -84,7 +85,8 @@ def spelt(scan: Scan, numbered: bool = False, conditions: Sequence[str] = ()) ->
 
 def _known(scan: Scan, column: str) -> str:
     """Return a condition in SQL: nothing where the cell says that it is missing."""
-    cell, kind = quoted(column), scan.types[column]
+    cell = quoted(column)
+    kind = scan.types[column]
     if kind in _FLOATS:
         return f"CASE WHEN NOT isnan({cell}) THEN {cell} END"
     words = ", ".join(map(text, MISSING))
@@ -128,7 +130,8 @@ def require_labels(scan: Scan, columns: tuple[str, ...]) -> None:
 
 def _states(types: dict[str, str]) -> tuple[str, str]:
     """Return state and next state in SQL, in one type: numbers that differ in theirs as floats, anything else as text."""
-    state, after = types["state"], types.get("next_state")
+    state = types["state"]
+    after = types.get("next_state")
     if after is None:
         return "state", "NULL::VARCHAR"
     if state == after:
@@ -155,7 +158,10 @@ class CountedFiles(Demonstrations):
         InputTable(pd.DataFrame(index=[0]), scan.name, scan=scan).require(*COLUMNS)
         require_conditions(scan.name, conditions, list(scan.types))
         require_labels(scan, (*LABELS, *conditions))
-        self.scan, self.database, self.has_next, self.columns = scan, connect(), "next_state" in scan.types, tuple(conditions)
+        self.scan = scan
+        self.database = connect()
+        self.has_next = "next_state" in scan.types
+        self.columns = tuple(conditions)
         self.filled = self.respelt = False
         self._rereadings, self._most_rows = 0, most_rows
         self._set(name=scan.name, cut_off=cut_off, conditions=None)
@@ -214,7 +220,7 @@ class CountedFiles(Demonstrations):
 
     @cached_property
     def by_episode(self) -> Episodes:
-        """Expert, first state and length of each episode."""
+        """Return expert, first state and length of each episode."""
         size = int(self.run("SELECT count(*) FROM grouped")[0][0])
         columns = {name: np.empty(size, dtype=np.int64) for name in ("expert", "first_state", "n")}
         for piece in self.pieces(f"SELECT number, {', '.join(columns)} FROM {self.numbered}"):
@@ -262,7 +268,9 @@ class CountedFiles(Demonstrations):
             FROM {self.decisions} JOIN given g ON g.number = e.number WHERE g.times <> 0 GROUP BY ALL"""
         ).fetchnumpy()
         database.unregister("given")
-        counts, cells, fields = np.zeros(self.made.nnz), self.cells, ("expert", "state", "action", "next_state")
+        counts = np.zeros(self.made.nnz)
+        cells = self.cells
+        fields = ("expert", "state", "action", "next_state")
         here = Keys(self).of(*(np.asarray(answer[name], dtype=np.int64) for name in fields))
         counts[np.searchsorted(Keys(self).of(*(getattr(cells, name) for name in fields)), here)] = answer["times"]
         return counts
@@ -270,7 +278,8 @@ class CountedFiles(Demonstrations):
     def choices_by(self, mdp: MDP, unit: Ints, size: int) -> Sparse:
         """Return `choices` where episode e is one of unit `unit[e]`, and −1 means of none; this reads the files again."""
         states, actions, left_out = self.require_available(mdp)
-        move, columns = pd.DataFrame(vars(self.moves)).drop(columns="count"), (actions * mdp.n_states + states).astype(np.int32)
+        move = pd.DataFrame(vars(self.moves)).drop(columns="count")
+        columns = (actions * mdp.n_states + states).astype(np.int32)
         self.database.register("given", pd.DataFrame({"number": np.arange(unit.size), "unit": unit.astype(np.int32)}))
         self.database.register("counted", move.assign(place=columns)[~left_out])
         pieces = self.pieces(
@@ -503,7 +512,8 @@ class CountedFiles(Demonstrations):
 
     def _explain_cells(self) -> NoReturn:
         """Raise what the rules say of the first row with a cell that cannot be read."""
-        rows, first = spelt(self.scan, numbered=True), [f"min(number) FILTER (WHERE {BAD_STEP})"]
+        rows = spelt(self.scan, numbered=True)
+        first = [f"min(number) FILTER (WHERE {BAD_STEP})"]
         for column in LABELS if self.has_next else LABELS[:-1]:
             wrong = [raw for raw in self._unclear(column, rows) if raw and self._label(column, raw) is None]
             self.keep(f"wrong_{column}", raw=wrong)

@@ -166,7 +166,7 @@ class Demonstrations(HasFrame):
 
     @cached_property
     def by_episode(self) -> Episodes:
-        """Expert, first state and length of each episode."""
+        """Return expert, first state and length of each episode."""
         first = self.first_rows
         return Episodes(self.expert[first], self.state[first], np.diff(np.append(first, self.state.size)))
 
@@ -203,7 +203,8 @@ class Demonstrations(HasFrame):
         """Return the first decision by which each of the given moves was made, for messages."""
         first = np.full(self.moves.count.size, self.state.size)
         np.minimum.at(first, self.made.indices[self._counted[2]], np.arange(self.state.size))
-        rows, place = first[moves], self.place
+        rows = first[moves]
+        place = self.place
         columns = (column.tolist() for column in (rows, self.expert[rows], self.episode[rows], self.step[rows]))
         return [
             Decision(code, self.experts[code], self.episodes[episode], step, place and partial(located, self.name, place, row))
@@ -226,7 +227,8 @@ class Demonstrations(HasFrame):
     def choices_by(self, mdp: MDP, unit: Ints, size: int) -> Sparse:
         """Return `choices` where episode e is one of unit `unit[e]`, and −1 means of none: `(size,A·S)`, sparse."""
         states, actions, left_out = self.require_available(mdp)
-        move, row = self.made.indices[self._counted[2]], np.repeat(unit, self.by_episode.length)
+        move = self.made.indices[self._counted[2]]
+        row = np.repeat(unit, self.by_episode.length)
         kept = (row >= 0) & ~left_out[move]
         places = row[kept], (actions * mdp.n_states + states)[move[kept]]
         return summed(np.ones(int(kept.sum())), *places, (size, mdp.n_actions * mdp.n_states))
@@ -379,7 +381,8 @@ class Demonstrations(HasFrame):
     def cells(self) -> Cells:
         """Return how often each distinct decision was taken: the entries of `made` one by one."""
         made, moves = self.made, self.moves
-        expert, move = np.repeat(np.arange(made.shape[0]), np.diff(made.indptr)), made.indices
+        expert = np.repeat(np.arange(made.shape[0]), np.diff(made.indptr))
+        move = made.indices
         return Cells(moves.state[move], moves.action[move], moves.next_state[move], made.data.astype(np.int64), expert)
 
     def __len__(self) -> int:
@@ -432,7 +435,8 @@ class Demonstrations(HasFrame):
         Raises:
             ValueError: for a label the MDP does not know, a decision in a terminal state, or an unavailable action.
         """
-        (place, number), left_out = self.match(mdp), self.left_out(mdp)
+        (place, number) = self.match(mdp)
+        left_out = self.left_out(mdp)
         states, actions = place[self.moves.state], number[self.moves.action]
         self._refuse(
             mdp.terminal[states] & ~left_out,
@@ -496,7 +500,8 @@ class Demonstrations(HasFrame):
             ('0 of 0', '1 of 0', '0 of 1', '1 of 1', '0 of 2', '1 of 2')
         """
         table = self.rows
-        whose, label = table.by_episode.expert.tolist(), table.episode[table.first_rows].tolist()
+        whose = table.by_episode.expert.tolist()
+        label = table.episode[table.first_rows].tolist()
         twice = len(set(label)) < len(label)
         names = [table.episodes[e] + (f" of {table.experts[k]}" if twice else "") for k, e in zip(whose, label, strict=True)]
         expert = np.repeat(np.arange(len(names)), table.by_episode.length)
@@ -587,7 +592,8 @@ class Keys:
         rows = np.searchsorted(keys, np.arange(self.experts + 1) * self.width)
         np.remainder(keys, self.width, out=keys)
         distinct = np.unique(keys)
-        total, places = np.zeros(distinct.size, dtype=np.int64), np.empty(keys.size, dtype=np.int32)
+        total = np.zeros(distinct.size, dtype=np.int64)
+        places = np.empty(keys.size, dtype=np.int32)
         for start in range(0, keys.size, 1 << 22):  # in blocks: of many persons there are as many keys as decisions
             block = slice(start, start + (1 << 22))
             places[block] = np.searchsorted(distinct, keys[block])
@@ -626,7 +632,8 @@ def require_conditions(name: str, columns: Sequence[str], every: Sequence[str]) 
 
 def _conditions(log: Log, columns: Sequence[str]) -> pd.DataFrame | None:
     """Return the value of each of the columns in each episode of a sorted log; raises where one varies within an episode."""
-    goes_on, conditions = np.append(False, log.goes_on[:-1]), {}
+    goes_on = np.append(False, log.goes_on[:-1])
+    conditions = {}
     for column in columns:
         values = log.table.values(column).iloc[log.number].reset_index(drop=True)
         changed = goes_on & (np.diff(pd.factorize(values)[0], prepend=0) != 0)
@@ -742,7 +749,9 @@ def conditions_of(table: InputTable) -> pd.DataFrame:
 
 def put_under(tables: Sequence[Demonstrations], frame: pd.DataFrame, name: str) -> tuple[list[Demonstrations], int]:
     """Return tables under the conditions of a table of this name, checked, and how many of its rows are about none of them."""
-    index, used, under = pd.MultiIndex.from_frame(frame[["expert", "episode"]]), np.zeros(len(frame), dtype=np.bool_), []
+    index = pd.MultiIndex.from_frame(frame[["expert", "episode"]])
+    used = np.zeros(len(frame), dtype=np.bool_)
+    under = []
     for table in tables:
         experts = np.array(table.experts, dtype=object)[table.by_episode.expert]
         place = index.get_indexer(pd.MultiIndex.from_arrays([experts, table.episode_labels]))
@@ -767,7 +776,7 @@ def put_under(tables: Sequence[Demonstrations], frame: pd.DataFrame, name: str) 
 def simulate_policy(
     mdp: MDP, policy: Floats, episodes: int, max_steps: int | Ints, seed: np.random.SeedSequence, starts: Ints | None = None
 ) -> list[Ints]:
-    """Columns episode, step, state, action, next_state of one policy; all episodes advance together.
+    """Return columns episode, step, state, action, next_state of one policy; all episodes advance together.
 
     `starts` `(episodes,)` are the first states; by default they are drawn. `max_steps` is one number, or one for each episode.
     """

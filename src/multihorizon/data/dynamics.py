@@ -104,7 +104,8 @@ def estimate_mdp(demonstrations: Demonstrations, smoothing: float | None = None,
     states, actions = demonstrations.states, demonstrations.actions
     if known is not None:
         states, actions = in_order({*states, *known.state_names}), in_order({*actions, *known.action_names})
-    n, logged = len(states), demonstrations.moves
+    n = len(states)
+    logged = demonstrations.moves
     place = positions(demonstrations.states, states, "state")
     state, arrived = place[logged.state], place[logged.next_state]
     rows = positions(demonstrations.actions, actions, "action")[logged.action] * n + state
@@ -158,10 +159,12 @@ def observed_durations(demonstrations: Demonstrations, mdp: MDP, smoothing: floa
             f"{demonstrations.name} must say how long some move took, received no episode of two decisions and no column "
             f"next_{times.column}"
         )
-    n, lasted = mdp.n_states, _without_rounding((times.over - times.begun)[seen])
+    n = mdp.n_states
+    lasted = _without_rounding((times.over - times.begun)[seen])
     row = actions[table.action[seen]] * n + states[table.state[seen]]
     origin = np.repeat(np.arange(mdp.stacked.shape[0]), np.diff(mdp.stacked.indptr))
-    after, column = states[table.next_state[seen]], mdp.stacked.indices.astype(np.int64)
+    after = states[table.next_state[seen]]
+    column = mdp.stacked.indices.astype(np.int64)
     levels = ((row * n + after, origin * n + column), (row, origin), (row // n, origin // n), (0 * row, 0 * origin))
     level = _level_of_durations(lasted, [keys for keys, _ in levels])
     groups: list[dict[int, tuple[Floats, Floats]]] = []
@@ -171,11 +174,13 @@ def observed_durations(demonstrations: Demonstrations, mdp: MDP, smoothing: floa
         parts = np.split(lasted[order], starts[1:])
         groups.append({int(key): _distinct(part) for key, part in zip(keys[order][starts], parts, strict=True)})
     alpha = 0.0 if level else _smoothing_of_durations(groups[0]) if smoothing is None else smoothing
-    durations, kinds = [], dict[tuple[int, int], int]()
+    durations = []
+    kinds = dict[tuple[int, int], int]()
     for place in zip(*(wanted.tolist() for _, wanted in levels[level:]), strict=True):
         kind = next((i, key) for i, key in enumerate(place) if key in groups[i])
         lasts, counts = groups[kind[0]][kind[1]]
-        observed, number = counts.sum(), kinds.setdefault(kind, len(kinds))
+        observed = counts.sum()
+        number = kinds.setdefault(kind, len(kinds))
         if alpha and kind[0] == 0:
             others, shares = groups[1][place[1]]
             lasts, where = np.unique(np.concatenate([lasts, others]), return_inverse=True)
@@ -229,7 +234,7 @@ def _p_unlike(lasted: Floats, fine: Ints, coarse: Ints) -> float:
 
 
 def _smoothing_of_durations(moves: dict[int, tuple[Floats, Floats]]) -> float:
-    """α of durations: 0 where each move seems to take one time, of so many that could have shown another."""
+    """Return α of durations: 0 where each move seems to take one time, of so many that could have shown another."""
     repeated = sum(counts.sum() - 1 for _, counts in moves.values())
     return 0.0 if repeated >= ENOUGH_REPEATED and all(times.size == 1 for times, _ in moves.values()) else SMOOTHING
 
@@ -277,7 +282,7 @@ def in_one_unit(tables: Sequence[Demonstrations]) -> list[Demonstrations]:
 def counted_in_one_unit(
     discounts: float | Mapping[str, float] | None, tables: Sequence[Demonstrations]
 ) -> float | Mapping[str, float] | None:
-    """Known discounts per unit of the tables' time stamps, as discounts per unit in which `in_one_unit` counts."""
+    """Return known discounts per unit of the tables' time stamps, as discounts per unit in which `in_one_unit` counts."""
     timed = [(table.times, same.times) for table, same in zip(tables, in_one_unit(tables), strict=True)]
     asked, counted = next(((one.unit, other.unit) for one, other in timed if one is not None and other is not None), ("", ""))
     if discounts is None or asked == counted:
@@ -292,7 +297,8 @@ def describe_durations(demonstrations: Demonstrations, mdp: MDP) -> list[str]:
     """Return what was assumed of how long moves take, in sentences for a report."""
     if demonstrations.times is None or mdp.durations is None:
         return []
-    times, ahead = demonstrations.times, Horizon(unit=mdp.durations.unit)
+    times = demonstrations.times
+    ahead = Horizon(unit=mdp.durations.unit)
     lasted = times.over - times.begun
     known = lasted[np.isfinite(lasted)]
     text = (
@@ -318,7 +324,7 @@ def describe_durations(demonstrations: Demonstrations, mdp: MDP) -> list[str]:
 
 
 def default_smoothing(moves: Any) -> float:
-    """α where the user gives none: 0 where the moves `(A·S,S)` look deterministic."""
+    """Return α where the user gives none: 0 where the moves `(A·S,S)` look deterministic."""
     # Moves that could have led elsewhere than the first one of their state and action.
     repeated = float((moves.sum(axis=1) - 1).clip(min=0).sum())
     return 0.0 if repeated >= ENOUGH_REPEATED and np.diff(moves.indptr).max(initial=0) <= 1 else SMOOTHING
@@ -361,7 +367,8 @@ def describe_estimate(mdp: MDP, smoothing: float | None, demonstrations: Demonst
             "and let the rest be estimated."
         )
     if demonstrations is not None and demonstrations.cut_off:
-        moves, left_out = demonstrations.moves, demonstrations.left_out(mdp)
+        moves = demonstrations.moves
+        left_out = demonstrations.left_out(mdp)
         stopped, episodes = int(moves.count[moves.next_state < 0].sum()), int(demonstrations.episode_counts.sum())
         text = f"{stopped:,} of {episodes:,} episodes were cut off: nobody knows what followed."
         if left_out.any():
@@ -393,7 +400,8 @@ def impossible_moves(demonstrations: Demonstrations, mdp: MDP) -> pd.DataFrame:
 
     Decisions without a next state are not looked at.
     """
-    moves, wrong = demonstrations.moves, _impossible(demonstrations, mdp)
+    moves = demonstrations.moves
+    wrong = _impossible(demonstrations, mdp)
     rows = [
         (
             demonstrations.states[moves.state[move]],
@@ -422,7 +430,9 @@ class Contradiction:
 
 def contradictions(demonstrations: Demonstrations, mdp: MDP) -> list[Contradiction]:
     """Return what contradicts given transitions: moves of probability 0, unlikely moves, and endings in states that go on."""
-    wrong, seldom, moves = _impossible(demonstrations, mdp), _unlikely(demonstrations, mdp), demonstrations.moves
+    wrong = _impossible(demonstrations, mdp)
+    seldom = _unlikely(demonstrations, mdp)
+    moves = demonstrations.moves
     stopping, absorbing = endings_that_go_on(demonstrations, mdp)
     states, actions = demonstrations.states, demonstrations.actions
     listed = _listed(
@@ -468,7 +478,8 @@ def require_agreement(demonstrations: Demonstrations, mdp: MDP) -> list[str]:
 def describe_belief(demonstrations: Demonstrations, mdp: MDP) -> list[str]:
     """Return a sentence for a report on transitions that people believe in: how far the record of the table contradicts them."""
     demonstrations.require_available(mdp)
-    moves, impossible = demonstrations.moves, _impossible(demonstrations, mdp)
+    moves = demonstrations.moves
+    impossible = _impossible(demonstrations, mdp)
     never = int(sum(moves.count[move] for move, _ in impossible))
     led = int(moves.count[moves.next_state >= 0].sum())
     what = f"{never:,} of {led:,} recorded moves have probability 0 in them" if led else "the table does not say where moves led"
@@ -528,7 +539,8 @@ class _Unlikely:
 def _unlikely(demonstrations: Demonstrations, mdp: MDP) -> _Unlikely | None:
     """Return what the moves contradict; None where nothing."""
     rows = _tested(demonstrations, mdp)
-    x, d = rows["relative_entropy"].sum(), rows["freedom"].sum()
+    x = rows["relative_entropy"].sum()
+    d = rows["freedom"].sum()
     together = np.exp(d - x + d * np.log(x / d)) if x > d > 0 else 1.0
     wrong = rows[rows["p_value"] < CONTRADICTED / 2]
     if wrong.empty and together >= CONTRADICTED / 2:
@@ -551,7 +563,8 @@ def _tested(demonstrations: Demonstrations, mdp: MDP) -> pd.DataFrame:
     # A move whose end nobody knows may have led to any other next state: a record that stops where episodes end lacks just these.
     unknown = _unknown_moves(demonstrations, mdp)[rows]
     moves = np.bincount(place, counts, minlength=rows.size) + unknown
-    share, possible = counts / moves[place], np.diff(mdp.stacked.indptr)[rows]
+    share = counts / moves[place]
+    possible = np.diff(mdp.stacked.indptr)[rows]
     p_values = np.minimum(bdtrc(counts - 1, moves[place].astype(np.int64), chances) * possible[place] * rows.size, 1.0)
     order = np.lexsort((after, -(share - chances), p_values, place))  # the worst next state of each row comes first
     worst = order[np.unique(place[order], return_index=True)[1]]
@@ -576,7 +589,8 @@ def _tested(demonstrations: Demonstrations, mdp: MDP) -> pd.DataFrame:
 
 def _given_moves(demonstrations: Demonstrations, mdp: MDP) -> tuple[Ints, Ints, Ints]:
     """Return the row a·S + s, the next state and the number of the logged moves that have a chance in rows that were given."""
-    moves, (states, actions) = demonstrations.moves, demonstrations.match(mdp)
+    moves = demonstrations.moves
+    (states, actions) = demonstrations.match(mdp)
     row = actions[moves.action] * mdp.n_states + states[moves.state]
     given = np.ones(mdp.stacked.shape[0], np.bool_) if mdp.sample_sizes is None else np.isinf(mdp.sample_sizes)
     wanted = (moves.next_state >= 0) & given[row]
@@ -589,15 +603,18 @@ def _given_moves(demonstrations: Demonstrations, mdp: MDP) -> tuple[Ints, Ints, 
 
 def _unknown_moves(demonstrations: Demonstrations, mdp: MDP) -> Ints:
     """Return how many moves of each row a·S + s have no next state, `(A·S,)`."""
-    moves, (states, actions) = demonstrations.moves, demonstrations.match(mdp)
-    row, blank = actions[moves.action] * mdp.n_states + states[moves.state], moves.next_state < 0
+    moves = demonstrations.moves
+    (states, actions) = demonstrations.match(mdp)
+    row = actions[moves.action] * mdp.n_states + states[moves.state]
+    blank = moves.next_state < 0
     return np.bincount(row[blank], moves.count[blank], minlength=mdp.stacked.shape[0]).astype(np.int64)
 
 
 def _confused(demonstrations: Demonstrations, mdp: MDP, row: int) -> str:
     """Return a question, where the moves of a contradicted row are those of another action in the same state."""
     every, after, counts = _given_moves(demonstrations, mdp)
-    here, n = every == row, mdp.n_states
+    here = every == row
+    n = mdp.n_states
     rivals = []
     for action in np.flatnonzero(mdp.live[row % n]).tolist():
         chances = _values(mdp.stacked, np.full(int(here.sum()), action * n + row % n), after[here])
@@ -611,11 +628,13 @@ def _confused(demonstrations: Demonstrations, mdp: MDP, row: int) -> str:
 
 
 def endings_that_go_on(demonstrations: Demonstrations, mdp: MDP) -> tuple[list[str], list[str]]:
-    """States that given transitions go on from, and in which all episodes stop that come there.
+    """Return states that given transitions go on from, and in which all episodes stop that come there.
 
     The first list holds those that lead elsewhere, where that cannot be chance; the second those that lead only to themselves.
     """
-    moves, (place, _), n = demonstrations.moves, demonstrations.match(mdp), mdp.n_states
+    moves = demonstrations.moves
+    (place, _) = demonstrations.match(mdp)
+    n = mdp.n_states
     known = moves.next_state >= 0
     decided = np.bincount(place[moves.state], moves.count, minlength=n)
     visits = np.bincount(place, demonstrations.first_states, minlength=n)
@@ -632,7 +651,8 @@ def endings_that_go_on(demonstrations: Demonstrations, mdp: MDP) -> tuple[list[s
 def _impossible(demonstrations: Demonstrations, mdp: MDP) -> list[tuple[int, Decision]]:
     """Return the moves of probability 0, in the order in which they first occur, each with its first decision."""
     demonstrations.require_available(mdp)
-    moves, (states, actions) = demonstrations.moves, demonstrations.match(mdp)
+    moves = demonstrations.moves
+    (states, actions) = demonstrations.match(mdp)
     rows = actions[moves.action] * mdp.n_states + states[moves.state]
     known = moves.next_state >= 0
     chances = _values(mdp.stacked, rows, np.where(known, states[moves.next_state], 0))
@@ -668,8 +688,9 @@ def _given_rows(known: MDP | None, states: tuple[str, ...], actions: tuple[str, 
 
 
 def _smoothed(moves: Any, pooled: Any, alpha: float) -> Any:
-    """T̂ in the rows that have moves, zero in the others."""
-    taken, n_states = moves.sum(axis=1), moves.shape[1]
+    """Return T̂ in the rows that have moves, zero in the others."""
+    taken = moves.sum(axis=1)
+    n_states = moves.shape[1]
     share = sp.diags_array(1 / np.maximum(pooled.sum(axis=1), 1.0)) @ pooled
     rows = np.flatnonzero(taken)
     state_of = sp.csr_array((np.ones(rows.size), (rows, rows % n_states)), shape=moves.shape)

@@ -231,7 +231,7 @@ class Scan:
     kept: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Other processes get no copies of the files to keep."""
+        """Return other processes get no copies of the files to keep."""
         return {**self.__dict__, "kept": None}
 
     @property
@@ -366,7 +366,7 @@ def damaged(scan: Scan, error: duckdb.Error) -> ValueError:
 
 
 def as_table(frame: pd.DataFrame, scan: Scan, labels: Sequence[str], rows: Sequence[int] | None = None) -> InputTable:
-    """Rows of a scan, all of them or those of the given numbers, as a table that knows their places."""
+    """Return rows of a scan, all of them or those of the given numbers, as a table that knows their places."""
     place = scan.place if rows is None else partial(moved, scan.place, rows)
     if not scan.is_csv:
         return InputTable(frame, scan.name, place, scan=scan)
@@ -771,7 +771,7 @@ def shown(value: Any) -> str:
 
 
 def in_order(names: Collection[str]) -> tuple[str, ...]:
-    """Labels in their order: whole numbers as numbers, then text as text."""
+    """Return labels in their order: whole numbers as numbers, then text as text."""
     return tuple(sorted(names, key=label_order))
 
 

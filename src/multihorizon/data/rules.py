@@ -57,7 +57,10 @@ class TableError(ValueError):
         self, message: str, table: str = "", kind: str = "", state: Sequence[str] = (), beside_transitions: bool = False
     ) -> None:
         super().__init__(message)
-        self.table, self.kind, self.state, self.beside_transitions = table, kind, tuple(state), beside_transitions
+        self.table = table
+        self.kind = kind
+        self.state = tuple(state)
+        self.beside_transitions = beside_transitions
 
 
 @contextmanager
@@ -135,10 +138,13 @@ class Log:
         """Return all rows of a table, in its order."""
         (expert, experts), (episode, episodes), (action, actions) = (table.codes(c) for c in ("expert", "episode", "action"))
         size = expert.size
-        after, unseen = np.full(size, -1), np.zeros(size, dtype=np.bool_)
+        after = np.full(size, -1)
+        unseen = np.zeros(size, dtype=np.bool_)
         values = given = np.empty((size, 0))
         ended = np.zeros(size)
-        names, sources, states = list[str](), list[int](), ("",) * bool(vector)
+        names = list[str]()
+        sources = list[int]()
+        states = ("",) * bool(vector)
         if vector:
             columns = [_coordinate(table, name) for name in vector]
             values, given = (np.column_stack([column[i] for column in columns]) for i in range(2))
@@ -152,7 +158,8 @@ class Log:
             if "next_state" in table.frame.columns:
                 after, others = table.codes("next_state")
                 unseen = (after < 0) & ~table.blank("next_state") if (after < 0).any() else unseen
-                here, states = states, in_order({*states, *others})
+                here = states
+                states = in_order({*states, *others})
                 state, after = (np.append(positions(n, states, ""), -1)[c] for n, c in ((here, state), (others, after)))
         return cls(
             *(table, tuple(vector), np.arange(size), expert, episode, table.finite("step", whole=True), state, action, after),
@@ -317,7 +324,9 @@ def _repeated(log: Log) -> Fixed:
 
 def _incomplete(log: Log) -> Fixed:
     rows, changes = _repeated(log)  # before cells are filled, which may make repeated rows differ
-    state, after, follows = rows.state.copy(), rows.next_state.copy(), rows.jump == 1
+    state = rows.state.copy()
+    after = rows.next_state.copy()
+    follows = rows.jump == 1
     filled = np.flatnonzero(follows & (_next(state) < 0) & (after >= 0))
     state[filled + 1] = after[filled]
     kept = (state >= 0) & (rows.action >= 0)
@@ -353,11 +362,14 @@ def _unread(column: str) -> Callable[[Log, int], str]:
     """Return what is said of a cell that cannot be read; of a vector it is in the first of its columns of which that is true."""
 
     def sentence(log: Log, row: int) -> str:
-        table, number, name = log.table, int(log.number[row]), column
+        table = log.table
+        number = int(log.number[row])
+        name = column
         if column == "step":
             return table.no_number(column, number, whole=True)
         for source in log.vector if column.endswith("state") else ():
-            name, is_label = column.replace("state", source), _is_category(table.frame[source])
+            name = column.replace("state", source)
+            is_label = _is_category(table.frame[source])
             if name in table.frame.columns and (name == source or not table.blank(name)[number]):
                 if is_label and table.codes(name)[0][number] < 0:
                     break
@@ -380,7 +392,8 @@ def _twice(log: Log, row: int) -> str:
 
 def _elsewhere(log: Log) -> Bools:
     """Return the rows whose next state is not the state of the next step."""
-    follows, after = log.jump == 1, _next(log.state)
+    follows = log.jump == 1
+    after = _next(log.state)
     wrong: Bools = follows & (log.next_state >= 0) & (after >= 0) & (log.next_state != after)
     if log.vector:
         apart = np.abs(log.next_coordinates - _next(log.coordinates))
@@ -561,7 +574,8 @@ class Clock:
 
     def times(self, log: Log) -> Times:
         """Return when each decision of a sorted log was made and its move was over; raises where time does not go forward."""
-        column, after = self.column, f"next_{self.column}"
+        column = self.column
+        after = f"next_{self.column}"
         begun = self.read(log.table, column)[log.number]
         over = np.where(log.goes_on, np.append(begun[1:], np.nan), np.nan)
         if after in log.table.frame.columns:

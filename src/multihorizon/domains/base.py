@@ -167,12 +167,12 @@ class GeneralizationError(Result):
 
     @property
     def mean(self) -> float:
-        """Mean of the signed ratios."""
+        """Return mean of the signed ratios."""
         return float(self.values.mean())
 
     @property
     def std(self) -> float:
-        """Standard deviation of the signed ratios."""
+        """Return standard deviation of the signed ratios."""
         return float(self.values.std())
 
 
@@ -246,7 +246,8 @@ def generalization_error(
         learned = as_floats(reward, "reward")
         as_shape(learned, (domain.mdp.n_states,), "reward")
         return GeneralizationError(*(each[0] for each in losses(domain, learned[None], variants)))
-    task, estimate = one_task(reward.require_answer()), reward.estimate
+    task = one_task(reward.require_answer())
+    estimate = reward.estimate
     arrival = task.arrival_features
     if arrival is None or task.known_reward is not None or arrival.shape[0] != domain.mdp.n_states:
         raise ValueError("the reward of the solution must be paid on arrival in the states of the domain, received another")
@@ -259,7 +260,8 @@ def generalization_error(
         why = "The decisions do not show the whole reward, so that nothing bounds the loss."
         return GeneralizationError(signed, absolute, remark=why)
     rewards = arrival @ (drawn if drawn.ndim == 2 else drawn[:, None])
-    lost, any_loss = losses(domain, rewards.T, variants), (-np.inf, np.inf)
+    lost = losses(domain, rewards.T, variants)
+    any_loss = (-np.inf, np.inf)
     low, high = interval_ends(lost[1], level, 0, any_loss)
     means = [interval_ends(each.mean(axis=1), level, 0, any_loss) for each in lost]
     both = [(float(least), float(largest)) for least, largest in means]

@@ -159,7 +159,8 @@ class Dual:
 
     def at(self, theta: Floats, before: DualPoint | None = None) -> DualPoint | None:
         """Plan for every expert; None where a soft value is infinite."""
-        responses, value = [], 0.0
+        responses = []
+        value = 0.0
         for number, (expert, owner) in enumerate(zip(self.problem.experts, self.problem.owner, strict=True)):
             gamma, lam = float(self.discounts[owner]), float(self.temperatures[owner])
             start = None if before is None else before.responses[number].values
@@ -184,7 +185,9 @@ def _least_squares(dual: Dual) -> Floats:
     """
     parts, rights = [], []
     for number, (expert, owner, policy) in enumerate(zip(dual.problem.experts, dual.problem.owner, dual.policies, strict=True)):
-        mdp, gamma, lam = expert.mdp, float(dual.discounts[owner]), float(dual.temperatures[owner])
+        mdp = expert.mdp
+        gamma = float(dual.discounts[owner])
+        lam = float(dual.temperatures[owner])
         counts = occupancy(mdp, policy, gamma).counts.T.ravel()
         with np.errstate(divide="ignore"):
             logs = lam * np.log(policy).T.ravel()
@@ -224,7 +227,8 @@ def error_factors(dual: Dual, problem: Problem) -> Iterator[Floats]:
         if logged.counts is None:
             yield np.zeros((1, dual.problem.n_parameters))
             continue
-        mdp, gamma = expert.mdp, float(dual.discounts[owner])
+        mdp = expert.mdp
+        gamma = float(dual.discounts[owner])
         policy = np.where(mdp.terminal[:, None], 0.0, expert.require_policy())
         resolvent = Resolvent(mdp.under(policy), gamma)
         visits = np.where(mdp.terminal, 0.0, resolvent.solve(mdp.initial, transpose=True))
@@ -280,7 +284,9 @@ def _starts(dual: Dual, start: Floats | None, dense_features: int) -> Iterator[F
 
 
 def _newton(dual: Dual, start: DualPoint, tolerance: float, dense_features: int) -> DualSolution:
-    """SciPy's trust-region Newton method from one point; it stops by the gradient's length, which bounds its largest entry."""
+    """Return SciPy's trust-region Newton method from one point; it stops by the gradient's length, which bounds its largest
+    entry.
+    """
     path = _Path(dual, start)
     dense = start.theta.size <= dense_features
     with np.errstate(invalid="ignore"):

@@ -321,7 +321,8 @@ def _linear_step(here: Matching, base: Floats, threshold: float, radius: float) 
     width = here.discounts.size
     mismatch, change = base.ravel() / threshold, here.derivative.reshape(-1, width) / threshold
     beyond = -np.ones((mismatch.size, 1))
-    low, high = np.maximum(-radius, -here.discounts), np.minimum(radius, ENDLESS_DISCOUNT - here.discounts)
+    low = np.maximum(-radius, -here.discounts)
+    high = np.minimum(radius, ENDLESS_DISCOUNT - here.discounts)
     program = linprog(
         np.append(-here.entropy_gradient, PENALTY),
         A_ub=np.block([[change, beyond], [-change, beyond]]),
@@ -398,7 +399,8 @@ class MPMCE:
 
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
         """Search, then solve once more at the best Γ."""
-        logged, problem = problem, problem.observed_policies()
+        logged = problem
+        problem = problem.observed_policies()
         places = np.argsort(expert_order(problem))
         inner = _Inner(self, problem, places)
         climbs = self.gap != "summed" and self.search is None
@@ -493,7 +495,10 @@ def agreement(problem: Problem, temperature: float, tolerance: float) -> Floats 
     if problem.n_parameters > 1800:
         return None
     near, far = 0.3, 0.9
-    bases, slopes, idle, metric = [], [], [], np.zeros((problem.n_parameters, problem.n_parameters))
+    bases = []
+    slopes = []
+    idle = []
+    metric = np.zeros((problem.n_parameters, problem.n_parameters))
     for name in problem.names:
         part = problem.with_experts(expert for expert in problem.experts if expert.name == name)
         rewards, flat = [], []
@@ -518,7 +523,8 @@ def agreement(problem: Problem, temperature: float, tolerance: float) -> Floats 
         """Return columns that belong to each expert, as deviations of all experts from their mean, in the metric."""
         return np.hstack([np.kron(from_mean[:, [k]], root @ each) for k, each in enumerate(of)])
 
-    left, right = columns([slope[:, None] for slope in slopes]), -columns([base[:, None] for base in bases]).sum(axis=1)
+    left = columns([slope[:, None] for slope in slopes])
+    right = -columns([base[:, None] for base in bases]).sum(axis=1)
     span, strengths, _ = np.linalg.svd(columns(idle), full_matrices=False)
     span = span[:, strengths > 1e-9 * strengths.max(initial=TINY)]
     left, right = left - span @ (span.T @ left), right - span @ (span.T @ right)

@@ -302,7 +302,8 @@ class RegionPrograms:
         K, m = self.n_experts, self.m
         gamma_low, gamma_high = box.low[self.owners], box.high[self.owners]
         a, b = box.low[K:], box.high[K:]
-        matrix, lower = self._matrix.copy(), self._row_lower.copy()
+        matrix = self._matrix.copy()
+        lower = self._row_lower.copy()
         sides = ((gamma_low, a, 1.0), (gamma_high, b, 1.0), (gamma_high, a, -1.0), (gamma_low, b, -1.0))
         for number, (gamma, z, sign) in enumerate(sides):  # sign (ω − gamma z − γ z_end) ≥ −sign gamma z_end
             # At one discount the rows are ω = γ z, whatever a and b are.
@@ -389,7 +390,8 @@ class WithinDistance:
         return [*lines, *([start] if start else [])]
 
     def _range(self, k: int) -> str:
-        (low, high), (least, most) = self.attained[k].tolist(), self.proved[k].tolist()
+        (low, high) = self.attained[k].tolist()
+        (least, most) = self.proved[k].tolist()
         if self.open[k]:
             return "any discount from 0 to 1 (open)"
         outer = f"from {decimals(least, 3)} to {decimals(most, 3)}"
@@ -661,7 +663,8 @@ class RangeSearch:
         for held in (slice(K, None), slice(K)):
             if np.abs(self._shown(where[K:])).max(initial=0.0) > self._farthest:
                 continue
-            low, high = self.root.low.copy(), self.root.high.copy()
+            low = self.root.low.copy()
+            high = self.root.high.copy()
             low[held] = high[held] = np.clip(where[held], low[held], high[held])
             if (member := _solved(self.relaxation.solve(costs, Region(low, high)))) is not None:
                 return member
@@ -713,7 +716,8 @@ class RangeSearch:
             if np.isfinite(cut):
                 break
         for side in range(2):
-            low, high = box.low.copy(), box.high.copy()
+            low = box.low.copy()
+            high = box.high.copy()
             (high if side == 0 else low)[column] = cut
             yield Region(low, high)
 

@@ -112,7 +112,7 @@ def predicted_bounds(
     restrictions: tuple[Floats, Floats] | None = None,
     progress: Progress = silent,
 ) -> Bounds:
-    """Bounds of every expert's choices after a change, over all rewards that explain the experts.
+    """Return bounds of every expert's choices after a change, over all rewards that explain the experts.
 
     Args:
         problem: experts given as policies, soft-optimal for one reward.
@@ -156,7 +156,8 @@ def predicted_bounds(
 
 def _joined(parts: Sequence[Bounds], count: int) -> Bounds:
     """Return what members of a set of discounts attain together."""
-    low, high = np.min([b.attained_low for b in parts], axis=0), np.max([b.attained_high for b in parts], axis=0)
+    low = np.min([b.attained_low for b in parts], axis=0)
+    high = np.max([b.attained_high for b in parts], axis=0)
     remarks = [
         f"The discounts are a set themselves: {count} members of it were tried, so the true ranges are at least this wide, "
         "and nothing is proved."
@@ -255,7 +256,8 @@ class _OneExpert:
 
     def _slopes(self, policy: Floats, rows: Floats) -> tuple[Floats, Floats]:
         """Return J `(S',n)` and δ `(S',A,n)` at a policy."""
-        task, n = self.task, rows.shape[2]
+        task = self.task
+        n = rows.shape[2]
         earned = np.einsum("sa,san->sn", np.where(self.live, policy, 0.0), rows)
         moved = policy_resolvent(task.mdp, policy, self.gamma).solve(earned) if n else earned
         ahead = task.table(np.asarray(task.mdp.stacked @ moved))
@@ -292,7 +294,9 @@ class _OneExpert:
     # Proved bounds.
 
     def over_all(self, extremes: list[Floats]) -> tuple[Floats, Floats]:
-        """Proved bounds `(S',A)` from linear programs over the whole set; the y that attain their optima go to `extremes`."""
+        """Return proved bounds `(S',A)` from linear programs over the whole set; the y that attain their optima go to
+        `extremes`.
+        """
         lower, upper = np.zeros((2, *self.live.shape))
         for s, a in np.argwhere(self.live):
             for sign, side in ((-1.0, lower), (1.0, upper)):
@@ -342,26 +346,32 @@ class _OneExpert:
 
         On the range of each row the exponential lies below its chord, which is linear in y: one program for each state.
         """
-        lam, gains = self.lam, np.zeros(states.size)
+        lam = self.lam
+        gains = np.zeros(states.size)
         later = self.gamma * self.task.mdp.expect(np.where(np.isfinite(ahead), ahead, 0.0))
         for number, s in enumerate(states):
             actions = np.flatnonzero(self.live[s])
             weights = self.centre.policy[s, actions] * np.exp(np.minimum(later[s, actions] / lam, 600.0))
             first, last = lower[s, actions] / lam, upper[s, actions] / lam
-            bottom, top, length = np.exp(first), np.exp(last), last - first
+            bottom = np.exp(first)
+            top = np.exp(last)
+            length = last - first
             chord = np.where(np.isfinite(length) & (length > 1e-9), (top - bottom) / np.maximum(length, 1e-9), 0.0)
             flat = np.where(chord > 0, top - chord * last, top)
             with np.errstate(over="ignore", invalid="ignore"):
-                direction, constant = (weights * chord) @ self.slopes[s, actions] / lam, float(weights @ flat)
+                direction = (weights * chord) @ self.slopes[s, actions] / lam
+                constant = float(weights @ flat)
             known = np.isfinite(direction).all() and np.isfinite(constant) and (later[s, actions] < 600 * lam).all()
             most = constant + self.extreme(direction)[0] if known else np.inf
             gains[number] = lam * np.log(max(most, 1.0)) if np.isfinite(most) else np.inf
         return gains
 
     def _from_log_odds(self, at: _Planned, apart: Floats, gain: Floats) -> tuple[Floats, Floats]:
-        """Bounds `(S',A)` from the largest linear change `apart[s,a,b]` of log-odds of b against a, and E in [0, gain]."""
-        lam, more = self.lam, np.zeros(apart.shape)
-        finite, endless = np.where(np.isfinite(gain), gain, 0.0), (~np.isfinite(gain)) / 1.0
+        """Return bounds `(S',A)` from the largest linear change `apart[s,a,b]` of log-odds of b against a, and E in [0, gain]."""
+        lam = self.lam
+        more = np.zeros(apart.shape)
+        finite = np.where(np.isfinite(gain), gain, 0.0)
+        endless = (~np.isfinite(gain)) / 1.0
         for (a, b), entered_more in self._surplus.items():  # what b gains over a is at most γ Σ (T_b − T_a)⁺ E
             more[:, a, b] = self.gamma * (entered_more @ finite)
             more[entered_more @ endless > 0, a, b] = np.inf
@@ -378,7 +388,7 @@ class _OneExpert:
         return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
 
     def over_box(self, low: Floats, high: Floats) -> tuple[Floats, Floats, dict[tuple[float, ...], _Planned]]:
-        """Proved bounds `(S',A)` for `low ≤ y ≤ high`, and the choices at its middle and corners, by y."""
+        """Return proved bounds `(S',A)` for `low ≤ y ≤ high`, and the choices at its middle and corners, by y."""
         middle = (low + high) / 2
         seen: dict[tuple[float, ...], _Planned] = {}
         try:
@@ -399,7 +409,8 @@ class _OneExpert:
         return *self._from_log_odds(centre, reach, gain), seen
 
     def over_boxes(self, low: Floats, high: Floats, attained: _Attained) -> tuple[Floats, Floats]:
-        """Proved bounds `(S',A)` over the set, which lies in `low ≤ y ≤ high`: boxes are halved where they leave most open.
+        """Return proved bounds `(S',A)` over the set, which lies in `low ≤ y ≤ high`: boxes are halved where they leave most
+        open.
 
         It ends when what is proved is within 0.001 of what is attained (0.005 in several directions), or after 200 boxes, fewer
         where there are many states: the bounds hold anyway.
@@ -422,7 +433,8 @@ class _OneExpert:
 
         def halves(box: _Leaf) -> Iterator[_Leaf | None]:
             axis = int(np.argmax(effect * (box.last - box.first)))
-            left, right = box.last.copy(), box.first.copy()
+            left = box.last.copy()
+            right = box.first.copy()
             left[axis] = right[axis] = (box.first[axis] + box.last[axis]) / 2
             yield from [leaf(box.first, left), leaf(right, box.last)]
 
@@ -444,7 +456,8 @@ class _OneExpert:
             attained.see(y, self.member(y, self.centre.values))
         unit = self.lam / max(float(np.abs(self.slopes).max(initial=0.0)), 1e-300)  # it changes log-odds by about 1
         shape = (2, *self.live.shape)
-        radius, active = np.full(shape, unit), np.broadcast_to(self.chosen, shape).copy()
+        radius = np.full(shape, unit)
+        active = np.broadcast_to(self.chosen, shape).copy()
         slopes: dict[bytes, Floats] = {}
         for _ in range(40):
             if attained.seen > max(100, min(3000, 300_000 // self.live.shape[0])) or not active.any():
@@ -542,8 +555,10 @@ def _at_given_discounts(
     # A bound that a member of the set leaves by more than rounding is no bound.
     if (attained_low < low - 1e-6).any() or (attained_high > high + 1e-6).any():
         raise AssertionError("a member of the set lies outside of its proved bounds; please report this problem")
-    low, high = np.minimum(low, attained_low), np.maximum(high, attained_high)
-    status, certain = [], np.ones(len(discounts), dtype=np.bool_)
+    low = np.minimum(low, attained_low)
+    high = np.maximum(high, attained_high)
+    status = []
+    certain = np.ones(len(discounts), dtype=np.bool_)
     for k in range(len(discounts)):
         word = _status(low[k], high[k])
         if word == "not bounded" and _status(attained_low[k], attained_high[k], 1e-3) != word:
@@ -586,7 +601,8 @@ def _one_expert(one: _OneExpert) -> tuple[tuple[Floats, Floats], _Attained]:
         if np.isfinite(box).all():
             pad = 1e-8 * (1.0 + np.abs(box).max(axis=1))
             first, last = one.over_boxes(box[:, 0] - pad, box[:, 1] + pad, attained)
-            low, high = np.maximum(low, first), np.minimum(high, last)
+            low = np.maximum(low, first)
+            high = np.minimum(high, last)
     # Plans have nine digits or more.
     pad = np.where(one.chosen, 1e-8, 0.0)
     return ((low - pad).clip(0.0, 1.0), (high + pad).clip(0.0, 1.0)), attained

@@ -307,7 +307,8 @@ def state_columns(problem: Problem, expert: Expert) -> Ints | None:
 
 def log_errors(expert: Expert, policy: PolicyEquations, seed: int) -> Floats:
     """Return errors `(S,A,m)` of log π whose mean square over the m columns is one over the weight of each equation."""
-    live, count = expert.mdp.live, int(expert.mdp.live.sum())
+    live = expert.mdp.live
+    count = int(expert.mdp.live.sum())
     if count > LIMITS.exact_errors:
         return drawn_errors(policy, seed, 2 if count > LIMITS.ordered_draws else 8 if expert.counts is None else 32)
     errors = np.zeros((live.size, count))
@@ -435,7 +436,8 @@ def _one_residual(
 ) -> float:
     expert = expert.at(gamma)
     mdp = expert.mdp
-    immediate, under = expert.expected_reward(reward), mdp.under(policy.policy)
+    immediate = expert.expected_reward(reward)
+    under = mdp.under(policy.policy)
     earned = np.where(mdp.terminal, 0.0, np.vecdot(policy.policy, immediate)) + lam * policy.entropy
     # One backup also gives values to states that no transition enters.
     start = None if guess is None else earned + gamma * (under @ guess)

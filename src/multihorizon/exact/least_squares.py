@@ -359,7 +359,10 @@ class Scaled:
 
     def __init__(self, matrix: Sparse, labels: Ints, max_iter: int = 200) -> None:
         """Scale D and test it; raises NotSolvedError where steps are too many, or where a singular value is nearly 0."""
-        self.matrix, self.back, self.labels, self.max_iter = matrix, sp.csr_array(matrix.T), labels, max_iter
+        self.matrix = matrix
+        self.back = sp.csr_array(matrix.T)
+        self.labels = labels
+        self.max_iter = max_iter
         squares = np.bincount(matrix.indices, matrix.data**2, minlength=labels.size)
         self.scale = 1 / np.sqrt(np.where(squares > 0, squares, 1.0))[:, None]
         vector = np.random.default_rng(0).standard_normal(labels.size)
@@ -420,7 +423,8 @@ class Factored:
     """
 
     def __init__(self, matrix: Sparse, gram: Sparse, labels: Ints) -> None:
-        self.matrix, self.smallest = matrix, np.inf
+        self.matrix = matrix
+        self.smallest = np.inf
         kept = np.ones(labels.size, dtype=np.bool_)
         kept[np.unique(labels, return_index=True)[1]] = False
         self.kept: Ints = np.flatnonzero(kept)
@@ -453,7 +457,8 @@ class Multigrid:
     def __init__(self, matrix: Sparse, gram: Sparse, labels: Ints, coarsest: int = 500, max_iter: int = 200) -> None:
         """Build the levels; the one with at most `coarsest` columns is solved directly, in at most `max_iter` steps."""
         self.matrix, self.gram, self.max_iter = matrix, gram, max_iter
-        self.labels, self.sizes = labels, np.bincount(labels)
+        self.labels = labels
+        self.sizes = np.bincount(labels)
         try:
             import pyamg  # noqa: PLC0415 - an extra
         except ImportError as error:

@@ -175,7 +175,8 @@ def _in_the_box(right: Floats, values: Floats, vectors: Floats, free: bool) -> F
     The unknowns with plain bounds are x = Γ, or with free temperatures x = (λ_j − β_j, β_i, β_j), as in `LinearSystem`.
     """
     size = values.shape[1]
-    change, upper = np.eye(size), np.ones(size)
+    change = np.eye(size)
+    upper = np.ones(size)
     if free:
         change[0, 2] = 1.0
         upper = np.array([np.inf, 1.0, np.inf])

@@ -191,7 +191,9 @@ class RewardSet:
     def largest(self, costs: Floats, within: tuple[Floats, Floats, Floats] | None = None) -> LPResult:
         """Return the largest `costs·z`; with `within = (C, low, high)`, among z with `low ≤ C z ≤ high`."""
         m, n = self.rows.shape
-        rows, below, above = self.rows, np.full(m, -INFINITY), self.limits
+        rows = self.rows
+        below = np.full(m, -INFINITY)
+        above = self.limits
         if within is not None:
             rows = sp.csr_array(sp.vstack([rows, sp.csr_array(within[0])]))
             below, above = np.concatenate([below, within[1]]), np.concatenate([above, within[2]])
@@ -204,7 +206,8 @@ def explaining_rewards(problem: Problem, discounts: Floats, temperatures: Floats
 
     θ_0 has the least norm, and the columns of N are orthonormal.
     """
-    lam, tolerance = float(temperatures[0]), 1e-8
+    lam = float(temperatures[0])
+    tolerance = 1e-8
     # Temperatures of others are put into their log π, of which the equations hold multiples only.
     policies = []
     for expert, owner in zip(problem.experts, problem.owner, strict=True):
@@ -257,7 +260,8 @@ def _restricted(origin: Floats, basis: Floats, restrictions: tuple[Floats, Float
 
 def _inner_point(rows: Floats, limits: Floats) -> Floats | None:
     """Return a z with `rows z ≤ limits`, as far from the limits as up to 1; None if there is none."""
-    n, norms = rows.shape[1], np.linalg.norm(rows, axis=1)
+    n = rows.shape[1]
+    norms = np.linalg.norm(rows, axis=1)
     if (limits[norms == 0] < 0).any():
         return None
     matrix = sp.csr_array(np.column_stack([rows, norms]))
@@ -312,7 +316,7 @@ def contradiction(problem: Problem, discounts: Floats, temperatures: Floats, res
 
 
 def _least_contradiction(rows: Floats, limits: Floats) -> list[int]:
-    """Restrictions that no z meets together, none of which can be spared; empty if all can be met."""
+    """Return restrictions that no z meets together, none of which can be spared; empty if all can be met."""
 
     def fails(kept: list[int]) -> bool:
         return _inner_point(rows[kept], limits[kept]) is None

@@ -47,7 +47,8 @@ class WiderReward:
 
     def columns(self, mdp: MDP, arrival: Sparse) -> Floats:
         """Return the columns `(A·S,q)` in a task where features `(S,d)` are paid on arrival."""
-        rows, parts = np.tile(np.arange(mdp.n_states), mdp.n_actions), []
+        rows = np.tile(np.arange(mdp.n_states), mdp.n_actions)
+        parts = []
         paid = np.zeros((rows.size, 0))
         if self.by_action:
             paid = sp.csr_array(arrival)[rows].toarray() if self.free else (mdp.stacked @ arrival).toarray()
@@ -74,7 +75,8 @@ def beyond(features: Sequence[Floats], columns: Sequence[Floats]) -> list[Floats
     """Return for each task an orthonormal basis of the columns `(A·S,r)`, the same in all, of what features `(A·S,d)` do
     not say.
     """
-    whole, ends = np.concatenate(features), np.cumsum([len(each) for each in features])[:-1]
+    whole = np.concatenate(features)
+    ends = np.cumsum([len(each) for each in features])[:-1]
     left = np.concatenate(columns)
     left = left - whole @ np.linalg.lstsq(whole, left)[0]
     basis, sizes, _ = np.linalg.svd(left, full_matrices=False)
@@ -199,7 +201,8 @@ def tested_at(point: Point, wider: WiderReward) -> ScoreTest:
     q = every[0].shape[1]
     gradient, information = np.zeros(p + q), np.zeros((p + q, p + q))
     gradient[:p] = model.beside_gradient(point.x)
-    own, slopes = dict[int, Floats](), list[tuple[Ints, Floats]]()
+    own = dict[int, Floats]()
+    slopes = list[tuple[Ints, Floats]]()
     for i, (plan, columns) in enumerate(zip(point.plans, every, strict=True)):
         batch, n = plan.persons, plan.lam.size
         rows, places, scores = point.scores(i)
@@ -207,7 +210,8 @@ def tested_at(point: Point, wider: WiderReward) -> ScoreTest:
         expected = point.weights[i].reshape(-1, n)[rows]
         beyond = batch.counts.reshape(-1, n)[rows] - expected
         for person, owner in enumerate(batch.owners.tolist()):
-            where, slope = np.concatenate([places[person], p + np.arange(q)]), scores[:, person]
+            where = np.concatenate([places[person], p + np.arange(q)])
+            slope = scores[:, person]
             gradient[where] += beyond[:, person] @ slope
             total = own.setdefault(owner, np.zeros((p + q, p + q))) if isinstance(point, NearPoint) else information
             total[np.ix_(where, where)] += (slope * expected[:, [person]]).T @ slope
@@ -233,12 +237,15 @@ def _simulated(point: Point, slopes: Sequence[tuple[Ints, Floats]], size: int) -
     """Return the gradients `(m,size)` of decisions drawn from the fit, where log π of each person in each task moves so: places
     in x and the derivatives `(rows,k)`. Persons are drawn in the order of their likelihoods.
     """
-    rng, gradients = np.random.default_rng(0), np.zeros((DRAWS, size))
+    rng = np.random.default_rng(0)
+    gradients = np.zeros((DRAWS, size))
     people = [(plan, i) for plan in point.plans for i in range(plan.lam.size)]
     fits = [float((plan.persons.counts * plan.finite_log)[:, :, i].sum()) for plan, i in people]
     for number in np.argsort(np.round(fits, 6), kind="stable").tolist():
         (plan, i), (places, slope) = people[number], slopes[number]
-        policy, visits, rows = plan.policy[:, :, i].T, plan.persons.visits[:, i], plan.persons.visited_rows
+        policy = plan.policy[:, :, i].T
+        visits = plan.persons.visits[:, i]
+        rows = plan.persons.visited_rows
         drawn = decide(visits, policy, plan.values[:, i], rng, DRAWS) - visits[:, None] * policy
         gradients[:, places] += drawn.transpose(0, 2, 1).reshape(DRAWS, -1)[:, rows] @ slope
     for moves in point.likelihood.moves:

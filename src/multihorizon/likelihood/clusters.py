@@ -80,7 +80,8 @@ class Independence:
 
 def independence(point: Point, asked: Choice, seed: int = 0) -> Independence:
     """Return what to take as independent at a fit; "auto" takes episodes where choices of one episode go together."""
-    model, within = point.likelihood, None
+    model = point.likelihood
+    within = None
     if asked == "decision":
         return Independence()
     if asked == "auto":
@@ -153,7 +154,8 @@ def _by_expert(point: Point) -> Iterator[_Own]:
     clusters = point.likelihood.clusters
     assert clusters is not None
     for i, plan in enumerate(point.plans):
-        batch, (rows, columns, slopes) = plan.persons, point.scores(i)
+        batch = plan.persons
+        (rows, columns, slopes) = point.scores(i)
         states = rows % batch.mdp.n_states
         alike = sp.csr_array((np.ones(rows.size), (np.arange(rows.size), states)), shape=(rows.size, batch.mdp.n_states))
         chances = plan.policy.reshape(-1, plan.lam.size)[rows]
@@ -181,7 +183,8 @@ def _carried(point: Point) -> dict[int, tuple[Ints, Floats]]:
 
 def middle(point: Point) -> Floats:
     """Return B `(p,p)`, the variance of the scores where clusters are independent, and the decisions of one need not be."""
-    model, carried = point.likelihood, _carried(point)
+    model = point.likelihood
+    carried = _carried(point)
     if model.clusters is not None and model.clusters.unit == "expert":
         scores = np.zeros((model.n_experts, model.size))
         for own in _by_expert(point):
@@ -267,7 +270,8 @@ def independence_words(said: TakenAsIndependent | None) -> list[str]:
     """Return what was taken to be independent, in a sentence or two; nothing where it is every decision, as usual."""
     if said is None or (said["unit"] == "decision" and not said["reason"]):
         return []
-    why, p = "", said["p_value"]
+    why = ""
+    p = said["p_value"]
     if p is not None:
         why = f"Choices of one episode go together (p {'≤' if p <= 0.001 else '='} {decimals(p, 3)}), "
     if said["reason"]:
@@ -306,7 +310,8 @@ def sign_flip_test(point: Point, contrasts: Floats, seed: int = 0) -> tuple[floa
     Returns:
         The statistic, in units in which its mean is r, and the p-value; NaN where the decisions do not determine the contrasts.
     """
-    model, free = point.likelihood, np.flatnonzero(~point.likelihood.fixed)
+    model = point.likelihood
+    free = np.flatnonzero(~point.likelihood.fixed)
     directions = spectrum(point.curvature()[np.ix_(free, free)])
     null = directions.null_space / (np.abs(directions.null_space).max(initial=0.0) or 1.0)
     if np.abs(null.T @ contrasts[free]).max(initial=0.0) > 1e-3:
@@ -329,7 +334,8 @@ def sign_flip_test(point: Point, contrasts: Floats, seed: int = 0) -> tuple[floa
     # Experts draw in the order of their likelihoods, so that it does not matter how they are listed.
     order = sorted(parts, key=lambda k: float(values[k]))
     made = np.sum([part.sum(axis=0) for own in parts.values() for part in own], axis=0)
-    statistic, drawn = float(made @ metric @ made), np.zeros(0)
+    statistic = float(made @ metric @ made)
+    drawn = np.zeros(0)
     for times in (999, 9000):  # more draws only where the first make the hypothesis doubtful
         rng = np.random.default_rng((seed, times))
         sums = np.sum([flipped(part, times, rng) for k in order for part in parts[k]], axis=0)
@@ -460,7 +466,8 @@ def _centred_scores(
         choices.append((table, state[own], action[own], cell[own], length[kept & (expert == k)]))
         episodes += int((expert == k).sum())
     # The reward, or where it is known the discounts and temperatures.
-    places, last = np.arange(model.size), model.transition_slice.start
+    places = np.arange(model.size)
+    last = model.transition_slice.start
     free = places < model.n_reward if model.settings.reward is None else (places >= model.n_reward) & (places < last)
     unit = np.where(free, 1.0, 0.0)
     unit[: model.n_reward] *= model.known_temperature / model.feature_sizes

@@ -299,7 +299,8 @@ class ModelEstimate(Estimate):
         """Draw parameters `(n,p)`; transitions keep the order of the task."""
         model = self.model
         among = np.arange(model.discount_slice.start, model.temperature_slice.stop)
-        followed, ordered = among[~model.fixed[among]], int(model.transition_slice.start)
+        followed = among[~model.fixed[among]]
+        ordered = int(model.transition_slice.start)
         return normal_places(n, rng, self.parameters, self.covariance(), self.open_directions, followed, ordered)
 
     def draw(self, n: int, rng: np.random.Generator) -> Draws:
@@ -377,7 +378,9 @@ class JointEstimate(ProfileIntervals, ModelEstimate):
 
     def draw(self, n: int, rng: np.random.Generator) -> Draws:
         """Draw n answers."""
-        point, x, noise = self.point, self.places(n, rng), None
+        point = self.point
+        x = self.places(n, rng)
+        noise = None
         if isinstance(point, NearPoint):
             noise = dealt(rng, n, point.deviations.ravel(), np.diagonal(point.curvatures, axis1=1, axis2=2).ravel())
         return self.seen_at(x, noise)
@@ -387,7 +390,9 @@ class JointEstimate(ProfileIntervals, ModelEstimate):
 
         `noise` `(n,K·d)` is that of deviations; without it they are the most likely ones at each place.
         """
-        point, plain, tasks = self.point, super().seen_at(places), None
+        point = self.point
+        plain = super().seen_at(places)
+        tasks = None
         model = point.likelihood
         if model.moves and model.moves[0].size:
             entries = [model.transitions_at(x)[0] for x in places]
@@ -400,7 +405,8 @@ class JointEstimate(ProfileIntervals, ModelEstimate):
         point, model = self.point, self.likelihood
         free = np.flatnonzero(~model.fixed)
         ahead, warm = model.discount_slice, model.temperature_slice
-        gamma, theta = np.clip(point.x[ahead], 0.03, 0.97), point.x[: model.n_reward]
+        gamma = np.clip(point.x[ahead], 0.03, 0.97)
+        theta = point.x[: model.n_reward]
         slope = np.ones(model.size)
         slope[ahead] = gamma * (1 - gamma)
         reward = max(1.0, float(np.ptp(theta)) / 2) if theta.size else 1.0
@@ -493,7 +499,8 @@ class FunctionEstimate(PlacedEstimate):
 
     def compute(self, level: float) -> Floats:
         """Return normal intervals of the discounts."""
-        half, centre = ndtri(0.5 + level / 2) * self.errors, self.answer.discounts
+        half = ndtri(0.5 + level / 2) * self.errors
+        centre = self.answer.discounts
         reached = [centre, *(place for lower, place in self.rivals if 2 * lower <= chi2_ppf(level, 1))]
         ends: Floats = np.stack([np.min(reached, axis=0) - half, np.max(reached, axis=0) + half], axis=1)
         return np.clip(ends, 0.0, self.largest)

@@ -92,7 +92,8 @@ class Precision:
 
 def precision(point: ChoicePoint) -> Precision:
     """Return standard errors and identified directions at an answer; with very many rewards, of the discounts alone."""
-    model, ones = point.likelihood, np.ones(point.x.size)
+    model = point.likelihood
+    ones = np.ones(point.x.size)
     if isinstance(point, Point) and model.is_large:
         covariances, known, values = profile_covariances(point)
         own = slice(model.n_reward, model.n_reward + known.size)
@@ -138,13 +139,15 @@ def reward_contrasts(point: Point) -> Contrasts:
     All are NaN where there are too many rewards for a dense information matrix.
     """
     model, problem = point.likelihood, point.likelihood.problem
-    d, reward = model.n_reward, model.reward(point.x)
+    d = model.n_reward
+    reward = model.reward(point.x)
     if model.is_large:
         return Contrasts(*np.full((2, d), np.nan))
     precise = precision(point)
     assert precise.covariance is not None
     null = precise.null_space[:d] / (np.abs(precise.null_space[:d]).max(initial=0.0) or 1.0)
-    known, matrix = np.linalg.norm(null, axis=1) <= 1e-3, np.eye(d, model.size)
+    known = np.linalg.norm(null, axis=1) <= 1e-3
+    matrix = np.eye(d, model.size)
     if problem.tabular:
         arrivals = np.zeros(d)  # how often the logged decisions are expected to arrive in each state
         for expert in problem.experts:
@@ -175,7 +178,8 @@ def profile_information(point: Point) -> tuple[Floats, Floats, Floats]:
         solved = np.array([metric.solve(column, others, 0.0, tol=1e-9) for column in columns])
     else:
         matrix = point.curvature()
-        columns, solved = matrix[free], np.zeros((free.size, size))
+        columns = matrix[free]
+        solved = np.zeros((free.size, size))
         solved[:, others] = spectrum(matrix[np.ix_(others, others)]).solve(columns[:, others].T).T
     own = columns[:, free]
     profiled: Floats = own - columns[:, others] @ solved[:, others].T
@@ -189,7 +193,8 @@ def profile_covariances(point: Point) -> tuple[Floats, Bools, Floats]:
     What is known has covariance 0.
     """
     model = point.likelihood
-    d, m = model.n_reward, model.n_discounts + model.n_temperatures
+    d = model.n_reward
+    m = model.n_discounts + model.n_temperatures
     free = np.flatnonzero(~model.fixed[d : d + m])
     profiled, own, gives_way = profile_information(point)
     # A discount keeps a share of its information when the reward is profiled out; where it is not identified, one near 1e-13.
@@ -213,7 +218,8 @@ def transition_widening(point: Point, precise: Precision) -> Floats:
     if precise.of_model is None:
         return widening * np.nan
     # Given the transitions, the covariance of the rest is what is left when theirs is conditioned on.
-    others, moves = slice(0, model.transition_slice.start), model.transition_slice
+    others = slice(0, model.transition_slice.start)
+    moves = model.transition_slice
     shared, variance = precise.of_model[others, moves], np.diag(precise.of_model)[others]
     given = variance - (shared * np.linalg.solve(precise.of_model[moves, moves], shared.T).T).sum(axis=1)
     widening[others] = np.where(given > 0, np.sqrt(variance / np.where(given > 0, given, np.inf)), 1.0)
@@ -247,7 +253,8 @@ class ProfileIntervals(Intervals):
     def by_blocks(self, level: float, jobs: int = 1) -> Iterator[Floats]:
         """Yield the intervals `(K,2)` as they come, a few discounts at a time, with NaN for the rest; all of them are kept."""
         point, groups = self.point, self.likelihood.groups
-        numbers, together = np.arange(self.likelihood.n_discounts), 4
+        numbers = np.arange(self.likelihood.n_discounts)
+        together = 4
         blocks = [np.isin(groups, numbers[i : i + together]) & self.known for i in range(0, numbers.size, together)]
         intervals = np.full((groups.size, 2), np.nan)
         precise = precision(point)
@@ -257,7 +264,8 @@ class ProfileIntervals(Intervals):
             intervals = np.where(np.isnan(block), intervals, block)
             yield intervals.copy()
         if self.one_discount_is_open(level):
-            part, free = point.likelihood.discount_slice, ~point.likelihood.fixed[point.likelihood.discount_slice][groups]
+            part = point.likelihood.discount_slice
+            free = ~point.likelihood.fixed[point.likelihood.discount_slice][groups]
             bounds = np.stack([point.likelihood.lower[part], point.likelihood.upper[part]], axis=1)[groups]
             intervals = np.where((self.known & free)[:, None], bounds, intervals)
             yield intervals.copy()
@@ -341,7 +349,8 @@ class _Part:
         here = alone.at(point.x[places])
         assert here is not None
         assert precise.of_model is not None
-        own, free = here.information, np.ix_(~alone.fixed, ~alone.fixed)
+        own = here.information
+        free = np.ix_(~alone.fixed, ~alone.fixed)
         together, rest = np.zeros_like(own), np.zeros_like(own)
         together[free] = np.linalg.pinv(precise.of_model[np.ix_(places, places)][free], rcond=1e-12, hermitian=True)
         rest[free] = positive_part((together - own)[free])
@@ -377,7 +386,8 @@ def _profile_ends(
 
     Where a profile is likelier than the answer, everything is let go and climbed from there, and that is the maximum.
     """
-    peaks, top = [point, *rivals], point
+    peaks = [point, *rivals]
+    top = point
     for _ in range(4):
         ends = [_profile_end(top, index, sign, target, error, metric if top is point else None) for sign in (-1, 1)]
         higher = max((end.highest for end in ends), key=lambda there: there.objective)
@@ -388,7 +398,8 @@ def _profile_ends(
         peaks.append(top)
     low, high = (end.value for end in ends)
     for peak in peaks:
-        root, place = _root(top, peak), float(peak.x[index])
+        root = _root(top, peak)
+        place = float(peak.x[index])
         if root < target and place < low:
             low = _profile_end(peak, index, -1, target, error, None, top).value
         elif root < target and place > high:
@@ -415,11 +426,12 @@ def _profile_end(
 ) -> _End:
     """Return the lower (sign −1) or upper (1) end of a discount's profile interval, from a maximum that may not be the `top`."""
     top = start if top is None else top
-    model, highest = start.likelihood, top
+    model = start.likelihood
+    highest = top
     one = np.eye(1, start.x.size, index).ravel()
 
     def moved(begin: Point, value: float, curvature: Metric) -> Point | None:
-        """`begin` moved in this parameter, the others along the tangent of the profile where that is likelier."""
+        """Return `begin` moved in this parameter, the others along the tangent of the profile where that is likelier."""
         free = ~((begin.x <= model.lower) | (begin.x >= model.upper) | model.fixed | (one > 0))
         x = begin.x + (value - begin.x[index]) * one
         along = x - (value - begin.x[index]) * curvature.solve(curvature.times(one), free, 1e-8)

@@ -79,7 +79,8 @@ def fit_lookahead(base: Point, family: Lookahead, others: Sequence[WeightedPoint
 
 def search(start: WeightedPoint, max_rounds: int = 10) -> LookaheadFit:
     """Climb and offer tried values in turn, until nobody gains by them; unfinished where somebody still does after all rounds."""
-    end, profile = climb(start), None
+    end = climb(start)
+    profile = None
     for _ in range(max_rounds):
         offered, profile = _offered(end.point)
         if not offered.objective > end.point.objective + LEAST_GAIN:
@@ -143,7 +144,8 @@ def _own_temperatures(point: WeightedPoint) -> WeightedPoint:
     held[model.temperature_slice] = False
     if (held | model.fixed).all():
         return point
-    penalty, level = model.penalty, temperature_penalty(model)
+    penalty = model.penalty
+    level = temperature_penalty(model)
     if penalty is not None and level is not None:
         penalty = replace(penalty, matrix=penalty.matrix - level.matrix)
     start = model.holding(penalty, model.ridge).at(point.x)
@@ -165,7 +167,8 @@ def _parameters(fit: LookaheadFit) -> tuple[Floats, Floats, Bools]:
         identified = near.sum(axis=1, keepdims=True) == 1
         return np.where(identified, depths, np.nan), np.full(depths.shape, np.nan), identified
     values, slopes = model.family.report(model.coordinates(fit.point.x))
-    errors, identified = np.zeros_like(values), np.ones(values.shape, dtype=np.bool_)
+    errors = np.zeros_like(values)
+    identified = np.ones(values.shape, dtype=np.bool_)
     precise = precision(fit.point)
     assert precise.covariance is not None
     # Not identified is what moves by more than this along a direction without information.

@@ -215,8 +215,10 @@ class MaximumLikelihood:
         if alone is None or solution.temperature is None or solution.standard_errors is None:
             joint_estimate: JointEstimate = solver.estimate_together(solution)
             return joint_estimate
-        model, places = alone[1], np.stack([solution.discounts, np.log(solution.temperature)], axis=1)
-        here, errors = at_places(model.tables, model.counts, places), solution.standard_errors
+        model = alone[1]
+        places = np.stack([solution.discounts, np.log(solution.temperature)], axis=1)
+        here = at_places(model.tables, model.counts, places)
+        errors = solution.standard_errors
         others = OtherPlaces(np.arange(len(places)), places, here.value)
         parts = model.tables, model.counts, model.lower, model.upper, places, here, errors, np.isfinite(errors), others
         return ApartEstimate(*parts, solution.experts, solution.reward)
@@ -313,7 +315,8 @@ def fit(
             weaker = _weakly_held(best)
             if weaker is not best:
                 best, ends = compared_with_profile(weaker, [weaker])
-        spread, independent = None, independence(best.point, cluster, run.seed)
+        spread = None
+        independent = independence(best.point, cluster, run.seed)
         clustered = independent.clusters
         best = replace(best, point=replace(best.point, likelihood=best.point.likelihood.clustered(clustered)))
         if pooled and problem.n_experts > 1 and best.finished:
@@ -355,7 +358,8 @@ def _require_room(problem: Problem) -> None:
 
 def with_deviations(shared_fit: Fit, wanted: float | Literal["estimated"], run: Run) -> Fit:
     """Return the fit with personal deviations of a wanted spread, or of the most likely one where the decisions reject 0."""
-    shared, others = shared_fit.best.point, [end.point for end in shared_fit.ends[1:]]
+    shared = shared_fit.best.point
+    others = [end.point for end in shared_fit.ends[1:]]
     if not shared_fit.best.finished:
         return shared_fit
     if wanted == "estimated":
@@ -364,7 +368,8 @@ def with_deviations(shared_fit: Fit, wanted: float | Literal["estimated"], run: 
         nearly = given_deviations(shared, float(wanted), others)
     if nearly.ascent is None or nearly.p_shared > 0.05:
         return replace(shared_fit, nearly=nearly)
-    best, spread = cast(Ascent[Point], nearly.ascent), shared_fit.spread
+    best = cast(Ascent[Point], nearly.ascent)
+    spread = shared_fit.spread
     if spread is not None and spread.value:
         # Are temperatures still unequal beside these deviations?
         free = NearlyShared.of(within_reach(shared).holding(None, shared.likelihood.ridge), nearly.estimated)
@@ -376,7 +381,8 @@ def with_deviations(shared_fit: Fit, wanted: float | Literal["estimated"], run: 
         if not spread.value and wanted == "estimated":
             again = estimate_deviations(equal, guess=nearly.estimated, run=run.part(0.6, 1.0))
             if again.ascent is not None:
-                best, nearly = cast(Ascent[Point], again.ascent), replace(again, shared=shared, p_shared=nearly.p_shared)
+                best = cast(Ascent[Point], again.ascent)
+                nearly = replace(again, shared=shared, p_shared=nearly.p_shared)
     run.progress(1.0, f"log-likelihood {decimals(best.point.value, 2)}")
     return Fit(polished(climb(best.point)), shared_fit.ends, spread, shared_fit.ridge_reason, nearly, shared_fit.independence)
 
@@ -409,7 +415,8 @@ def _holds(end: Ascent[Point]) -> bool:
     if errors.max(initial=0.0) > 100:
         return False
     for number, plan in enumerate(point.plans):
-        batch, (rows, columns, scores) = plan.persons, point.scores(number)
+        batch = plan.persons
+        (rows, columns, scores) = point.scores(number)
         visited = batch.visits[rows % batch.mdp.n_states] > 0
         for i, places in enumerate(columns):
             own = scores[visited[:, i], i]
@@ -481,9 +488,13 @@ def _long_work(likelihood: Likelihood) -> str:
 def _solution(problem: Problem, likeliest: Fit) -> Solution:
     best, point, model = likeliest.best, likeliest.best.point, likeliest.best.point.likelihood
     problem = point.problem if model.moves else problem
-    precise, residual = precision(point), point.projected_gradient()
-    widening, transitions = transition_widening(point, precise), model.transitions_at(point.x)
-    discounts, ahead, part = model.discounts(point.x), model.discount_slice, model.temperature_slice
+    precise = precision(point)
+    residual = point.projected_gradient()
+    widening = transition_widening(point, precise)
+    transitions = model.transitions_at(point.x)
+    discounts = model.discounts(point.x)
+    ahead = model.discount_slice
+    part = model.temperature_slice
     rivals = rival_maxima(likeliest)
     # Ends that are as likely as the best with other discounts.
     others = [end for end in rivals if end.point.objective >= point.objective - 1e-3]
@@ -576,14 +587,17 @@ def rival_maxima(likeliest: Fit) -> list[Ascent[Point]]:
 def _deviations(nearly: Nearly, point: Point) -> Deviations:
     """Return what was found of deviations, in words that a reader can use."""
     shared, model = nearly.shared, nearly.shared.likelihood
-    reward, taken = model.reward(shared.x), isinstance(point, NearPoint)
+    reward = model.reward(shared.x)
+    taken = isinstance(point, NearPoint)
     values = errors = np.zeros((model.n_experts, model.n_reward))
     measured: Point = shared
     if isinstance(point, NearPoint):
-        measured, values = point, point.deviations
+        measured = point
+        values = point.deviations
         errors = np.sqrt(np.diagonal(np.linalg.inv(point.curvatures), axis1=1, axis2=2))
         reward = point.likelihood.reward(point.x)
-    spreads, sizes = (nearly.estimated, *nearly.interval), NearlyShared.of(model, 1.0).sizes
+    spreads = (nearly.estimated, *nearly.interval)
+    sizes = NearlyShared.of(model, 1.0).sizes
     span = float(np.ptp(reward * sizes)) if reward.size > 1 else float(np.abs(reward * sizes).max(initial=0.0))
     precise = precision(shared)
     return Deviations(
@@ -635,7 +649,8 @@ def _message(
     parts += unit
     if likeliest.spread is not None and not likeliest.spread.complete:
         parts.append("Climbs at some spreads of the temperatures did not end: the test of equal temperatures is not reliable.")
-    weight, unearned = float(np.max(model.ridge, initial=0.0)), never_earned(problem)
+    weight = float(np.max(model.ridge, initial=0.0))
+    unearned = never_earned(problem)
     if weight:
         reason = f": {likeliest.ridge_reason}." if likeliest.ridge_reason else "."
         parts.append(f"A penalty of weight {significant(weight)} holds the rewards{reason}")

@@ -151,13 +151,15 @@ def within_reach(shared: Point) -> Likelihood:
 
     With rewards of their own, some would then have infinite values just below 1, and a climb cannot pass such an edge.
     """
-    model, x = shared.likelihood, shared.x.copy()
+    model = shared.likelihood
+    x = shared.x.copy()
     x[model.discount_slice] = model.upper[model.discount_slice]
     farthest = model.at(x)
     longest = 1e4  # in temperatures, and about as many steps
     if farthest is not None and all(np.abs(plan.values).max() < longest * plan.lam.min() for plan in farthest.plans):
         return model
-    changed, free = copy.copy(model), ~model.fixed[model.discount_slice]
+    changed = copy.copy(model)
+    free = ~model.fixed[model.discount_slice]
     changed.upper = model.upper.copy()
     changed.upper[model.discount_slice][free] = np.minimum(changed.upper[model.discount_slice][free], ENDLESS_DISCOUNT)
     return changed
@@ -192,7 +194,8 @@ def estimate_deviations(
         guess: a spread near which the search begins.
         run: reports the progress after each round.
     """
-    search, progress = _Spreads(shared), (run or Run()).progress
+    search = _Spreads(shared)
+    progress = (run or Run()).progress
     low, high = LEAST * search.unit, MOST * search.unit
     around = 0.3 * search.unit if guess is None else guess
     best = highest(search.gain, low, high, [around / 3, around, 3 * around])
@@ -214,7 +217,8 @@ def estimate_deviations(
 
 def _elsewhere(end: Ascent[NearPoint], others: Sequence[Point]) -> Ascent[NearPoint] | None:
     """Return a better end of a climb from one of these points; None where there is none."""
-    model, best = end.point.likelihood, None
+    model = end.point.likelihood
+    best = None
     height = end.point.objective + 1e-2
     for other in others:
         old = other.likelihood
@@ -226,7 +230,8 @@ def _elsewhere(end: Ascent[NearPoint], others: Sequence[Point]) -> Ascent[NearPo
             continue
         better = climb(rough.point, max_steps=100, gain=1e-4)
         if better.finished and better.point.objective > height:
-            best, height = better, better.point.objective
+            best = better
+            height = better.point.objective
     return best
 
 
@@ -263,9 +268,11 @@ def crossing(gain: Callable[[float], float], start: float, end: float, level: fl
     infinity.
     """
     factor = 2.0 if end > start else 0.5
-    inside, outside = start, start * factor
+    inside = start
+    outside = start * factor
     while gain(outside) > level:
-        inside, outside = outside, outside * factor
+        inside = outside
+        outside = outside * factor
         if (outside - end) * (end - start) >= 0:
             return np.inf if factor > 1 else 0.0
     top = gain(start)
@@ -274,7 +281,9 @@ def crossing(gain: Callable[[float], float], start: float, end: float, level: fl
         """Return how far the gain is above the level, by the root of what is lost, which is nearly linear in log τ."""
         return float(np.sqrt(top - level) - np.sqrt(max(top - gain(spread), 0.0)))
 
-    before, after, side = above(inside), above(outside), 0
+    before = above(inside)
+    after = above(outside)
+    side = 0
     for _ in range(12):
         if not np.isfinite(after):
             return np.nan
@@ -283,9 +292,15 @@ def crossing(gain: Callable[[float], float], start: float, end: float, level: fl
             return tried
         # Where one side stays, its height counts half, or the other would creep (the Illinois rule).
         if above(tried) > 0:
-            inside, before, after, side = tried, above(tried), after / 2 if side > 0 else after, 1
+            inside = tried
+            before = above(tried)
+            after = after / 2 if side > 0 else after
+            side = 1
         else:
-            outside, after, before, side = tried, above(tried), before / 2 if side < 0 else before, -1
+            outside = tried
+            after = above(tried)
+            before = before / 2 if side < 0 else before
+            side = -1
     return float(inside)
 
 
@@ -315,7 +330,8 @@ def choices_moved(point: Point, spread: float) -> float:
     """Return how many choices in a hundred deviations of this spread move, to first order."""
     if not np.isfinite(spread):
         return np.nan
-    model, total = NearlyShared.of(point.likelihood, 1.0), 0.0
+    model = NearlyShared.of(point.likelihood, 1.0)
+    total = 0.0
     plans = point.plans
     if point.likelihood.settings.reward is not None and not isinstance(point, NearPoint):  # plans without columns of the reward
         plans = model.plans(model.in_tasks(point.x), point.x, point.rewards, None) or plans
@@ -354,7 +370,8 @@ def estimate_spread(equal: Ascent[P], free: ChoiceModel, rejected: float = 0.05)
     spreads = np.geomspace(0.02, 3.0, 21)
     ends: dict[int, tuple[float, Ascent[P]]] = {}
     unfinished: list[int] = []
-    at, spread = _with_spread(free, float(spreads[-1]), equal.point), float(spreads[-1])
+    at = _with_spread(free, float(spreads[-1]), equal.point)
+    spread = float(spreads[-1])
     alike = _equal_temperatures(equal, free) if free.clusters is not None else 0.0
     if alike > rejected:
         return TemperatureSpread(0.0, equal, alike, complete=True)
@@ -366,7 +383,8 @@ def estimate_spread(equal: Ascent[P], free: ChoiceModel, rejected: float = 0.05)
         best = int(expected.argmax())
         if best in ends or len(unfinished) > 2:
             break
-        start, metric = _with_spread(free, float(spreads[best]), at), None
+        start = _with_spread(free, float(spreads[best]), at)
+        metric = None
         if start is not None and not _by_products(start):  # the information is at hand, and only the penalty is another one
             old, new = at.likelihood.penalty, start.likelihood.penalty
             change = cast(Quadratic, new).matrix - cast(Quadratic, old).matrix
@@ -375,7 +393,8 @@ def estimate_spread(equal: Ascent[P], free: ChoiceModel, rejected: float = 0.05)
         if end is None:
             unfinished.append(best)
         else:
-            at, spread = end.point, float(spreads[best])
+            at = end.point
+            spread = float(spreads[best])
             ends[best] = (log_likelihood_given(at, spread) - equal.point.objective, end)
     if not ends:
         return TemperatureSpread(0.0, equal, np.nan, complete=False)
@@ -409,13 +428,15 @@ def _expected_gains(point: ChoicePoint, spread: float, spreads: Floats) -> Float
     With c the differences of log-temperatures, g the gradient of L in them and A their information, everything else profiled out,
     it is `L + ½ hᵀ(A + 1/τ²)^{-1}h − ½ log det(τ²A + 1)` with L continued to c = 0, and `h = g + A c`.
     """
-    part, differences = point.likelihood.temperature_slice, orthonormal_differences(point.likelihood.n_temperatures)
+    part = point.likelihood.temperature_slice
+    differences = orthonormal_differences(point.likelihood.n_temperatures)
     here = differences.T @ point.x[part]
     slope = differences.T @ point.gradient[part] + here / spread**2
     information = np.linalg.inv(_differences(point)[1]) - np.eye(here.size) / spread**2
     value = point.objective + 0.5 * here @ here / spread**2 - slope @ here - 0.5 * here @ information @ here
     sizes, axes = np.linalg.eigh(information)
-    along, sizes = (axes.T @ (slope + information @ here)) ** 2, np.maximum(sizes, 0.0)
+    along = (axes.T @ (slope + information @ here)) ** 2
+    sizes = np.maximum(sizes, 0.0)
     variances = spreads[:, None] ** 2
     gains: Floats = value + 0.5 * (along * variances / (1 + variances * sizes) - np.log1p(variances * sizes)).sum(axis=1)
     return gains
@@ -428,7 +449,9 @@ def _simulated(equal: Point, free: Likelihood, spread: float, gained: float, rej
     have the same states. Only where that is more than half of what counts are both models climbed. It is broken off once it is
     certain to be too large. A table whose climbs do not end counts as one that gains as much.
     """
-    rng, as_much, number = np.random.default_rng(0), 0, 0
+    rng = np.random.default_rng(0)
+    as_much = 0
+    number = 0
     apart = _with_spread(free.by_matrix(), spread, equal)
     if apart is None:
         return 1.0
@@ -454,7 +477,8 @@ def _simulated(equal: Point, free: Likelihood, spread: float, gained: float, rej
 
 def _with_spread(free: ChoiceModel, spread: float, start: P) -> P | None:
     """Return a point in the model with this spread; None where its soft values are infinite."""
-    model, old = free.holding(temperature_penalty(free, spread), free.ridge), start.likelihood
+    model = free.holding(temperature_penalty(free, spread), free.ridge)
+    old = start.likelihood
     each = free.of_temperature_groups(old.temperatures(start.x))
     x = model.pack(old.reward(start.x), start.x[old.discount_slice], each, start.x[old.transition_slice])
     return cast(P | None, model.at(x, start if start.x.size == x.size else None))
@@ -487,7 +511,8 @@ def _differences(point: ChoicePoint) -> tuple[Floats, Floats]:
     With products the rewards are left out of the first. In both the columns are those of the inverse of the curvature.
     """
     model = point.likelihood
-    contrasts, free = np.zeros((model.size, model.n_temperatures - 1)), ~model.fixed
+    contrasts = np.zeros((model.size, model.n_temperatures - 1))
+    free = ~model.fixed
     contrasts[model.temperature_slice] = orthonormal_differences(model.n_temperatures)
     if _by_products(point):
         free[: model.n_reward] = free[model.transition_slice] = False

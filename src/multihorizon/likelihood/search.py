@@ -83,7 +83,8 @@ def climb(
     else:
         shown = None if progress is silent else report
         end = newton.climb(start, held, Tolerances(gain, max_steps, worth), metric, shown)
-        model, left = end.point.likelihood, max_steps - end.steps
+        model = end.point.likelihood
+        left = max_steps - end.steps
         if not end.finished and left and isinstance(model, Likelihood) and model.by_products and not model.is_large:
             # Steps by products are inexact, and on a flat ridge none of them may rise. There the matrix is worth its time.
             again = cast(P, replace(cast(Any, end.point), likelihood=model.by_matrix()))
@@ -117,7 +118,9 @@ def _quasi_newton(start: P, held: Bools, max_steps: int, progress: Progress) -> 
     """Return the best point that L-BFGS-B reaches; five of its iterations stand for one step of Fisher scoring."""
     from scipy.optimize import minimize  # noqa: PLC0415  it takes longer to import than a small fit takes
 
-    model, free, most = start.likelihood, ~held, 5 * max_steps
+    model = start.likelihood
+    free = ~held
+    most = 5 * max_steps
     best = last = start
 
     def negative(z: Floats) -> tuple[float, Floats]:
@@ -209,7 +212,9 @@ def candidates(top: P, begin: Callable[[Floats], P | None], run: Run | None = No
         run: reports the progress after each place.
     """
     model, part = top.likelihood, top.likelihood.discount_slice
-    here, largest, near = top.x[part], model.upper[part], []
+    here = top.x[part]
+    largest = model.upper[part]
+    near = []
     places = [
         (group, float(level * largest[group]))
         for group in np.flatnonzero(~model.fixed[part]).tolist()
@@ -218,7 +223,8 @@ def candidates(top: P, begin: Callable[[Floats], P | None], run: Run | None = No
     if here.size > 6:  # of many discounts, only those that at the answer's reward are about as likely elsewhere
         places = _about_as_likely(top, places)
     for number, (group, discount) in enumerate(places, start=1):
-        wanted, held = here.copy(), np.zeros(top.x.size, dtype=np.bool_)
+        wanted = here.copy()
+        held = np.zeros(top.x.size, dtype=np.bool_)
         wanted[group], held[part.start + group] = discount, True
         start = begin(wanted)
         if start is not None:
@@ -245,7 +251,8 @@ def _about_as_likely(top: ChoicePoint, places: list[tuple[int, float]]) -> list[
 
     With many experts, one of them hardly moves the reward.
     """
-    part, kept = top.likelihood.discount_slice, []
+    part = top.likelihood.discount_slice
+    kept = []
     values = _own_values(top)
     for level in sorted({discount for _, discount in places}):
         x = top.x.copy()
@@ -280,7 +287,8 @@ def maximize(
     # Fewer starts are tried and climbed where a step takes long.
     tried, climbed = 4 * starts, (3 * starts + 1) // 2
     if likelihood.n_reward > 150 or sum(batch.mdp.n_states * batch.owners.size for batch in likelihood.batches) > 20_000:
-        tried, climbed = (0 if likelihood.is_large else starts), max(1, starts // 2)
+        tried = 0 if likelihood.is_large else starts
+        climbed = max(1, starts // 2)
     first, second = 8, 30  # steps of the first and the second round
     held = likelihood.held() if likelihood.moves else likelihood
     points = spread_over_levels(list(_tried(held, tried, run.rng())), climbed)
@@ -309,8 +317,10 @@ def compared_with_profile(
     best: Ascent[Point], ends: Sequence[Ascent[Point]], run: Run | None = None
 ) -> tuple[Ascent[Point], list[Ascent[Point]]]:
     """Return the best end and all distinct ones once the profile over each discount has been looked at (`likelihood.search`)."""
-    run, likelihood = run or Run(), best.point.likelihood
-    held, top = likelihood, best.point
+    run = run or Run()
+    likelihood = best.point.likelihood
+    held = likelihood
+    top = best.point
     if likelihood.moves:
         held = likelihood.held()
         start = held.at(top.x[: held.size])
@@ -329,7 +339,8 @@ def compared_with_profile(
     for number, place in enumerate(others, start=1):
         start = _giving_way(likelihood, place).point if likelihood.moves else place.point
         end = climb(start, worth=best.point.objective - WITHIN)
-        ends, best = [*ends, end], max(best, end, key=lambda one: one.point.objective)
+        ends = [*ends, end]
+        best = max(best, end, key=lambda one: one.point.objective)
         run.progress(0.7 + 0.3 * number / len(others), f"log-likelihood {decimals(best.point.value, 2)}")
     return best, [best, *elsewhere(ends, best.point)]
 
@@ -386,7 +397,8 @@ def _tried(likelihood: Likelihood, count: int, rng: np.random.Generator) -> Iter
 
     Where all discounts are known there is nothing to scatter, and one start. With many experts there are too many combinations.
     """
-    known, n = likelihood.known[likelihood.discount_slice], likelihood.n_discounts
+    known = likelihood.known[likelihood.discount_slice]
+    n = likelihood.n_discounts
     tried: list[Floats] = [] if np.isnan(known).any() else [known]
     if not tried:
         for level in (0.1, 0.5, 0.9):
@@ -442,7 +454,8 @@ def choice_probability_start(likelihood: Likelihood, discounts: Floats, temperat
 def _frequencies(likelihood: Likelihood, batch: Persons, x: Floats) -> tuple[Plans, Floats]:
     """Return the smoothed frequencies of a batch as a plan, and `log π̂` less what is known of the model's `(A,S,n)`."""
     gamma = np.minimum(likelihood.discounts(x)[batch.owners], 0.99)  # nearer to 1 the values of noisy frequencies explode
-    lam, batch = likelihood.temperatures(x)[batch.owners], batch.at(max(float(gamma[0]), batch.mdp.least_discount))
+    lam = likelihood.temperatures(x)[batch.owners]
+    batch = batch.at(max(float(gamma[0]), batch.mdp.least_discount))
     policy = np.stack([smoothed_policy(batch.mdp, batch.counts[:, :, i].T).T for i in range(gamma.size)], axis=2)
     log = np.log(np.where(policy > 0, policy, 1.0))
     plan = Plans(batch, np.zeros((batch.mdp.n_states, gamma.size)), np.where(policy > 0, log, -np.inf), gamma, lam)
@@ -464,7 +477,8 @@ def smoothed_policy(mdp: MDP, counts: Floats, alpha: float = 1.0) -> Floats:
 
 def own_discounts(point: Point) -> Floats:
     """Return for each group the most likely of some discounts, at the point's reward and temperatures."""
-    model, tried = point.likelihood, np.array([0.0, 0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.97, 1.0])
+    model = point.likelihood
+    tried = np.array([0.0, 0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.97, 1.0])
     scores = np.full((tried.size, model.n_discounts), -np.inf)
     for i, discount in enumerate(tried):
         x = point.x.copy()

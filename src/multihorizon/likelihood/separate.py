@@ -110,7 +110,8 @@ class FromPlans:
         """Add what the decisions in one task say of some of the persons."""
         planner, persons = self.tables.planners[task], who[part]
         begin = self._values[task][:, persons]
-        gamma, lam = places[part, 0], np.exp(places[part, 1])
+        gamma = places[part, 0]
+        lam = np.exp(places[part, 1])
         own = replace(planner, owners=np.arange(part.size)).at(float(gamma[0]))  # one by one where moves take time
         near = None if np.isnan(begin).any() else Plans(own, begin, begin, gamma, lam)
         plans = own.plan(self.tables.theta, gamma, lam, near)
@@ -163,7 +164,8 @@ class PersonsApart:
         self.largest = problem.largest_discount
         self.tables = Tables(problem.tasks, self.largest, settings.reward, np.zeros(0, dtype=np.int64))
         self.counts: Sparse = self.tables.counts(problem.tasks)
-        n, none = problem.n_experts, np.full(problem.n_experts, np.nan)
+        n = problem.n_experts
+        none = np.full(problem.n_experts, np.nan)
         temperatures = np.ones(n) if settings.temperatures is None else settings.temperatures
         known = np.stack([none if settings.discounts is None else settings.discounts, np.log(temperatures)], axis=1)
         self.fixed: Bools = ~np.isnan(known)
@@ -176,7 +178,8 @@ class PersonsApart:
 
     def fit(self, progress: Progress = silent) -> PersonsFit:
         """Return the maximum of each person."""
-        n, grid = len(self.lower), _Grid(self)
+        n = len(self.lower)
+        grid = _Grid(self)
         nobody = np.zeros(n, dtype=np.bool_)
         maxima = PersonsFit(
             np.zeros((n, 2)),
@@ -236,7 +239,8 @@ class PersonsApart:
 
     def _to_the_ends(self, who: Ints, maxima: PersonsFit) -> None:
         """See who is as likely at a temperature below all that are tried, and who at the highest."""
-        here, (lower, upper) = FromPlans(self.tables, self.counts[who]), self._bounds(who)
+        here = FromPlans(self.tables, self.counts[who])
+        (lower, upper) = self._bounds(who)
         for mask, logs in ((maxima.separated, lower[:, 1] - 3.0), (maxima.hottest, upper[:, 1])):
             there = here(np.arange(who.size), np.stack([maxima.places[who, 0], logs], axis=1))
             mask[who] = ~self.fixed[who, 1] & (there.value >= maxima.here.value[who] - AS_LIKELY)
@@ -341,8 +345,10 @@ class Reason:
 
 def persons_solution(problem: Problem, model: PersonsApart, maxima: PersonsFit) -> Solution:
     """Return what is known of persons who were fitted one by one."""
-    precise, slopes = precision_apart(maxima.here.curvature, model.fixed), maxima.slopes(model)
-    discounts, twice = maxima.places[:, 0], np.isfinite(maxima.another)
+    precise = precision_apart(maxima.here.curvature, model.fixed)
+    slopes = maxima.slopes(model)
+    discounts = maxima.places[:, 0]
+    twice = np.isfinite(maxima.another)
     converged = maxima.finished & (slopes <= CONVERGED_GRADIENT * model.counts.sum(axis=1))
     coldest = ~model.fixed[:, 1] & (maxima.places[:, 1] <= model.lower[:, 1])
     lost = (coldest | maxima.separated | maxima.hottest | ~precise.identified[:, 1]) & ~model.fixed[:, 1]
@@ -432,7 +438,8 @@ def left_open(names: Sequence[str], reasons: Sequence[str]) -> list[str]:
 
 
 def _end(value: float, discounts: Floats, maxima: PersonsFit) -> dict[str, object]:
-    steps, finished = int(maxima.steps.max()), bool(maxima.finished.all())
+    steps = int(maxima.steps.max())
+    finished = bool(maxima.finished.all())
     return {"log_likelihood": value, "discounts": discounts.tolist(), "steps": steps, "finished": finished}
 
 
@@ -534,19 +541,23 @@ class ProfilesApart(Intervals):
         """Return the lower (sign −1) or upper (1) ends of some persons; NaN where they are not found."""
         errors = np.where(self.errors[who] < 0.3, self.errors[who], 0.3)
         first = np.maximum(target * errors, 1e-4)
-        plans, lower, upper = FromPlans(self.tables, self.counts[who]), self.lower[who], self.upper[who]
+        plans = FromPlans(self.tables, self.counts[who])
+        lower = self.lower[who]
+        upper = self.upper[who]
         begin, top = self._farthest(who, sign, target, plans)
         ends, ended = profile_ends(plans, begin, top, first, target, sign, lower, upper)
         if (rest := np.flatnonzero(~ended & (upper[:, 0] > ENDLESS_DISCOUNT) & (begin[:, 0] < ENDLESS_DISCOUNT))).size:
             # at a discount of 1 they might go on forever, and near it values have lost their digits
             upper[rest, 0] = ENDLESS_DISCOUNT
-            again, bounds = partial(of_some, plans, rest), (lower[rest], upper[rest])
+            again = partial(of_some, plans, rest)
+            bounds = (lower[rest], upper[rest])
             ends[rest], ended[rest] = profile_ends(again, begin[rest], top.of(rest), first[rest], target, sign, *bounds)
         return np.where(ended, ends, np.nan)
 
     def _farthest(self, who: Ints, sign: int, target: float, plans: FromPlans) -> tuple[Floats, Local]:
         """Return where to begin: at the farthest place on this side that is known to be inside, and what is known there."""
-        begin, top = self.places[who].copy(), self.here.of(who)
+        begin = self.places[who].copy()
+        top = self.here.of(who)
         inside = self.others.above(who, top.value - 0.5 * target**2)
         for person, place in zip(*inside, strict=True):
             if sign * (place[0] - begin[person, 0]) > 0:
@@ -585,7 +596,8 @@ class ApartEstimate(ProfilesApart, Estimate):
     @cached_property
     def roots(self) -> Floats:
         """Return the symmetric roots `(n,2,2)` of the covariances of each person; 0 in the direction of what is known or open."""
-        fixed, curvature = self.lower == self.upper, self.here.curvature.copy()
+        fixed = self.lower == self.upper
+        curvature = self.here.curvature.copy()
         one_known = fixed.any(axis=1)
         curvature[one_known, 0, 1] = curvature[one_known, 1, 0] = 0.0
         values, vectors = np.linalg.eigh(curvature)
@@ -607,7 +619,8 @@ class ApartEstimate(ProfilesApart, Estimate):
     @property
     def lost(self) -> Bools:
         """Return of whom the discount or the temperature is not identified."""
-        fixed, curvature = self.lower == self.upper, self.here.curvature
+        fixed = self.lower == self.upper
+        curvature = self.here.curvature
         return ~precision_apart(curvature, fixed).identified.all(axis=1) | ~self.known
 
     def draw(self, n: int, rng: np.random.Generator) -> Draws:

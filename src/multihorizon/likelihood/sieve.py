@@ -133,7 +133,8 @@ def _fit_logit(decisions: LoggedDecisions, loads: Floats, ridge: float) -> tuple
     for _ in range(30):
         slope = gradient - ridge * u
         step = la.solve(information + ridge * np.eye(u.size), slope, assume_a="pos")
-        promised, scale = float(slope @ step), 1.0
+        promised = float(slope @ step)
+        scale = 1.0
         if promised < 1e-3:
             break
         while True:
@@ -169,7 +170,8 @@ def _second_stage(model: SieveModel, logits: list[Logit], gammas: Floats | None)
     size = f if gammas is not None else f + groups
     matrix, target = np.zeros((size, size)), np.zeros(size)
     for k, logit in enumerate(logits):
-        rows, wanted = np.zeros((logit.u.size, size)), logit.u.copy()
+        rows = np.zeros((logit.u.size, size))
+        wanted = logit.u.copy()
         rows[:, :f] = np.vstack([np.eye(f)] * (logit.u.size // f))
         if gammas is None:
             rows[:f, f + model.groups[k]] = logit.values
@@ -196,7 +198,8 @@ def relevant_coordinates(steps: Steps) -> tuple[list[int], dict[str, float]]:
         first = sum(block.shape[1] for block in blocks)
         blocks.append(Splines(6, [0] * len(columns)).fit_transform(steps.states[:, columns])[:, 1:])
         places.append(np.arange(first, first + blocks[-1].shape[1]))
-    features, others = sp.csr_array(sp.hstack(blocks, format="csr")), len(steps.actions) - 1
+    features = sp.csr_array(sp.hstack(blocks, format="csr"))
+    others = len(steps.actions) - 1
     # One action after another has coefficients of its own, and the last has none.
     loads = np.vstack([np.eye(others * features.shape[1]), np.zeros((features.shape[1], others * features.shape[1]))])
     loads = loads.reshape(others + 1, features.shape[1], -1)
@@ -349,8 +352,10 @@ def fit_sieve(steps: Steps, choice: Choice, regressor: Any, settings: Settings, 
 
     for place in candidates(best.point, begin_at):
         end = climb(place, max_steps=max_iter, gain=tol, worth=best.point.objective - WITHIN)
-        ends, best = [*ends, end], max(best, end, key=lambda one: one.point.objective)
-    ends, best = [best, *elsewhere(ends, best.point)], polished(best, max_steps=4, gain=1e-11)
+        ends = [*ends, end]
+        best = max(best, end, key=lambda one: one.point.objective)
+    ends = [best, *elsewhere(ends, best.point)]
+    best = polished(best, max_steps=4, gain=1e-11)
     p_equal, spread = None, None
     if pooled and len(steps.experts) > 1 and best.finished:
         free = model_of(replace(settings, temperatures=np.full(len(steps.experts), np.nan)))
@@ -387,7 +392,8 @@ def sieve_precision(point: SievePoint) -> tuple[Precision, Floats]:
     """Return what is identified, with standard errors, and the full covariance `(p,p)`; NaN errors where the first stage has
     none.
     """
-    precise, added = precision(point), first_stage_scores(point)
+    precise = precision(point)
+    added = first_stage_scores(point)
     own = precise.covariance
     assert own is not None
     if added is None:
@@ -406,7 +412,8 @@ def first_stage_scores(point: SievePoint) -> Floats | None:
     if not isinstance(stage, LeastSquares):
         return None
     steps = model.problem.steps.select(model.problem.steps.known_next)
-    features, after = stage.smoothing.inputs(steps.states), data.basis(steps.next_states)
+    features = stage.smoothing.inputs(steps.states)
+    after = data.basis(steps.next_states)
     total = np.zeros((len(steps), model.size))
     for k, plan in enumerate(point.plans):
         # How the score of x moves with the coefficients of Q, the values following them: `Σ π dlogπ/dx dlogπ/dc` `(A,p,q)`.
@@ -439,7 +446,8 @@ def resampled(point: SievePoint, choice: Choice, regressor: Any, count: int, see
     estimates = []
     for number, stream in enumerate(np.random.SeedSequence(seed).spawn(count)):
         progress(number / count, f"resampled episodes {number + 1} of {count}")
-        rng, rows = np.random.default_rng(stream), []
+        rng = np.random.default_rng(stream)
+        rows = []
         for k in range(len(steps.experts)):
             own = np.flatnonzero(steps.expert[first] == k)
             rows += [np.arange(first[e], last[e]) for e in rng.choice(own, own.size)]
@@ -542,7 +550,8 @@ class RewardFunctions(Result):
         if len(places) == 1:
             points = np.tile(np.median(arrived, axis=0), (200, 1))
             x = points[:, places[0]] = np.linspace(arrived[:, places[0]].min(), arrived[:, places[0]].max(), 200)
-            reward, half = self.reward(points), 1.96 * self.reward_errors(points)
+            reward = self.reward(points)
+            half = 1.96 * self.reward_errors(points)
             ax.fill_between(x, reward - half, reward + half, color=COLOURS[0], alpha=0.3, linewidth=0)
             ax.plot(x, reward, color=COLOURS[0])
         else:
@@ -579,7 +588,8 @@ class RewardFunctions(Result):
         model = self.point.likelihood
         if expert not in model.problem.names:
             raise ValueError(f"expert must be one of {', '.join(model.problem.names)}, received {expert!r}")
-        plan, points = self.point.plans[model.problem.names.index(expert)], self._points(states)
+        plan = self.point.plans[model.problem.names.index(expert)]
+        points = self._points(states)
         stage = model.data.stage
         q = np.stack([row @ c for row, c in zip(stage.rows(points), plan.coefficients, strict=True)])
         available = stage.available(model.data.basis(points))
@@ -707,7 +717,8 @@ class SieveLikelihood:
         progress(0.5, "fit")
         fitted = fit_sieve(steps, choice, self.regressor, settings, self.temperature == "pooled", self.tolerance, self.max_steps)
         progress(0.8, "standard errors")
-        count, drawn = self.draws or (30 if self.regressor is not None else 0), None
+        count = self.draws or (30 if self.regressor is not None else 0)
+        drawn = None
         if count:
             drawn = resampled(fitted.end.point, choice, self.regressor, count, seed, part_of(progress, 0.8, 1.0))
         return self._solution(problem, fitted, choice, relevance, drawn)
@@ -743,7 +754,8 @@ class SieveLikelihood:
         """Return the solution of a fit. `drawn` are discounts of resampled episodes, None where standard errors are analytic."""
         point = fitted.end.point
         model, data, steps = point.likelihood, point.likelihood.data, point.likelihood.problem.steps
-        (precise, matrix), shares = sieve_precision(point), overlap(data, steps)
+        (precise, matrix) = sieve_precision(point)
+        shares = overlap(data, steps)
         of_experts = np.arange(model.size)[model.discount_slice][model.groups]
         known = model.fixed[of_experts]
         # An expert with less than 5 % of shared states is not compared with anyone; one expert alone has nobody to compare with.

@@ -336,7 +336,9 @@ def branch_and_bound(
         most: how many boxes may be made.
         seconds: how long it may take.
     """
-    numbers, deadline, made = itertools.count(), time.perf_counter() + seconds, 0
+    numbers = itertools.count()
+    deadline = time.perf_counter() + seconds
+    made = 0
     heap = [(-bound(box), next(numbers), box) for box in boxes]
     heapq.heapify(heap)
     while heap and made < most and time.perf_counter() < deadline:

@@ -90,7 +90,8 @@ class Dense:
         block[np.diag_indices_from(block)] += damping * self.scale[free]
         if not block.any():
             return solution
-        shift, unit = 0.0, self.units[free] ** -2
+        shift = 0.0
+        unit = self.units[free] ** -2
         for _ in range(20):
             try:
                 factor = la.cho_factor(block + shift * np.diag(unit), check_finite=False)
@@ -142,7 +143,8 @@ class Products:
         if self._solved is not None and self._solved[0] is b:
             x = np.where(free, self._solved[1], 0.0)
             left = np.where(free, b - damped(x), 0.0)
-        direction, last = np.zeros(b.size), 1.0
+        direction = np.zeros(b.size)
+        last = 1.0
         for _ in range(max_iter):
             moved = preconditioned(left)
             size = float(left @ moved)
@@ -241,7 +243,9 @@ def climb(
         metric: the curvature at a neighbouring maximum, with which to begin; without it, the stop is confirmed by a new one.
         progress: called with the number of steps and the point after each of them.
     """
-    point, damping, last = start, FIRST_DAMPING if metric is None else LEAST_DAMPING, np.inf
+    point = start
+    damping = FIRST_DAMPING if metric is None else LEAST_DAMPING
+    last = np.inf
     confirm = fresh = metric is None
     metric = metric or start.metric()
     for steps in range(tol.max_steps):
@@ -250,7 +254,8 @@ def climb(
         promised = left_to_gain(point, metric, free)
         # The curvature is kept while each step leaves no more than a twentieth of the promised gain.
         if not fresh and (promised > 0.05 * last or (confirm and promised < tol.gain)):
-            metric, fresh = point.metric(), True
+            metric = point.metric()
+            fresh = True
             promised = left_to_gain(point, metric, free)
         if promised < tol.gain:
             return Ascent(point, steps, True, metric)
@@ -258,7 +263,8 @@ def climb(
             return Ascent(point, steps, False, metric)
         reached, damping = _advance(point, metric, free, damping, bent)
         if reached is None and not fresh:
-            metric, fresh = point.metric(), True
+            metric = point.metric()
+            fresh = True
             reached, damping = _advance(point, metric, free, FIRST_DAMPING, bent)
         if reached is None:
             return Ascent(point, steps, False, metric)
@@ -306,7 +312,8 @@ def _advance(point: Place, metric: Metric, free: Bools, damping: float, bent: bo
 def _step(point: Climbable, metric: Metric, free: Bools, damping: float) -> Floats:
     """Return the damped step on the free parameters; those that would leave the bounds go to the bound, and the rest follow."""
     (low, high), x = point.bounds, point.x
-    step, moving = metric.solve(point.gradient, free, damping), free.copy()
+    step = metric.solve(point.gradient, free, damping)
+    moving = free.copy()
     while (out := moving & ((x + step < low) | (x + step > high))).any():
         moving &= ~out
         step = np.where(moving, 0.0, np.clip(x + step, low, high) - x)
@@ -317,7 +324,8 @@ def _step(point: Climbable, metric: Metric, free: Bools, damping: float) -> Floa
 def _bend(point: Place, metric: Metric, free: Bools, damping: float, step: Floats) -> Floats:
     """Return half the acceleration that keeps a step on a bent ridge; 0 where it is too long to be trusted or cannot be had."""
     share, longest = 0.1, 1.5  # of the step, by which derivatives are differenced, and beyond which a bend is not trusted
-    none, (low, high) = np.zeros(step.size), point.bounds
+    none = np.zeros(step.size)
+    (low, high) = point.bounds
     ahead, behind = (point.moved(np.clip(point.x + sign * share * step, low, high)) for sign in (1, -1))
     if ahead is None or behind is None:
         return none
@@ -420,7 +428,8 @@ def _secant(before: Local, there: Local, step: Floats, kept: Floats) -> Floats:
         well &= np.linalg.eigvalsh(corrected)[:, 0] > 0
     if well.all():
         return rank_one
-    seen, predicted = (fell * step).sum(axis=1), (expected * step).sum(axis=1)
+    seen = (fell * step).sum(axis=1)
+    predicted = (expected * step).sum(axis=1)
     sure = (predicted > TINY) & (seen > 0.1 * predicted)
     bfgs = kept + _squares(fell, np.where(sure, seen, np.inf)) - _squares(expected, np.where(sure, predicted, np.inf))
     positive = np.linalg.eigvalsh(there.curvature + bfgs)[:, 0] > 0
@@ -469,13 +478,18 @@ def maximize_many(
     secants = np.zeros(here.curvature.shape)
     who = np.flatnonzero(np.isfinite(here.value))
     for _ in range(max_steps):
-        now, own, low, high = here.with_curvature(secants).of(who), places[who], lower[who], upper[who]
+        now = here.with_curvature(secants).of(who)
+        own = places[who]
+        low = lower[who]
+        high = upper[who]
         free = ~at_bounds(own, now.gradient, low, high)
         left = _gain(now, free, least[who])
         done = (left < gain) | (_reach(now, low, high, free) < 1e-8)
         finished[who[done]] = True
         going = ~done
-        who, now, left = who[going], now.of(going), left[going]
+        who = who[going]
+        now = now.of(going)
+        left = left[going]
         own, low, high, free = own[going], low[going], high[going], free[going]
         if not who.size:
             break
@@ -538,16 +552,25 @@ def profile_ends(
         lower, upper: bounds `(n,2)`; the end is on the bound where r stays below its target.
         max_steps: the most places that are tried.
     """
-    n, bound = len(maxima), upper[:, 0] if sign > 0 else lower[:, 0]
+    n = len(maxima)
+    bound = upper[:, 0] if sign > 0 else lower[:, 0]
     # the last places that are inside, how v follows g there, and the first ones that are outside
-    inside, tilt, outside = maxima.copy(), _loosened(top, maxima, lower, upper).tilt, np.full(n, np.nan)
-    places, settled, who, stride = inside.copy(), np.zeros(n, dtype=np.bool_), np.arange(n), first.copy()
+    inside = maxima.copy()
+    tilt = _loosened(top, maxima, lower, upper).tilt
+    outside = np.full(n, np.nan)
+    places = inside.copy()
+    settled = np.zeros(n, dtype=np.bool_)
+    who = np.arange(n)
+    stride = first.copy()
     places[:, 0] = np.clip(inside[:, 0] + sign * first, lower[:, 0], upper[:, 0])
     places[:, 1] = np.clip(inside[:, 1] + tilt * (places[:, 0] - inside[:, 0]), lower[:, 1], upper[:, 1])
     before = np.full(n, np.nan)  # the last g of each
     for _ in range(max_steps):
-        low, high, bad = lower[who], upper[who], np.zeros(who.size, dtype=np.bool_)
-        here, own = at(who, places[who]), places[who]
+        low = lower[who]
+        high = upper[who]
+        bad = np.zeros(who.size, dtype=np.bool_)
+        here = at(who, places[who])
+        own = places[who]
         promised = _loosened(here, own, low, high).promised
         # where g stays, as on its bound, v is climbed to the end: a step without damping may go to and fro
         far = np.isfinite(here.value) & (promised > np.where(own[:, 0] == before[who], 1e-7, 0.02))
@@ -567,7 +590,8 @@ def profile_ends(
         inside[who[below]], tilt[who[below]] = own[below], loose.tilt[below]
         outside[who[~below & ~bad]] = own[~below & ~bad, 0]
         near, beyond = inside[who, 0], outside[who]
-        closed, apart = np.isfinite(beyond), np.abs(own[:, 0] - near)
+        closed = np.isfinite(beyond)
+        apart = np.abs(own[:, 0] - near)
         ended = ~bad & (loose.promised < 1e-7) & ((np.abs(root - target) < 1e-6) | ((own[:, 0] == bound[who]) & below))
         # beyond the end of an interval there may be no value at all
         ended |= (closed & (np.abs(beyond - near) < 1e-9)) | (bad & (apart < 1e-7))

@@ -45,12 +45,12 @@ def graded(holds: Sequence[bool]) -> str:
 
 
 def numbers(values: Sequence[float] | Floats, digits: int = 2) -> str:
-    """Numbers for people: "0.10, 0.45, 0.90"."""
+    """Return numbers for people: "0.10, 0.45, 0.90"."""
     return ", ".join(f"{value:.{digits}f}" for value in values)
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names for people: "toy", "toy and cliff", "toy, big-small and cliff", or "none"."""
+    """Return names for people: "toy", "toy and cliff", "toy, big-small and cliff", or "none"."""
     if len(names) < 2:
         return names[0] if names else "none"
     return f"{', '.join(names[:-1])} and {names[-1]}"
@@ -117,7 +117,8 @@ def _order(data: Data, name: str) -> Claim:
         reason += " It is no property of the method: on other tasks a proved optimum can reverse two experts."
     fewest = min(len(row["trace"]["best"]) for row in learned.values())
     if name == "MPMCE, per expert" and fewest < PRINTED.mpmce_converged_after:
-        verdict, reason = NOT_TESTED, f"{reason} {fewest} evaluations say nothing of {PRINTED.mpmce_converged_after}."
+        verdict = NOT_TESTED
+        reason = f"{reason} {fewest} evaluations say nothing of {PRINTED.mpmce_converged_after}."
     return Claim(
         f"Order of discounts, {name}",
         "The learned discounts have the order of the true ones on all three domains.",
@@ -134,13 +135,15 @@ def _discounts(data: Data, name: str) -> Claim:
     learned = {domain: rows[name]["discounts"] for domain, rows in data["learned"].items()}
     evaluations = len(next(iter(data["convergence"].values()))["Bayesian"]["trace"]["best"])
     if printed == "MPLP":
-        tested, too_little = evaluations >= PRINTED.converged_after, f"{evaluations} evaluations"
+        tested = evaluations >= PRINTED.converged_after
+        too_little = f"{evaluations} evaluations"
         spread = {domain: np.array([row["discounts"] for row in rows["MPLP"]]) for domain, rows in data["seeds"].items()}
         count = len(next(iter(spread.values())))
         rule = f"those of Bayesian optimisation, the paper's search, from {count} seeds"
     else:
         spread = {domain: np.array([row["discounts"] for row in rows]) for domain, rows in data["thresholds"].items()}
-        tested, too_little = min(len(rows) for rows in spread.values()) > 1, "One threshold"
+        tested = min(len(rows) for rows in spread.values()) > 1
+        too_little = "One threshold"
         rule = f"ours at the {len(next(iter(data['thresholds'].values())))} thresholds tried, because the paper prints none"
     off = {domain: outside(theirs[domain], spread[domain], HALF_DISCOUNT) for domain in learned}
     ranges = by_domain(
@@ -195,7 +198,7 @@ def usual(value: float, ours: Sequence[float], half: float) -> bool:
 
 
 def _places(name: str, domain: str, drawn: Data) -> dict[str, float]:
-    """Where the printed mean and standard deviation lie among ours, over drawings of the tasks."""
+    """Return where the printed mean and standard deviation lie among ours, over drawings of the tasks."""
     half = 0.5 * 10.0 ** -PRINTED.error_digits[name][domain]
     printed = dict(zip(("mean", "std"), PRINTED.generalization[name][domain], strict=True))
     return {key: place_among(value, drawn[key], half) for key, value in printed.items()}
@@ -380,7 +383,8 @@ def _within_50(data: Data) -> Claim:
 
 def _bayesian(data: Data) -> Claim:
     """Return the best of the search is compared with what the paper compares it with: the best point of a grid of step 0.01."""
-    part, wanted = data["seeds"], PRINTED.converged_after
+    part = data["seeds"]
+    wanted = PRINTED.converged_after
     evaluations = len(next(iter(data["convergence"].values()))["Bayesian"]["trace"]["best"])
     ours = {
         d: [data["convergence"][d]["Bayesian"]["objective"], *(row["objective"] for row in rows["MPLP"])]
@@ -416,7 +420,8 @@ def _breakpoints(data: Data) -> Claim:
 
 
 def _crossings(data: Data) -> Claim:
-    crossings, breakpoints = data["toy"]["crossings"], np.array(data["toy"]["breakpoints"])
+    crossings = data["toy"]["crossings"]
+    breakpoints = np.array(data["toy"]["breakpoints"])
     inside = [0 < gamma < 1 for gamma in crossings.values()]
     below = [pair for pair, gamma in crossings.items() if not (np.abs(breakpoints - gamma) < 1e-6).any()]
     return Claim(
@@ -458,7 +463,8 @@ def _grid(data: Data) -> Claim:
 
 def _two_experts(data: Data) -> Claim:
     """Return the printed share is judged for both endings, over drawings of the tasks."""
-    pairs, share = data["identifiability"]["two experts"], PRINTED.two_expert_share
+    pairs = data["identifiability"]["two experts"]
+    share = PRINTED.two_expert_share
     places = {ending: place_among(share, row["shares over seeds"], HALF_DISCOUNT) for ending, row in pairs.items()}
     drawings = {ending: np.percentile(row["shares over seeds"], (2.5, 97.5)) for ending, row in pairs.items()}
     return Claim(

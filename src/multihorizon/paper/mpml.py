@@ -69,7 +69,8 @@ class MPML:
 
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
         """Maximise over Γ and solve once more at the best one."""
-        logged, problem = problem, problem.observed_policies()
+        logged = problem
+        problem = problem.observed_policies()
         profile = _Profile(problem, float(self.temperature), self.tolerance, np.argsort(expert_order(problem)))
         if self.search is None:
             trace = _climb(profile, problem.n_experts, self.starts, seed, progress)
@@ -78,7 +79,8 @@ class MPML:
         trace = Trace(trace.discounts[:, profile.places], trace.values, trace.seconds)
         best = trace.best_discounts
         minimum, dual = profile.solve(best)
-        gradient, errors = discount_gradient(dual, minimum.point), count_errors(dual, logged)
+        gradient = discount_gradient(dual, minimum.point)
+        errors = count_errors(dual, logged)
         # At a bound only the part of the gradient that points inward counts.
         low, high = np.where(best <= 0, 0.0, -np.inf), np.where(best >= ENDLESS_DISCOUNT, 0.0, np.inf)
         residual = max(minimum.gradient_norm, float(np.abs(np.clip(gradient, low, high)).max()))
@@ -100,7 +102,7 @@ class MPML:
 
 
 def discounted_likelihood(dual: Dual, point: DualPoint) -> float:
-    """`L(θ, Γ)` at a point of the dual."""
+    """Return `L(θ, Γ)` at a point of the dual."""
     total = 0.0
     for response, target, paid in zip(point.responses, dual.targets, dual.paid, strict=True):
         soft = float(response.expert.mdp.initial @ response.values)

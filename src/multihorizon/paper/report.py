@@ -34,7 +34,9 @@ def _sheet(rows: int, columns: int, width: float, height: float, framed: bool = 
 
 
 def _by_algorithm(axes: Any, part: Data, printed: Mapping[str, Any]) -> Iterator[tuple[Any, int, Data, Any]]:
-    """Axes, height, row and the paper's figures of each algorithm on each domain; the names stand left of the first axes."""
+    """Yield axes, height, row and the paper's figures of each algorithm on each domain; the names stand left of the first
+    axes.
+    """
     for ax, (domain, rows) in zip(axes, part.items(), strict=True):
         for y, (name, row) in enumerate(rows.items()):
             yield ax, y, row, _printed(printed, domain, name)
@@ -44,7 +46,7 @@ def _by_algorithm(axes: Any, part: Data, printed: Mapping[str, Any]) -> Iterator
 
 
 def generalization(data: Data, timings: Data) -> Figure:
-    """Mean generalization error of each algorithm, with the paper's figure beside ours."""
+    """Return mean generalization error of each algorithm, with the paper's figure beside ours."""
     figure, axes = _sheet(1, 3, 4.2, 3.4)
     for ax, y, row, printed in _by_algorithm(axes[0], data["generalization"], PRINTED.generalization):
         ax.barh(y, row["absolute mean"], color=COLOURS[0], height=0.6)
@@ -60,7 +62,7 @@ def generalization(data: Data, timings: Data) -> Figure:
 
 
 def discounts(data: Data, timings: Data) -> Figure:
-    """Learned discounts of each algorithm beside the true ones and the paper's."""
+    """Return learned discounts of each algorithm beside the true ones and the paper's."""
     figure, axes = _sheet(1, 3, 4.4, 3.6)
     for ax, y, row, printed in _by_algorithm(axes[0], data["learned"], PRINTED.discounts):
         for k, (true, ours) in enumerate(zip(row["true"], row["discounts"], strict=True)):
@@ -103,7 +105,7 @@ def thresholds(data: Data, timings: Data) -> Figure:
 
 
 def toy_values(data: Data, timings: Data) -> Figure:
-    """Value of s0 under "always a0, a1, a2" for the true, the MPLP and the naive reward; learned discounts dashed."""
+    """Return value of s0 under "always a0, a1, a2" for the true, the MPLP and the naive reward; learned discounts dashed."""
     part = data["toy"]
     figure, axes = _sheet(1, 3, 4.4, 3.6)
     titles = {"true": "true reward", "MPLP": "reward learned by MPLP", "NaiveLP": "reward of the naive extension"}
@@ -184,7 +186,7 @@ def _curve(ax: Any, best: Any, colour: str, label: str) -> None:
 
 
 def identifiability(data: Data, timings: Data) -> Figure:
-    """Distance of the experts' rewards from each other over the grid: a plane through the truth, and a histogram of all
+    """Return distance of the experts' rewards from each other over the grid: a plane through the truth, and a histogram of all
     points."""
     grids = data["identifiability"]["grids"]
     figure, axes = _sheet(2, len(grids), 3.9, 3.3, framed=True)
@@ -204,7 +206,9 @@ def identifiability(data: Data, timings: Data) -> Figure:
 
 
 def two_experts(data: Data, timings: Data) -> Figure:
-    """Generalization error of the rewards that explain two toy experts, over all pairs of discounts, and its percentiles."""
+    """Return generalization error of the rewards that explain two toy experts, over all pairs of discounts, and its
+    percentiles.
+    """
     pairs = data["identifiability"]["two experts"]
     figure, axes = _sheet(1, 3, 4.4, 3.6, framed=True)
     for ax, (ending, grid) in zip(axes[0], pairs.items(), strict=False):
@@ -256,7 +260,9 @@ def _printed(table: Mapping[str, Any], domain: str, algorithm: str) -> Any:
 
 
 def generalization_tables(data: Data) -> Table:
-    """Mean ± standard deviation of the generalization error; signed as in Eq. 27, absolute, the median, and the paper's."""
+    """Return mean ± standard deviation of the generalization error; signed as in Eq. 27, absolute, the median, and the
+    paper's.
+    """
     headers = ("domain", "algorithm", "signed ratio", "absolute ratio", "median", "paper")
     rows = []
     for domain, algorithms in data["generalization"].items():
@@ -307,7 +313,7 @@ def thresholds_tables(data: Data) -> Table:
 
 
 def theory(data: Data) -> list[Table]:
-    """Theorem 2, Proposition 1 and the duality gap, by domain."""
+    """Return theorem 2, Proposition 1 and the duality gap, by domain."""
     part = data["theory"]
     columns = ("dual", "primal", "likelihood", "dual_bound", "entropy")
     chain = [(d, *(decimals(row[k], 4) for k in columns)) for d, row in part["chain"].items()]
@@ -432,7 +438,8 @@ def write_report(
     directory: Path, data: Data, drawings: Mapping[str, Figure], claims: list[Claim], settings: StudySettings
 ) -> None:
     """`report.html`: verdicts first, then every table and figure, then the choices."""
-    texts, verdicts = captions(data), [claim.verdict for claim in claims]
+    texts = captions(data)
+    verdicts = [claim.verdict for claim in claims]
 
     def drawn(*names: str) -> list[Picture]:
         return [figure(drawings[name], texts[name]) for name in names]
@@ -539,7 +546,9 @@ def study_domain(domain: Domain, settings: StudySettings, progress: Progress) ->
         "MPMCE": (soft, mh.MPMCE(CHOSEN.temperature), domain.soft_discounts),
         "ClosedForm": (soft, mh.ClosedForm(CHOSEN.temperature), domain.soft_discounts),
     }
-    variants, rows, claims = domain.tasks(settings.tasks, settings.seed), [], []
+    variants = domain.tasks(settings.tasks, settings.seed)
+    rows = []
+    claims = []
     for number, (name, (problem, solver, true)) in enumerate(cases.items()):
         progress(number / len(cases), name)
         solution = mh.solve(problem, solver, seed=settings.seed)

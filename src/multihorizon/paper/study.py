@@ -208,7 +208,7 @@ def _threshold_solver(threshold: float, settings: StudySettings) -> mh.MPMCE:
 
 
 def compute_learned(study: Underway) -> Data:
-    """`data[domain][algorithm]`: discounts, reward, status, objective, and the trace of the search."""
+    """Return `data[domain][algorithm]`: discounts, reward, status, objective, and the trace of the search."""
     bayesian = _bayesian(study.settings.mce_evaluations)
     soft: dict[str, Any] = {
         "MPMCE, threshold": _threshold_solver(CHOSEN.threshold, study.settings),
@@ -257,7 +257,7 @@ def _without_jobs(options: Mapping[str, Any]) -> Data:
 
 
 def compute_generalization(study: Underway) -> Data:
-    """`data[domain][algorithm]`: mean and standard deviation of the signed and of the absolute ratio."""
+    """Return `data[domain][algorithm]`: mean and standard deviation of the signed and of the absolute ratio."""
     data: Data = {}
     for number, (name, domain) in enumerate(study_domains().items()):
         study.progress(number / 3, name)
@@ -269,7 +269,7 @@ def compute_generalization(study: Underway) -> Data:
 
 
 def over_seeds(domain: Domain, rewards: Mapping[str, Any], settings: StudySettings) -> dict[str, dict[str, list[float]]]:
-    """Mean and standard deviation of each reward's signed errors, for each of `settings.seeds` drawings of the tasks."""
+    """Return mean and standard deviation of each reward's signed errors, for each of `settings.seeds` drawings of the tasks."""
     stacked = np.array([*rewards.values()], dtype=np.float64)
     drawn = [losses(domain, stacked, domain.tasks(settings.tasks, settings.seed + 1 + n))[0] for n in range(settings.seeds)]
     means, stds = np.mean(drawn, axis=2).T, np.std(drawn, axis=2).T
@@ -277,8 +277,9 @@ def over_seeds(domain: Domain, rewards: Mapping[str, Any], settings: StudySettin
 
 
 def compute_conventions(study: Underway) -> Data:
-    """`data[convention][algorithm]`: mean and standard deviation of the cliff's errors, read in several ways."""
-    domain, learned = cliff(), study.done["learned"]["cliff"]
+    """Return `data[convention][algorithm]`: mean and standard deviation of the cliff's errors, read in several ways."""
+    domain = cliff()
+    learned = study.done["learned"]["cliff"]
     names = ("MPLP", "MPMCE, threshold")
     rewards = [np.array(learned[name]["reward"]) for name in names]
     variants = domain.tasks(study.settings.tasks, study.settings.seed)
@@ -333,13 +334,14 @@ def compute_conventions(study: Underway) -> Data:
 
 
 def compute_seeds(study: Underway) -> Data:
-    """`data[domain]`: the discounts and objectives of Bayesian MPLP from other seeds, and the best of the paper's grid around the
-    optimum. MPMCE within a threshold climbs to the same answer from every seed, so it is not here."""
+    """Return `data[domain]`: the discounts and objectives of Bayesian MPLP from other seeds, and the best of the paper's grid
+    around the optimum. MPMCE within a threshold climbs to the same answer from every seed, so it is not here."""
     data: Data = {}
     for number, (name, domain) in enumerate(study_domains().items()):
         problem = mh.Problem(domain.mdp, domain.hard_experts())
         l1, bound = CHOSEN.l1[name], CHOSEN.reward_bound[name]
-        solver, rows = mh.MPLP(l1, bound, search=_bayesian(study.settings.lp_evaluations)), []
+        solver = mh.MPLP(l1, bound, search=_bayesian(study.settings.lp_evaluations))
+        rows = []
         for seed in range(study.settings.search_seeds):
             study.progress((number + seed / study.settings.search_seeds) / 3, f"MPLP on {name}, seed {seed}")
             solution = mh.solve(problem, solver, seed=study.settings.seed + 1 + seed)
@@ -351,13 +353,14 @@ def compute_seeds(study: Underway) -> Data:
 
 def _best_nearby(problem: mh.Problem, optimum: Any, l1: float, bound: float) -> float:
     """Return the best objective of MPLP among the points of the paper's grid that surround the optimum."""
-    inner, step = Inner(build_margins(problem.observed_actions()), "worst", l1, bound), PRINTED.grid_step
+    inner = Inner(build_margins(problem.observed_actions()), "worst", l1, bound)
+    step = PRINTED.grid_step
     ends = [sorted({np.floor(gamma / step) * step, min(np.ceil(gamma / step) * step, 1.0)}) for gamma in optimum]
     return max(inner(np.array(point)) for point in itertools.product(*ends))
 
 
 def error_of(domain: Domain, reward: Any, settings: StudySettings) -> dict[str, float]:
-    """Signed and absolute generalization error of one reward."""
+    """Return signed and absolute generalization error of one reward."""
     error = mh.generalization_error(domain, reward, settings.tasks, seed=settings.seed)
     return {
         "mean": error.mean,
@@ -370,7 +373,7 @@ def error_of(domain: Domain, reward: Any, settings: StudySettings) -> dict[str, 
 
 
 def compute_thresholds(study: Underway) -> Data:
-    """`data[domain]`: one row per threshold, from the smallest to the largest."""
+    """Return `data[domain]`: one row per threshold, from the smallest to the largest."""
     cases = [(name, domain, threshold) for name, domain in study_domains().items() for threshold in study.settings.thresholds]
     data: Data = {}
     for number, (name, domain, threshold) in enumerate(cases):
@@ -386,8 +389,11 @@ def compute_thresholds(study: Underway) -> Data:
 
 
 def compute_toy_study(study: Underway) -> Data:
-    """Value curves of "always a0, a1, a2" under three rewards, breakpoints, and pairwise crossings under the true reward."""
-    domain, axis = toy(), np.linspace(0, 1, 101)
+    """Return value curves of "always a0, a1, a2" under three rewards, breakpoints, and pairwise crossings under the true
+    reward.
+    """
+    domain = toy()
+    axis = np.linspace(0, 1, 101)
 
     def value(reward: Floats, action: int, discount: float) -> float:
         """Return the value of s0 when the same action is always taken."""
@@ -414,7 +420,8 @@ def _printed_answer(domain: Domain) -> Data:
 
     "rounding" is how far the probabilities can move at most within half of the last printed digits, at the corners of that box.
     """
-    reward, gammas = np.array(PRINTED.toy_rewards["MPMCE"]), PRINTED.discounts["MPMCE"]["toy"]
+    reward = np.array(PRINTED.toy_rewards["MPMCE"])
+    gammas = PRINTED.discounts["MPMCE"]["toy"]
 
     def at_start(reward: Floats, gamma: float) -> Floats:
         policy: Floats = mh.soft_plan(domain.mdp, reward, gamma, CHOSEN.temperature).policy[0]
@@ -435,7 +442,7 @@ def _printed_answer(domain: Domain) -> Data:
 
 
 def compute_convergence(study: Underway) -> Data:
-    """`data[domain]`: MPLP by three searches on the same problem, with the l1 weight of the tables."""
+    """Return `data[domain]`: MPLP by three searches on the same problem, with the l1 weight of the tables."""
     searches: dict[str, mh.SequentialLP | mh.Bayesian | mh.Grid] = {
         "SequentialLP": mh.SequentialLP(),
         "Bayesian": _bayesian(study.settings.lp_evaluations),
@@ -479,7 +486,7 @@ def compute_identifiability(study: Underway) -> Data:
 
 
 def _grid(domain: Domain, settings: StudySettings) -> Data:
-    """Feasible points of the three-expert grid, and the residuals on the plane through the true last discount."""
+    """Return feasible points of the three-expert grid, and the residuals on the plane through the true last discount."""
     grid = feasibility_grid(
         _soft_problem(domain), mh.Grid(settings.grid_step, settings.jobs), CHOSEN.temperature, CHOSEN.feasible
     )
@@ -536,7 +543,9 @@ def _two_experts(domain: Domain, settings: StudySettings) -> Data:
 
 
 def _curve(domain: Domain, ends: Floats, settings: StudySettings) -> Floats:
-    """Points of the curve of discounts between two of its members: γ_1 is fixed, the others go to the nearest zero residual."""
+    """Return points of the curve of discounts between two of its members: γ_1 is fixed, the others go to the nearest zero
+    residual.
+    """
     problem = _soft_problem(domain)
 
     def residual(rest: Floats, first: float) -> float:
@@ -568,7 +577,8 @@ def _surface(domain: Domain, settings: StudySettings) -> Floats:
     rows, columns = np.nonzero((inner <= residuals[:, :-2]) & (inner <= residuals[:, 2:]))
     best = np.concatenate([pairs[rows], line[columns + 1][:, None]], axis=1)
     # The last discount of each moves to the bottom of its valley, by grids of 21 points around the best so far.
-    offsets, width = np.linspace(-1, 1, 21), line[1] - line[0]
+    offsets = np.linspace(-1, 1, 21)
+    width = line[1] - line[0]
     for _ in range(10):
         trial = np.repeat(best, offsets.size, axis=0)
         trial[:, -1] = np.clip(trial[:, -1] + np.tile(offsets * width, len(best)), 0, 1)
@@ -580,17 +590,18 @@ def _surface(domain: Domain, settings: StudySettings) -> Floats:
 
 
 def _short(array: Floats) -> list[list[float | None]]:
-    """Rounded to four digits, None for NaN, so that the JSON of a heat map stays small."""
+    """Return rounded to four digits, None for NaN, so that the JSON of a heat map stays small."""
     return [[None if np.isnan(x) else round(float(x), 4) for x in row] for row in array]
 
 
 def compute_theory_checks(study: Underway) -> Data:
-    """`data["chain"]`, `data["slopes"]`, `data["gap"]`, each by domain."""
+    """Return `data["chain"]`, `data["slopes"]`, `data["gap"]`, each by domain."""
     data: Data = {"chain": {}, "slopes": {}, "gap": {}}
     rng = np.random.default_rng(study.settings.seed)
     for number, (name, domain) in enumerate(study_domains().items()):
         study.progress(number / 3, name)
-        problem, true = _soft_problem(domain), domain.soft_discounts
+        problem = _soft_problem(domain)
+        true = domain.soft_discounts
         # The dual's inner maximum and the likelihood's maximum are sought among these discounts, beside the true ones.
         data["chain"][name] = vars(duality_chain(problem, true, (0.0, 0.25, 0.5, 0.75, 0.9), CHOSEN.temperature))
         inner = [gamma for gamma in true if gamma > 0]
@@ -605,7 +616,9 @@ def compute_theory_checks(study: Underway) -> Data:
 
 def compute_choices(study: Underway) -> Data:
     """Return one list of rows for each choice."""
-    small, bound, sets = big_small(), CHOSEN.reward_bound, big_small().hard_action_sets()
+    small = big_small()
+    bound = CHOSEN.reward_bound
+    sets = big_small().hard_action_sets()
     last = [s.shape[1] - 1 - s[:, ::-1].argmax(axis=1) for s in sets]
     ties = {"first optimal action": small.hard_experts(), "last optimal action": last, "all optimal actions": sets}
     shown = PRINTED.toy_rewards["MPLP"]

@@ -91,7 +91,9 @@ def rank_test(problem: Problem, discounts: Sequence[float], temperature: float =
     gammas = [as_discount(gamma) for gamma in discounts]
     as_positive(temperature, "temperature")
     as_positive(tolerance, "tolerance")
-    rows, logs, column = [], [], problem.n_parameters
+    rows = []
+    logs = []
+    column = problem.n_parameters
     width = column + sum(expert.mdp.n_states for expert in problem.experts)
     for expert, owner in zip(problem.experts, problem.owner, strict=True):
         expert = expert.at(gammas[owner])
@@ -105,7 +107,8 @@ def rank_test(problem: Problem, discounts: Sequence[float], temperature: float =
         column += mdp.n_states
         rows.append(row)
         logs.append(read_equations(expert).log_policy.T.ravel()[keep])
-    phi, b = np.vstack(rows), temperature * np.concatenate(logs)
+    phi = np.vstack(rows)
+    b = temperature * np.concatenate(logs)
     values = np.asarray(np.linalg.svd(phi, compute_uv=False), dtype=np.float64)
     scaled = b * (values[0] / max(float(np.linalg.norm(b)), TINY))
     augmented = np.asarray(np.linalg.svd(np.column_stack([phi, scaled]), compute_uv=False), dtype=np.float64)
@@ -123,7 +126,7 @@ class RankGrid:
 
     @property
     def feasible(self) -> Bools:
-        """Where some reward reproduces the experts, `(n,)`."""
+        """Return where some reward reproduces the experts, `(n,)`."""
         mask: Bools = self.rank == self.augmented_rank
         return mask
 
@@ -207,7 +210,8 @@ def feasibility_at(
         >>> (far > 1e-6).tolist()
         [False, True]
     """
-    families, lam = _families(problem), as_positive(temperature, "temperature")
+    families = _families(problem)
+    lam = as_positive(temperature, "temperature")
     u, v = (lam * np.stack([getattr(family, name) for family in families]) for name in ("u", "v"))
     basis, pushed = np.stack([family.basis for family in families]), np.stack([family.pushed for family in families])
     # All vectors in one orthonormal basis.
@@ -236,7 +240,9 @@ def _families(problem: Problem) -> list[RewardFamily]:
 
 
 def _distances(u: Floats, v: Floats, basis: Floats, pushed: Floats, states: int, points: Floats) -> Floats:
-    """Distances by projection on the range of the nuisance columns, for a batch of points: û, V̂ `(K,n)`, N, P N `(K,n,p)`."""
+    """Return distances by projection on the range of the nuisance columns, for a batch of points: û, V̂ `(K,n)`, N, P N
+    `(K,n,p)`.
+    """
     n_experts, size, width = basis.shape
     count = len(points)
     data = u - points[:, :, None] * v
@@ -278,7 +284,9 @@ def rewards_at(problem: Problem, points: Floats, temperature: float = 1.0) -> Fl
         pairs = list(zip(families, discounts, strict=True))
         data = [lam * (family.u - gamma * family.v) for family, gamma in pairs]
         blocks = [family.basis - gamma * family.pushed for family, gamma in pairs]
-        mean, shared, width = np.mean(data, axis=0), np.concatenate(blocks, axis=1) / len(families), blocks[0].shape[1]
+        mean = np.mean(data, axis=0)
+        shared = np.concatenate(blocks, axis=1) / len(families)
+        width = blocks[0].shape[1]
         sides = [-shared.copy() for _ in blocks]
         for k, block in enumerate(blocks):
             sides[k][:, k * width : (k + 1) * width] += block
@@ -358,8 +366,9 @@ def _value(dual: Dual, theta: Floats) -> tuple[float, Floats]:
 
 
 def _smoothed(theta: Floats, grids: list[list[Dual]], sharpness: float) -> tuple[float, Floats]:
-    """`Σ_k (1/s) log Σ_γ exp(s f_k(θ,γ))` and its gradient."""
-    total, gradient = 0.0, np.zeros_like(theta)
+    """Return `Σ_k (1/s) log Σ_γ exp(s f_k(θ,γ))` and its gradient."""
+    total = 0.0
+    gradient = np.zeros_like(theta)
     for row in grids:
         values, slopes = zip(*(_value(dual, theta) for dual in row), strict=True)
         peak = max(values)

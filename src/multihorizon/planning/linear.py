@@ -101,7 +101,7 @@ class Resolvent:
 
     @cached_property
     def operator(self) -> Any:
-        """`I − γP`."""
+        """Return `I − γP`."""
         if self.dense:
             return np.eye(self.matrix.shape[0]) - self.discount * self.matrix
         return sp.csr_array(sp.eye_array(self.matrix.shape[0], format="csr") - self.discount * self.matrix)

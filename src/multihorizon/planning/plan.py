@@ -107,7 +107,7 @@ class Occupancy:
 
     @property
     def states(self) -> Floats:
-        """`μ(s) = Σ_a μ(s,a)`."""
+        """Return `μ(s) = Σ_a μ(s,a)`."""
         sums: Floats = self.counts.sum(axis=1)
         return sums
 
@@ -262,7 +262,8 @@ def first_best(q: Floats, best: Floats) -> Ints:
     """Return the first best action of each state: `argmax` along the first axis, quicker for many states."""
     if best.size < 1000:
         return np.asarray(q.argmax(axis=0), dtype=np.int64)
-    actions, behind = np.zeros(best.size, dtype=np.int64), np.ones(best.size, dtype=np.bool_)
+    actions = np.zeros(best.size, dtype=np.int64)
+    behind = np.ones(best.size, dtype=np.bool_)
     for row in q:
         behind &= row < best
         actions += behind
@@ -487,7 +488,7 @@ class SoftPlan:
 
     @property
     def log_policy(self) -> Floats:
-        """`log π(a|s)` without the underflow of taking the logarithm of a tiny probability; −inf where unavailable."""
+        """Return `log π(a|s)` without the underflow of taking the logarithm of a tiny probability; −inf where unavailable."""
         return log_policies(self.q.T, self.temperature)[0].T
 
 

@@ -109,7 +109,8 @@ def read_formula(text: str) -> ReadFormula:
         ValueError: if it is no formula, has a left side, is made of something that may not be in it, has too many terms, or says
             what differs between persons in a way that is not known.
     """
-    library, parts = _formulaic(), []
+    library = _formulaic()
+    parts = []
     kinds = library.parser.types.Token.Kind
     for part in _fixed_and_random(text):
         columns: dict[str, None] = {}
@@ -155,7 +156,8 @@ def _fixed_and_random(text: str) -> tuple[str, str]:
     Raises:
         ValueError: for a bar in any other place than `( … | expert)`, added to the rest.
     """
-    tokens, kinds = _parsed(text, lambda: _tokens(text)), _formulaic().parser.types.Token.Kind
+    tokens = _parsed(text, lambda: _tokens(text))
+    kinds = _formulaic().parser.types.Token.Kind
     bars = [i for i, token in enumerate(tokens) if token.kind is kinds.OPERATOR and "|" in token.token]
     if not bars:
         return text, "~ 1"
@@ -169,7 +171,8 @@ def _fixed_and_random(text: str) -> tuple[str, str]:
         raise wrong(f"received {next(tokens[i].token for i in bars if tokens[i].token != '|')}, where one bar is known,")
     if len(bars) > 1:
         raise wrong("received more than one bar")
-    bar, opened = bars[0], list[int]()
+    bar = bars[0]
+    opened = list[int]()
     for i, token in enumerate(tokens[:bar]):
         if token.kind is kinds.CONTEXT:
             opened = [*opened, i] if token.token in "([{" else opened[:-1]
@@ -267,7 +270,8 @@ def _is_arithmetic(node: ast.BinOp) -> bool:
 
 def _may_be_called(node: ast.Call, aliases: dict[str, str]) -> bool:
     """Return whether this function may be called with these arguments, and makes no more columns than anyone needs."""
-    name, given = ast.unparse(node.func), {keyword.arg or "_": keyword.value for keyword in node.keywords}
+    name = ast.unparse(node.func)
+    given = {keyword.arg or "_": keyword.value for keyword in node.keywords}
     sizes = []
     if name in ("poly", "bs", "cr", "cs", "cc"):  # these make several columns of one
         sizes = [*node.args[1:2], *(given[size] for size in ("df", "degree") if size in given)]
@@ -375,7 +379,7 @@ class Covariates:
 
     @property
     def persons(self) -> pd.DataFrame:
-        """The columns that are no conditions, one row per person."""
+        """Return the columns that are no conditions, one row per person."""
         first = np.searchsorted(self.owner, np.arange(len(self.names)))
         return self.frame.drop(columns=list(self.conditions)).iloc[first].reset_index(drop=True)
 
@@ -432,7 +436,10 @@ def read_covariates(
     """
     read = read_formula(formula)
     seen = _comparable(read, persons, problem, missing, reference or {})
-    frame, conditions, owner, n = seen.frame, seen.conditions, seen.owner, len(seen.names)
+    frame = seen.frame
+    conditions = seen.conditions
+    owner = seen.owner
+    n = len(seen.names)
     matrix, random = (read.evaluate(terms, frame) for terms in (read.terms, read.random))
     spec, random_spec = matrix.model_spec, random.model_spec
     terms, random_terms = (tuple(map(str, each.columns)) for each in (matrix, random))
@@ -500,16 +507,19 @@ def read_covariates(
 
 def require_columns(read: ReadFormula, persons: pd.DataFrame | None, conditions: Iterable[object] = ()) -> list[str]:
     """Return the columns of the table of persons; raises where the formula names others than these and the conditions."""
-    columns, others = [] if persons is None else list(map(str, persons.columns)), list(map(str, conditions))
+    columns = [] if persons is None else list(map(str, persons.columns))
+    others = list(map(str, conditions))
     both = [column for column in read.columns if column in columns and column in others]
     if both:
         raise ValueError(f"column {both[0]} must be one of persons or one of episodes, received it in both tables: rename one")
     unknown = sorted(set(read.columns) - set(columns) - set(others))
     if unknown:
-        what, who = f"formula {_shown(read.text)} names {first_few(unknown)}", "neither persons nor episodes have"
+        what = f"formula {_shown(read.text)} names {first_few(unknown)}"
+        who = "neither persons nor episodes have"
         listed = f"the columns of persons are {', '.join(columns) or 'none'}, and those of episodes {', '.join(others)}"
         if not others:
-            who, listed = "persons do not have", f"the columns are {', '.join(columns) or 'none'}"
+            who = "persons do not have"
+            listed = f"the columns are {', '.join(columns) or 'none'}"
             listed += f". If it is a condition of episodes, read the decisions with conditions={unknown[:1]}"
         raise ValueError(f"{what}, which {who}: {listed}")
     return columns
@@ -535,10 +545,12 @@ def _comparable(
     strange = sorted(set(reference) - set(read.columns))
     if strange:
         raise ValueError(f"reference must name a column of the formula {_shown(read.text)}, received {first_few(strange)}")
-    given, names = problem.conditions, pd.Index(problem.names, dtype=object)
+    given = problem.conditions
+    names = pd.Index(problem.names, dtype=object)
     columns = require_columns(read, persons, () if given is None else given.columns)
     own = [column for column in read.columns if column in columns]
-    table, left_out = pd.DataFrame(index=names), dict[str, str]()
+    table = pd.DataFrame(index=names)
+    left_out = dict[str, str]()
     if persons is not None and own:
         table, left_out = _of_persons(persons, own, problem.names)
         _require_numbers_or_groups(read, table, "persons")
@@ -549,7 +561,8 @@ def _comparable(
         rows = given[[column for column in read.columns if column not in own]].reset_index(drop=True)
     usable, nowhere, unknown = _with_conditions(problem, whose, rows, _marked(len(names), names.get_indexer(table.index)))
     left_out |= nowhere
-    table, cautions = table.drop(index=list(nowhere)), [f"Left out are {unknown}."] if unknown else []
+    table = table.drop(index=list(nowhere))
+    cautions = [f"Left out are {unknown}."] if unknown else []
     if len(rows.columns):
         _require_numbers_or_groups(read, rows[usable].set_axis(names[whose[usable]], axis=0), "episodes")
     first = np.zeros(len(names), dtype=np.int64)  # a row of each person
@@ -615,7 +628,8 @@ def _with_conditions(problem: Problem, whose: Ints, rows: pd.DataFrame, listed: 
         problem.names[i]: f"no {' and '.join(rows.columns[np.flatnonzero(lacking[i])]) or 'decisions'}"
         for i in np.flatnonzero(listed & ~seen).tolist()
     }
-    lost, unknown = np.flatnonzero(seen[whose] & ~usable), ""
+    lost = np.flatnonzero(seen[whose] & ~usable)
+    unknown = ""
     if lost.size:
         decisions = sum(float(task.counts[lost].sum()) for task in problem.tasks)
         without = " or ".join(rows.columns[np.flatnonzero(empty[lost].any(axis=0))])
@@ -639,7 +653,8 @@ def _cells(
         levels = pd.Categorical(met[column])
         key = np.unique(key * len(levels.categories) + levels.codes, return_inverse=True)[1]
     _, start, number = np.unique(key, return_index=True, return_inverse=True)
-    owner, cell = place[used[start]], np.full(place.size, -1)
+    owner = place[used[start]]
+    cell = np.full(place.size, -1)
     cell[used] = number
     frame = table.iloc[owner].reset_index(drop=True)
     return frame.assign(**{column: met[column].iloc[start].reset_index(drop=True) for column in rows.columns}), owner, cell
@@ -653,7 +668,9 @@ def _of_persons(persons: pd.DataFrame, used: list[str], names: tuple[str, ...]) 
     twice = next((name for name, number in Counter(labels).items() if number > 1), None)
     if twice is not None:
         raise ValueError(f"persons must have one row for each expert, received {twice} twice: delete or rename a row")
-    frame, listed, known = persons[used].set_axis(labels, axis=0), set(labels), set(names)
+    frame = persons[used].set_axis(labels, axis=0)
+    listed = set(labels)
+    known = set(names)
     left_out = {name: "no row in the table of persons" for name in names if name not in listed}
     left_out |= {name: "no decisions" for name in labels if name not in known}
     frame = frame.loc[[name for name in names if name in listed]]
@@ -729,7 +746,8 @@ def _units(terms: tuple[str, ...], values: Floats) -> Floats:
     _require_usable(terms, values)
     units = np.eye(len(terms))
     if "Intercept" in terms:
-        first, others = terms.index("Intercept"), np.array([term != "Intercept" for term in terms])
+        first = terms.index("Intercept")
+        others = np.array([term != "Intercept" for term in terms])
         units[first, others] = -values[:, others].mean(axis=0)
     sizes = np.abs(values @ units).max(axis=0, initial=0.0)
     return units / np.where(sizes > 0, sizes, 1.0)
@@ -834,7 +852,8 @@ def _on_average(
     numbers = {column: means[column] for column in conditions if column in means}
     groups = [column for column in conditions if column not in means]
     every = list(product(*(pd.Categorical(frame[column]).categories for column in groups)))
-    people, total = frame.iloc[first].assign(**numbers), np.zeros(())
+    people = frame.iloc[first].assign(**numbers)
+    total = np.zeros(())
     for levels in every:
         put = {c: pd.Series(v, people.index).astype(frame[c].dtype) for c, v in zip(groups, levels, strict=True)}
         total = total + read.rows(spec, people.assign(**put))

@@ -168,12 +168,12 @@ class PopulationFindings(Evidence):
 
     @property
     def effects(self) -> Floats:
-        """The effects `(p,2)` of each term on logit γ and log λ."""
+        """Return the effects `(p,2)` of each term on logit γ and log λ."""
         return np.array([[kind[term]["estimate"] for kind in (self.discount, self.temperature)] for term in self.discount])
 
     @property
     def effect_covariances(self) -> tuple[Floats, Floats]:
-        """The covariances `(p,p)` of the effects on logit γ and on log λ; 0 where a file of an older version has none."""
+        """Return the covariances `(p,p)` of the effects on logit γ and on log λ; 0 where a file of an older version has none."""
         nothing = np.zeros((len(self.discount),) * 2)
         first, second = (
             nothing if each is None else np.array(each) for each in (self.discount_covariance, self.temperature_covariance)
@@ -182,7 +182,7 @@ class PopulationFindings(Evidence):
 
     @property
     def between(self) -> Floats:
-        """Σ `(2q,2q)`, the covariance of what persons have of their own, in the units of Z."""
+        """Return Σ `(2q,2q)`, the covariance of what persons have of their own, in the units of Z."""
         if self.person_covariance is not None:
             return np.array(self.person_covariance)
         sizes = np.array([self.spread[kind]["estimate"] for kind in ("discount", "temperature")])
@@ -277,7 +277,7 @@ class PopulationFindings(Evidence):
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """The names of the conditions; none where the formula has none."""
+        """Return the names of the conditions; none where the formula has none."""
         return tuple(name for name in self.cells or () if name not in ("expert", "pattern", *CELL_NUMBERS))
 
     def conditions_frame(self) -> pd.DataFrame | None:
@@ -381,7 +381,8 @@ class PopulationEstimate(PointEstimate):
         covariance = errors[:, :, None] * errors[:, None, :]
         covariance[:, [0, 1], [1, 0]] *= own.get("correlation", np.zeros(size))[:, None]
         free = 0 if population.reward_covariance is None else len(population.reward_covariance)
-        together, notes = population.person_reward_covariance, []
+        together = population.person_reward_covariance
+        notes = []
         if population.reward_covariance is not None and together is None:
             notes.append("Persons are so many that the shared reward is drawn apart from them.")
         if evidence.deviations is not None:
@@ -402,7 +403,8 @@ class PopulationEstimate(PointEstimate):
 
     def of_groups(self) -> PopulationEstimate:
         """Return the estimate of a typical and of a new person of each group."""
-        population, free = self.findings, self.with_reward.shape[2]
+        population = self.findings
+        free = self.with_reward.shape[2]
         labels, discounts, temperatures, covariances, with_reward = [], [], [], [], []
         for name, group in population.predictions.items():
             if "covariance" not in group:
@@ -430,12 +432,12 @@ class PopulationEstimate(PointEstimate):
 
     @property
     def population(self) -> PopulationFindings:
-        """What was found of groups."""
+        """Return what was found of groups."""
         return self.findings
 
     @cached_property
     def parameters(self) -> NamedValues:
-        """Rewards, logits of discounts and logarithms of temperatures."""
+        """Return rewards, logits of discounts and logarithms of temperatures."""
         names = [f"reward of {name}" for name in self.point.parameters or range(self.point.reward.size)]
         names += [f"{kind} of {expert}" for kind in ("logit discount", "log temperature") for expert in self.point.experts]
         values = np.concatenate([self.point.reward, self.mean.T.ravel()])
@@ -444,10 +446,13 @@ class PopulationEstimate(PointEstimate):
     def covariance(self, most: int = 3000) -> Floats:
         """Return the covariance of all parameters, where they are at most so many."""
         self._require_draws()
-        d, k, size = self.point.reward.size, len(self.mean), len(self.names)
+        d = self.point.reward.size
+        k = len(self.mean)
+        size = len(self.names)
         if size > most:
             raise NoUncertaintyError(f"the covariance of {size:,} parameters is not written out, of {most:,} at most")
-        matrix, who = np.zeros((size, size)), np.arange(k)
+        matrix = np.zeros((size, size))
+        who = np.arange(k)
         if self.findings.reward_covariance is not None:
             matrix[:d, :d] = self.findings.reward_covariance
         for i in (0, 1):
@@ -460,18 +465,18 @@ class PopulationEstimate(PointEstimate):
 
     @property
     def open_directions(self) -> Floats:
-        """Directions of the reward in which the decisions say nothing."""
+        """Return directions of the reward in which the decisions say nothing."""
         ways = self.findings.open_reward
         return super().open_directions if ways is None else np.pad(ways, ((0, len(self.names) - len(ways)), (0, 0)))
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What a reader of the draws should know."""
+        """Return what a reader of the draws should know."""
         return self.notes
 
     @property
     def left_out(self) -> Mapping[str, str]:
-        """Who was left out, and why."""
+        """Return who was left out, and why."""
         return self.findings.left_out
 
     def draw(self, n: int, rng: np.random.Generator) -> Draws:
@@ -489,7 +494,8 @@ class PopulationEstimate(PointEstimate):
             root, inverse = ((vectors[:, kept] * values[kept] ** power) @ vectors[:, kept].T for power in (0.5, -0.5))
             noise = dealt(rng, n, reward, np.sqrt(np.maximum(np.diag(covariance), 0.0)))
             along = self.with_reward @ inverse
-            reward, moved = (reward + scale[:, None] * (noise @ root)).T, along @ noise.T
+            reward = (reward + scale[:, None] * (noise @ root)).T
+            moved = along @ noise.T
             left = positive_part(left - along @ along.transpose(0, 2, 1))
         first = np.sqrt(left[:, 0, 0])
         second = left[:, 1, 0] / np.where(first > 0, first, 1.0)
@@ -506,7 +512,8 @@ class PopulationEstimate(PointEstimate):
 
     def pairs(self) -> Pairs | None:
         """Return rewards on both sides of the estimate along the open directions."""
-        ways, step = self.findings.open_reward, 1e-3
+        ways = self.findings.open_reward
+        step = 1e-3
         if ways is None or not ways.size:
             return None
         ways = ways @ np.random.default_rng(0).standard_normal((ways.shape[1], 2))
@@ -546,7 +553,7 @@ class TypesEstimate(PointEstimate):
 
     @property
     def population(self) -> PopulationFindings:
-        """What was found of the types."""
+        """Return what was found of the types."""
         return self.findings
 
     @classmethod
@@ -559,7 +566,7 @@ class TypesEstimate(PointEstimate):
 
     @property
     def parameters(self) -> NamedValues:
-        """The discounts of the types."""
+        """Return the discounts of the types."""
         names = tuple(f"discount of type {k + 1}" for k in range(self.discounts.size))
         return NamedValues(names, self.discounts, np.tile([0.0, self.largest], (self.discounts.size, 1)))
 

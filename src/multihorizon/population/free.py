@@ -68,7 +68,7 @@ class Free:
 
     @property
     def settled(self) -> bool:
-        """Whether finer nodes would hardly add anything."""
+        """Return whether finer nodes would hardly add anything."""
         return bool(self.gain <= 1e-3 * np.sqrt(self.asked.size))
 
 
@@ -94,11 +94,13 @@ def fit_free(
     some = counts[asked] if n > most_persons else counts
     # Beyond logits of ±8 and temperatures e⁶ times the typical one policies hardly change any more.
     reach = np.array([[-8.0, centre[1] - 6.0], [8.0, centre[1] + 6.0]])
-    coarse, first = _grid(reach, (17, 13)), sides[0] * sides[1]
+    coarse = _grid(reach, (17, 13))
+    first = sides[0] * sides[1]
     rough = _fitted(some, _table(planner, coarse), None, 1e-4, run.part(0.0, 0.1), most_numbers)
     used = coarse[rough.weights > 1e-4 / n]
     box = np.stack([np.maximum(used.min(axis=0) - 1.0, reach[0]), np.minimum(used.max(axis=0) + 1.0, reach[1])])
-    nodes, spacing = _grid(box, sides), (box[1] - box[0]) / (np.array(sides) - 1)
+    nodes = _grid(box, sides)
+    spacing = (box[1] - box[0]) / (np.array(sides) - 1)
     table = _table(planner, nodes)
     mixture = _fitted(some, table, None, 1e-6, run.part(0.1, 0.3), most_numbers)
     gain = mixture.log_likelihood - rough.log_likelihood
@@ -113,7 +115,8 @@ def fit_free(
         nodes, table = np.concatenate([nodes[kept], new]), np.concatenate([table[:, kept], _table(planner, new)], axis=1)
         start = np.concatenate([mixture.weights[kept], np.zeros(len(new))])
         finer = _fitted(some, table, start, 1e-6, run.part(0.3 + 0.04 * level, 0.34 + 0.04 * level), most_numbers)
-        gain, mixture = finer.log_likelihood - mixture.log_likelihood, finer
+        gain = finer.log_likelihood - mixture.log_likelihood
+        mixture = finer
     if n > most_persons:
         mixture = _fitted(counts, table, mixture.weights, 1e-6, run.part(0.7, 0.95), most_numbers)
     return Free(nodes, mixture, gain, asked, box, sides, table)
@@ -183,7 +186,9 @@ class NormalSearch:
         scale = log_likelihoods.max(axis=1, keepdims=True)
         # Seven digits of a likelihood are enough to count types, and half the memory.
         self.likelihoods: Any = np.exp(log_likelihoods - scale).astype(np.float32)
-        self.scale, self.origin, self.spacing = float(scale.sum()), nodes[0], spacing
+        self.scale = float(scale.sum())
+        self.origin = nodes[0]
+        self.spacing = spacing
         self.places: Floats = (nodes - nodes[0]) / spacing
 
     def value(self, weights: Floats) -> tuple[float, Floats]:
@@ -248,7 +253,8 @@ class NormalSearch:
 
         from scipy.optimize import minimize  # noqa: PLC0415  it takes longer to import than a small fit takes
 
-        free, side = (None, None), float(np.abs(self.places).max())
+        free = (None, None)
+        side = float(np.abs(self.places).max())
         bounds = [free, (-side, 2 * side), (-side, 2 * side), (-6.0, np.log(2.0)), (-6.0, np.log(2.0)), (-4.0, 4.0)] * k
         end = minimize(loss, start.ravel(), jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 60, "ftol": 1e-10})
         best = read(end.x)[0]
@@ -282,7 +288,8 @@ class NormalSearch:
 
     def search(self, most: int = 6) -> list[Normals]:
         """Return the most likely mixtures of 1, 2, … normal distributions, until one more does not pay."""
-        mixtures, persons = [self.one()], len(self.likelihoods)
+        mixtures = [self.one()]
+        persons = len(self.likelihoods)
         while len(mixtures) < most:
             mixtures.append(self.one_more(mixtures[-1]))
             if mixtures[-1].criterion(persons) >= mixtures[-2].criterion(persons):
@@ -293,7 +300,8 @@ class NormalSearch:
 def joined(normals: Normals) -> list[list[int]]:
     """Return which of the normal distributions are one type, in order of logit γ: those with no clear valley on the way."""
     k = normals.weights.size
-    precisions, group = np.linalg.inv(normals.covariances), np.arange(k)
+    precisions = np.linalg.inv(normals.covariances)
+    group = np.arange(k)
     share = np.linspace(0, 1, 201)[:, None, None]
     for i in range(k):
         for j in range(i + 1, k):
@@ -323,18 +331,26 @@ def share_interval(log_likelihoods: Floats, above: Bools, start: Floats) -> tupl
     """Return the most likely share at the nodes `above` `(G,)`, and the ends of its 95 % interval; `start` are weights `(G,)`."""
     n = len(log_likelihoods)
     best = fit_mixture(log_likelihoods, start=start)
-    share, ends = float(best.weights[above].sum()), []
+    share = float(best.weights[above].sum())
+    ends = []
     for side, limit in ((~above, 0.0), (above, 1.0)):
-        fallen, at, weights, end, further = 0.0, share, best.weights, limit, 1
+        fallen = 0.0
+        at = share
+        weights = best.weights
+        end = limit
+        further = 1
         while abs(at - limit) > 1e-4 and further <= 1024:
             rows = partial(_with_further_rows, log_likelihoods, np.where(side, 0.0, -np.inf))
             mixture = fit_mixture(rows, (n + further, above.size), start=weights)
             fall = float(np.sqrt(2 * max(best.log_likelihood - mixture.rows[:n].sum(), 0.0)))
-            there, weights = float(mixture.weights[above].sum()), mixture.weights
+            there = float(mixture.weights[above].sum())
+            weights = mixture.weights
             if fall > 1.96:
                 end = at + (there - at) * (1.96 - fallen) / (fall - fallen)
                 break
-            fallen, at, further = fall, there, 2 * further
+            fallen = fall
+            at = there
+            further = 2 * further
         ends.append(end)
     return share, ends[0], ends[1]
 
@@ -369,10 +385,12 @@ def describe_free(
         **limits: those of `fit_free`.
     """
     free = fit_free(counts, planner, centre, run, **limits)
-    first, used = free.sides[0] * free.sides[1], np.flatnonzero(free.mixture.weights > 0)
+    first = free.sides[0] * free.sides[1]
+    used = np.flatnonzero(free.mixture.weights > 0)
     used = used[np.lexsort(free.nodes[used].T[::-1])]
     below = np.cumsum(free.mixture.weights[used])
-    grid, spacing = free.nodes[:first], (free.box[1] - free.box[0]) / (np.array(free.sides) - 1)
+    grid = free.nodes[:first]
+    spacing = (free.box[1] - free.box[0]) / (np.array(free.sides) - 1)
     tried = NormalSearch(counts[free.asked] @ free.table[:, :first], grid, spacing).search()
     criteria = [each.criterion(free.asked.size) for each in tried]
     best = tried[int(np.argmin(criteria))]
@@ -430,7 +448,9 @@ def distribution_words(distribution: Mapping[str, dict[str, Any]], horizon: Hori
     words = []
     for name, group in distribution.items():
         whose = "" if len(distribution) == 1 else f" ({name})"
-        types, hidden, each = group["types"], group["indistinguishable"], []
+        types = group["types"]
+        hidden = group["indistinguishable"]
+        each = []
         for kind in types:
             near = f"discounts near {decimals(kind['discount'], 2)}"
             look = f"have {near}" if horizon is None else f"look {horizon.text(kind['discount'])} ahead ({near})"

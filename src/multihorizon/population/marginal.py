@@ -94,12 +94,12 @@ class PsiParts:
 
     @property
     def covariance(self) -> Floats:
-        """Σ `(D,D)`."""
+        """Return Σ `(D,D)`."""
         return self.root @ self.root.T
 
     @property
     def correlation(self) -> float:
-        """ρ, of the first two."""
+        """Return ρ, of the first two."""
         return float(self.root[1, 0] / np.hypot(*self.root[1, :2]))
 
     def in_root(self, slope: Floats) -> Floats:
@@ -203,11 +203,14 @@ class PsiLayout:
         other = copy.copy(self)
         cells = self.cells_of(who)
         sizes = np.diff(self.first, append=len(self.design))[who]
-        other.owner, other.first = np.repeat(np.arange(who.size), sizes), np.cumsum(sizes) - sizes
+        other.owner = np.repeat(np.arange(who.size), sizes)
+        other.first = np.cumsum(sizes) - sizes
         other.design, other.random, other.rest, other.counts = (
             each[cells] for each in (self.design, self.random, self.rest, self.counts)
         )
-        other.along, other.persons, other.cells = self.along[who], who.size, cells.size
+        other.along = self.along[who]
+        other.persons = who.size
+        other.cells = cells.size
         return other
 
     def keeps(self, nodes: int) -> bool:
@@ -260,7 +263,8 @@ class PsiLayout:
     def weak_priors(self, parts: PsiParts) -> tuple[float, dict[str, Floats]]:
         """Return the logarithm of the weak priors, and the gradient in ψ of each."""
         pull = {name: np.zeros(self.size) for name in ("means", "spread", "correlation")}
-        p, root = self.design.shape[1], parts.root
+        p = self.design.shape[1]
+        root = parts.root
         logits, apart = (-(square @ parts.effects[:, kind]) for kind, square in enumerate(self.squares))
         pull["means"][self.discount], pull["means"][self.temperature] = logits, self.temperature_basis.T @ apart
         means = 0.5 * float(parts.effects[:, 0] @ logits + parts.effects[:, 1] @ apart)
@@ -363,7 +367,7 @@ class Question:
     grid: Floats | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """What travels to a worker: not the persons, who come block by block."""
+        """Return what travels to a worker: not the persons, who come block by block."""
         lean = object.__new__(PsiLayout)
         of_persons = ("problem", "design", "counts", "tables", "owner", "first", "random", "along", "rest")
         lean.__dict__.update(self.layout.__dict__ | dict.fromkeys(of_persons))
@@ -375,7 +379,9 @@ class Question:
         grid, weights = standard_nodes(self.count, deep)
         inner = np.unique(grid[:, 1]).size if deep == 2 else 1
         if self.grid is not None:
-            grid, weights, inner = self.grid, np.full(len(self.grid), 1 / len(self.grid)), 1
+            grid = self.grid
+            weights = np.full(len(self.grid), 1 / len(self.grid))
+            inner = 1
         root = np.linalg.cholesky(block.persons.covariance)
         places = np.empty((len(root), len(grid), deep))
         for i in range(deep):
@@ -386,9 +392,13 @@ class Question:
 
     def answer(self, psi: Floats, full: bool, block: PersonBlock) -> Part | Floats:
         """Return the block's part of the value at ψ, with derivatives if wanted; or places η `(K,2)` that tables lack."""
-        layout, parts = self.layout, self.layout.unpack(psi)
+        layout = self.layout
+        parts = self.layout.unpack(psi)
         places, log_weights, inner = self.nodes(block)
-        log, surface, eta, own_reward = block.log, None, NOTHING, None
+        log = block.log
+        surface = None
+        eta = NOTHING
+        own_reward = None
         if log is None:
             eta = block.at_cells(places, parts.effects)
             lacking = self.tables.lacking(eta)
@@ -449,9 +459,12 @@ class Question:
 
     def scores(self, psi: Floats, block: PersonBlock) -> PersonScores | Floats:
         """Return the block's persons at ψ, and the gradient of their sum; or places η `(K,2)` that tables lack."""
-        layout, parts = self.layout, self.layout.unpack(psi)
+        layout = self.layout
+        parts = self.layout.unpack(psi)
         places, log_weights, inner = self.nodes(block)
-        log, surface, eta = block.log, None, NOTHING
+        log = block.log
+        surface = None
+        eta = NOTHING
         if log is None:
             eta = block.at_cells(places, parts.effects)
             lacking = self.tables.lacking(eta)
@@ -477,7 +490,9 @@ class Question:
         information `(k,k)`; and what they say of η of each cell `(m,2,2)`. `shares` are those of the nodes at each cell `(m,Q)`.
         """
         layout, f = self.layout, self.layout.free.size
-        where, in_theta, information = np.arange(0), np.zeros((*shares.shape, 0)), np.zeros((0, 0))
+        where = np.arange(0)
+        in_theta = np.zeros((*shares.shape, 0))
+        information = np.zeros((0, 0))
         if own_reward is not None:  # there are no conditions then
             information = np.tensordot(shares, own_reward.information, 2)
             return np.arange(f), own_reward.mode / layout.deviation**2, information, NOTHING
@@ -536,7 +551,8 @@ class Question:
     def several(self, psi: Floats, psis: Sequence[Floats], block: PersonBlock) -> tuple[Floats, Floats]:
         """Return Σ log p_i at several ψ of one θ near one of them `(k,)`, and what the block adds to M there `(k,m,m)`."""
         places, log_weights, _ = self.nodes(block)
-        near, every = self.around(psi, block), [self.layout.unpack(each) for each in psis]
+        near = self.around(psi, block)
+        every = [self.layout.unpack(each) for each in psis]
         values = [
             shares_of_nodes(near.at(parts.effects), places, log_weights, block.means(parts.effects), parts.root)[1].sum()
             for parts in every
@@ -678,7 +694,8 @@ def _normal_information(mean: Floats, squares: Floats, root: Floats) -> Floats:
     """
     size = len(root)
     rows, columns, diagonal = root_entries(size)
-    back, entries = np.linalg.inv(root), np.zeros((size + rows.size, size, size))
+    back = np.linalg.inv(root)
+    entries = np.zeros((size + rows.size, size, size))
     entries[size + np.arange(rows.size), rows, columns] = np.where(diagonal, root[rows, columns], 1.0)
     moved = np.concatenate([np.zeros((len(entries), size, 1)), -back @ entries], axis=2)
     moved[np.arange(size), :, 0] = -back.T
@@ -712,7 +729,8 @@ def _near(root: Floats, full: bool, step: float = 1e-3) -> list[Floats]:
 def _about_means(layout: PsiLayout, block: PersonBlock, root: Floats) -> Floats:
     """Return what persons add to M `(k,k)`, the information about (b, c), where Σ = L Lᵀ."""
     least = 1 / (WIDEST**2 * layout.persons)
-    design, prior = block.along[:, 0], root @ root.T
+    design = block.along[:, 0]
+    prior = root @ root.T
     warm = design @ layout.temperature_basis
     if layout.deep == 2 and not layout.mixed:
         # W = (Λ⁻¹ + Σ)⁻¹ = (Λ + |Λ| |Σ| Σ⁻¹)/(1 + tr ΣΛ + |Λ| |Σ|), which needs no inverse of Λ
@@ -727,7 +745,8 @@ def _about_means(layout: PsiLayout, block: PersonBlock, root: Floats) -> Floats:
     # in v the decisions say P, in v and β G, in β K; u = v − Aβ is averaged out
     moves = layout.linear(block.along)[:, : layout.deep, layout.free.size : layout.spread.start]
     p, own = block.persons.precision, block.persons.cells
-    g, k = np.zeros_like(moves), np.zeros((len(p), moves.shape[2], moves.shape[2]))
+    g = np.zeros_like(moves)
+    k = np.zeros((len(p), moves.shape[2], moves.shape[2]))
     if layout.mixed:
         rest = np.zeros((len(own), 2, moves.shape[2]))
         rest[:, 0, : design.shape[1]], rest[:, 1, design.shape[1] :] = block.rest, block.rest @ layout.temperature_basis
@@ -773,11 +792,14 @@ class Marginal:
     def __init__(self, layout: PsiLayout, persons: PersonMoments, count: int) -> None:
         self.layout, self.persons, self.count = layout, persons, count
         #: What is kept for the θ that was asked for last: what decisions say at the nodes, block by block, and its error.
-        self._theta, self._logs, self._error = NOTHING, list[Floats](), 0.0
+        self._theta = NOTHING
+        self._logs = list[Floats]()
+        self._error = 0.0
 
     def at(self, psi: Floats, full: bool = True) -> Value | None:
         """Return the value at ψ, with derivatives if wanted; None where soft values are infinite."""
-        layout, parts = self.layout, self.layout.unpack(psi)
+        layout = self.layout
+        parts = self.layout.unpack(psi)
         answers = self._answers(psi, full)
         if answers is None:
             return None
@@ -810,12 +832,14 @@ class Marginal:
         answers: list[PersonScores] | None = self._all(partial(asked_of.scores, psi))
         again = self.layout.free.size or self.layout.mixed or grid is not None
         if answers is not None and not self._logs and not again and self.layout.keeps(answers[0].log.shape[1]):
-            self._logs, self._error = [part.log for part in answers], max(part.error for part in answers)
+            self._logs = [part.log for part in answers]
+            self._error = max(part.error for part in answers)
         return answers
 
     def objectives(self, psi: Floats, psis: Sequence[Floats]) -> Floats:
         """Return the objective at several ψ of one θ near one of them."""
-        layout, every = self.layout, [self.layout.unpack(each) for each in psis]
+        layout = self.layout
+        every = [self.layout.unpack(each) for each in psis]
         answers = asked(partial(self.prepared(psi).several, psi, psis), self.blocks(), layout.jobs)
         total = sum(each for each, _ in answers)
         logs = np.linalg.slogdet(sum(means for _, means in answers))[1]
@@ -825,7 +849,8 @@ class Marginal:
 
     def blocks(self) -> list[PersonBlock]:
         """Return the persons, in the same blocks whoever computes them."""
-        layout, made = self.layout, []
+        layout = self.layout
+        made = []
         ends = np.append(layout.first, len(layout.design))
         nodes = len(standard_nodes(self.count, layout.deep)[0])
         size = min(limits().cells, max(1, 200_000 // nodes))
@@ -846,7 +871,8 @@ class Marginal:
         A trial of another θ may have been the last. And tables share their patches with those of other θ and of transitions that
         were drawn anew, which may have cut them since.
         """
-        question, effects = self.question(self.layout.unpack(psi).theta), self.layout.effects(psi)
+        question = self.question(self.layout.unpack(psi).theta)
+        effects = self.layout.effects(psi)
         unread = [block for block in self.blocks() if block.log is None]
         if any(question.tables.lacking(block.at_cells(question.nodes(block)[0], effects)).size for block in unread):
             self._answers(psi, False)
@@ -855,7 +881,9 @@ class Marginal:
     def question(self, theta: Floats) -> Question:
         """Return what is asked of blocks at this θ."""
         if not np.array_equal(theta, self._theta):
-            self._theta, self._logs, self._error = theta.copy(), [], 0.0
+            self._theta = theta.copy()
+            self._logs = []
+            self._error = 0.0
         self.layout.tables = self.layout.tables.at(theta)
         return Question(self.layout.tables, self.layout, self.count)
 
@@ -874,16 +902,21 @@ class Marginal:
         every: list[Part] | None = self._all(partial(self.question(self.layout.unpack(psi).theta).answer, psi, full))
         again = self.layout.free.size or self.layout.mixed  # derivatives need the surfaces again
         if every is not None and not self._logs and not again and every[0].log.size:
-            self._logs, self._error = [part.log for part in every], max(part.error for part in every)
+            self._logs = [part.log for part in every]
+            self._error = max(part.error for part in every)
         return every
 
     def _all(self, ask: Any) -> list[Any] | None:
         """Return the answers of all blocks, from tables that are fine enough wherever patches can still be cut."""
-        tables, blocks, answered = self.layout.tables, self.blocks(), dict[int, Any]()
+        tables = self.layout.tables
+        blocks = self.blocks()
+        answered = dict[int, Any]()
         todo = list(range(len(blocks)))
         while todo:
             answers = asked(ask, [blocks[i] for i in todo], self.layout.jobs)
-            again, lacking, cuts = [], [], dict[int, int]()
+            again = []
+            lacking = []
+            cuts = dict[int, int]()
             for i, answer in zip(todo, answers, strict=True):
                 if isinstance(answer, np.ndarray):
                     lacking.append(answer)
@@ -910,7 +943,8 @@ def asked(ask: Any, blocks: Sequence[Any], jobs: int) -> list[Any]:
     """
     if not jobs:
         return _each(ask, blocks)
-    together, jobs = -(-len(blocks) // 16), jobs if len(blocks) >= 4 else 1
+    together = -(-len(blocks) // 16)
+    jobs = jobs if len(blocks) >= 4 else 1
     groups = [blocks[low : low + together] for low in range(0, len(blocks), together)]
     return [answer for answers in in_parallel(partial(_each, ask), groups, jobs) for answer in answers]
 
@@ -952,8 +986,10 @@ def modes(layout: PsiLayout, psi: Floats) -> PersonMoments:
 
     Newton's method in standard units of the population, from the best of nine places.
     """
-    parts, n = layout.unpack(psi), layout.persons
-    centre, root = layout.means(parts.effects), parts.root
+    parts = layout.unpack(psi)
+    n = layout.persons
+    centre = layout.means(parts.effects)
+    root = parts.root
 
     cells = np.zeros((layout.cells if layout.mixed else 0, 2, 2))
 

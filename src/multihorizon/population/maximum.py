@@ -108,7 +108,7 @@ class Maximum:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing is left to gain: below this share of a standard error the answer counts as the maximum."""
+        """Return whether nothing is left to gain: below this share of a standard error the answer counts as the maximum."""
         return self.distance <= 2e-3
 
     def persons_at(self, psi: Floats) -> PersonMoments:
@@ -145,7 +145,8 @@ def maximise(layout: PsiLayout, psi: Floats, nodes: int | None, run: Run, tol: f
         assert value is not None
         persons = _moved(persons, layout.unpack(psi).covariance, value)
     else:
-        few, rough = min(nodes or 7, 7), max(tol, 0.1)
+        few = min(nodes or 7, 7)
+        rough = max(tol, 0.1)
         near = climb(layout, psi, modes(layout, psi), few, run.part(0.0, 0.5), rough, min(max_iter, 15))
         psi, persons = near.psi, near.persons
     return finish(layout, psi, persons, nodes, run.part(0.5, 1.0), tol, max_iter)
@@ -179,9 +180,15 @@ def climb(
     max_iter: int = 60,
     held: Sequence[int] = (),
 ) -> Maximum:
-    """Newton's method from ψ, with the first nodes around `persons`; the entries of ψ that are held stay where they are."""
-    own, free = persons.precision, ~np.isin(np.arange(layout.size), held)
-    marginal, steps, last, placed = Marginal(layout, persons, nodes), 0, np.inf, psi
+    """Return Newton's method from ψ, with the first nodes around `persons`; the entries of ψ that are held stay where they
+    are.
+    """
+    own = persons.precision
+    free = ~np.isin(np.arange(layout.size), held)
+    marginal = Marginal(layout, persons, nodes)
+    steps = 0
+    last = np.inf
+    placed = psi
     # Very many persons determine ψ so well that steps of ten standard errors are sure, and hardly move the nodes.
     at_hand, still = (10.0, 0.15) if layout.persons > layout.many else (0.0, 0.0)
     if layout.mixed and not at_hand:
@@ -200,7 +207,8 @@ def climb(
         run.progress(min(0.95, steps / 20), f"marginal log-likelihood {decimals(value.persons.sum(), 2)}")
         stays = distance <= tol or steps >= max_iter
         if distance <= at_hand and distance < 0.5 * last and not stays:  # the maximum is at hand, and each step comes nearer
-            psi, last = psi + step, distance
+            psi = psi + step
+            last = distance
         else:
             reached = None if stays else _advance(marginal, psi, value, step)
             if reached is None:
@@ -215,7 +223,8 @@ def climb(
             if steps > 3:  # nodes that go halfway do not swing from one set of places to another and back
                 mean, covariance = marginal.persons.mean + persons.mean, marginal.persons.covariance + persons.covariance
                 persons = replace(persons, mean=mean / 2, covariance=covariance / 2)
-            marginal, placed = Marginal(layout, persons, nodes), psi
+            marginal = Marginal(layout, persons, nodes)
+            placed = psi
 
 
 def _moved(before: PersonMoments, prior: Floats, value: Value) -> PersonMoments:
@@ -228,7 +237,8 @@ def _moved(before: PersonMoments, prior: Floats, value: Value) -> PersonMoments:
 
 def _size(layout: PsiLayout, psi: Floats, step: Floats) -> float:
     """Return how far a step moves anyone's mean, in standard deviations between persons, or the logarithms of these, in 0.7."""
-    parts, effects = layout.unpack(psi), layout.effects(step)
+    parts = layout.unpack(psi)
+    effects = layout.effects(step)
     deviations = np.sqrt(np.diag(parts.covariance))
     means = np.abs(layout.means(effects)).max(axis=0) / deviations
     rest = np.abs(layout.rest @ effects).max(axis=0) / deviations[:2]
@@ -291,7 +301,9 @@ def with_one_discount(maximum: Maximum, discount: float | None = None) -> Maximu
     The spread of logit γ is held at 0.01, which changes no choice, and its correlation with log λ at 0. What decisions say of a
     person (Λ) is kept. There must be no covariates.
     """
-    layout, psi, first = maximum.marginal.layout, maximum.psi.copy(), maximum.marginal.layout.spread.start
+    layout = maximum.marginal.layout
+    psi = maximum.psi.copy()
+    first = maximum.marginal.layout.spread.start
     if layout.deep != 2 or layout.design.shape[1] != 1:
         raise ValueError("one discount for everybody must be asked of persons without covariates")
     psi[first + 1 : first + 3] = 0.0, np.log(np.linalg.norm(layout.unpack(psi).root[1]))
@@ -312,7 +324,8 @@ def with_one_discount(maximum: Maximum, discount: float | None = None) -> Maximu
 def node_shares(maximum: Maximum) -> Iterator[tuple[Floats, Floats, Around]]:
     """Yield for each block of persons without conditions, the nodes η `(n,Q,2)`, their shares `(n,Q)`, and what decisions say
     there."""
-    marginal, parts = maximum.marginal, maximum.marginal.layout.unpack(maximum.psi)
+    marginal = maximum.marginal
+    parts = maximum.marginal.layout.unpack(maximum.psi)
     question = marginal.prepared(maximum.psi)
     for block in marginal.blocks():
         places, log_weights, _ = question.nodes(block)
@@ -372,7 +385,9 @@ def posterior(maximum: Maximum, known: bool = True, typical: tuple[Floats, Float
 
     `typical` are the rows of X `(n,p)` and of Z `(n,q)` at which persons are described; None where they are their cells.
     """
-    marginal, decided, layout = maximum.marginal, spectrum_of(maximum.value.information), maximum.marginal.layout
+    marginal = maximum.marginal
+    decided = spectrum_of(maximum.value.information)
+    layout = maximum.marginal.layout
     covariance = decided.inverse + _transition_covariance(maximum, decided.inverse)
     identified = known and decided.identified()[layout.discount].all()
     status = Status.CONVERGED if identified else Status.NOT_IDENTIFIED
@@ -381,8 +396,11 @@ def posterior(maximum: Maximum, known: bool = True, typical: tuple[Floats, Float
     spreads = [(1.0, maximum.psi)]
     left = covariance
     if status == Status.CONVERGED:
-        spreads, left = likely_spreads(maximum), covariance_at_spread(maximum, covariance)
-    question, blocks, low = marginal.prepared(maximum.psi), [], 0
+        spreads = likely_spreads(maximum)
+        left = covariance_at_spread(maximum, covariance)
+    question = marginal.prepared(maximum.psi)
+    blocks = []
+    low = 0
     for block in marginal.blocks():
         rest, random, owner = block.rest, block.random, block.owner
         if typical is not None:
@@ -415,7 +433,8 @@ def row_answers(
     `left` is the covariance of ψ where the spread is given.
     A row is `η = Z v + R β` of one of the block's persons: Z `(k,q)`, R `(k,p)` and whose it is `(k,)` come with the block.
     """
-    layout, (block, random, rest, owner) = question.layout, asked
+    layout = question.layout
+    (block, random, rest, owner) = asked
     places, log_weights, _ = question.nodes(block)
     near = question.around(psi, block)
 
@@ -432,7 +451,8 @@ def row_answers(
     )
     still = replace(block, random=random, rest=np.zeros_like(rest), owner=owner).at_cells(places, layout.effects(psi))
     for weight, each in spreads:
-        there, shares = still + (rest @ layout.effects(each))[:, None], shares_at(each)[0][owner]
+        there = still + (rest @ layout.effects(each))[:, None]
+        shares = shares_at(each)[0][owner]
         gammas = layout.largest * expit(there[:, :, 0])
         mean += weight * mean_over(shares, there)
         square += weight * covariance_over(shares, there)
@@ -441,7 +461,8 @@ def row_answers(
     averaged = square - mean[:, :, None] * mean[:, None, :]
     # the derivative (k,2,size) of each row's mean in ψ: Cov(η, score of ψ) given the decisions, and what moves rows directly
     likely, away = shares_at(psi)
-    there, by_row = still + (rest @ layout.effects(psi))[:, None], likely[owner]
+    there = still + (rest @ layout.effects(psi))[:, None]
+    by_row = likely[owner]
     gaps = there - mean_over(by_row, there)[:, None]
     within = covariance_over(by_row, gaps)
     rows = layout.linear(block.along)
@@ -464,7 +485,9 @@ def _transition_covariance(maximum: Maximum, covariance: Floats) -> Floats:
     layout = maximum.marginal.layout
     if not layout.estimated:
         return np.zeros_like(covariance)
-    rng, here, moves = np.random.default_rng(0), Marginal(layout, maximum.persons, 5).at(maximum.psi), []
+    rng = np.random.default_rng(0)
+    here = Marginal(layout, maximum.persons, 5).at(maximum.psi)
+    moves = []
     for _ in range(40):
         drawn = layout.problem.in_tasks(partial(redrawn, rng=rng))
         again = copy.copy(layout)
@@ -479,7 +502,8 @@ def _transition_covariance(maximum: Maximum, covariance: Floats) -> Floats:
 
 def likely_spreads(maximum: Maximum) -> list[tuple[float, Floats]]:
     """Return the ψ_k with their weights, which sum to 1: only ψ̂ where the spread is known so well that others change nothing."""
-    moves, layout = spread_moves(maximum), maximum.marginal.layout
+    moves = spread_moves(maximum)
+    layout = maximum.marginal.layout
     rows, _, diagonal = root_entries(layout.deep)
     sizes = np.where(diagonal, 1.0, np.diag(layout.unpack(maximum.psi).root)[rows])
     deviations = np.linalg.norm(moves[layout.spread], axis=1) / sizes
@@ -510,7 +534,8 @@ def likely_spreads(maximum: Maximum) -> list[tuple[float, Floats]]:
 def spread_moves(maximum: Maximum) -> Floats:
     """Return M `(size,s)`: how ψ moves with the s entries of the spread, in their standard errors, where the reward stays."""
     layout = maximum.marginal.layout
-    rest, entries = slice(layout.free.size, layout.size), layout.spread.stop - layout.spread.start
+    rest = slice(layout.free.size, layout.size)
+    entries = layout.spread.stop - layout.spread.start
     along = spectrum_of(maximum.value.information[rest, rest]).inverse[:, -entries:]
     variances, vectors = np.linalg.eigh(along[-entries:])
     kept = variances > 1e-12 * variances.max()
@@ -551,7 +576,8 @@ def alike(maximum: Maximum) -> Floats:
 
 def _changes(question: Question, psi: Floats, block: PersonBlock) -> tuple[Floats, Floats]:
     """Return S_i `(n,2p)`, of each effect on logit γ and on log λ, and each person's score in ψ `(n,size)`."""
-    layout, parts = question.layout, question.layout.unpack(psi)
+    layout = question.layout
+    parts = question.layout.unpack(psi)
     places, log_weights, inner = question.nodes(block)
     eta = block.at_cells(places, parts.effects)
     surface = question.tables.surface(block.counts, eta, inner, slopes=True)
@@ -642,7 +668,8 @@ class PopulationSpread:
 def restricted(maximum: Maximum) -> float:
     """Return C: the objective less half the logarithm of the determinant of the information about θ, with a wide prior."""
     layout = maximum.marginal.layout
-    theta, effects = layout.reward, slice(layout.reward.stop, layout.spread.start)
+    theta = layout.reward
+    effects = slice(layout.reward.stop, layout.spread.start)
     information = maximum.value.information
     across = information[effects, theta]
     left = information[theta, theta] - across.T @ np.linalg.lstsq(information[effects, effects], across)[0]
@@ -700,14 +727,16 @@ def nearly_shared(
         near = climb(layout.deviating(wanted), shared.psi, shared.persons, 7, run.part(0.0, 0.5), 0.1, max_iter)
         maximum = finish(near.marginal.layout, near.psi, near.persons, nodes, run.part(0.5, 1.0), tol, max_iter)
         return PopulationSpread(shared, maximum, wanted, wanted, (wanted, wanted), np.nan, True, True)
-    search, unit = _SpreadProfile(shared), typical_temperature(shared)
+    search = _SpreadProfile(shared)
+    unit = typical_temperature(shared)
     low, high = LEAST * unit, MOST * unit
     best = highest(search.gain, low, high, [0.3 * unit, 0.1 * unit, unit])
     run.progress(0.5, f"deviations of {significant(best)}")
     gained = search.gains[best]
     if not np.isfinite(gained):
         return PopulationSpread(shared, shared, 0.0, np.nan, (np.nan, np.nan), np.nan, False, False)
-    target, top = 0.5 * float(chi2_ppf(0.95, 1)), max(gained, 0.0)
+    target = 0.5 * float(chi2_ppf(0.95, 1))
+    top = max(gained, 0.0)
     lower = 0.0 if top <= target else crossing(search.gain, best, low, top - target)
     interval = lower, crossing(search.gain, best, high, top - target)
     run.progress(0.8, f"deviations of {significant(best)}")
@@ -735,7 +764,8 @@ def deviations_of_persons(maximum: Maximum) -> tuple[Floats, Floats]:
 def choices_moved(maximum: Maximum) -> float:
     """Return how many choices in a hundred deviations with τ = 1 move, to first order, where persons are at their means."""
     layout = maximum.marginal.layout
-    tables, eta = layout.tables.at(layout.unpack(maximum.psi).theta), maximum.persons.mean[:, None]
+    tables = layout.tables.at(layout.unpack(maximum.psi).theta)
+    eta = maximum.persons.mean[:, None]
     if not tables.prepare(tables.patches.of(eta)):
         return np.nan
     visited = states_visited(tables, layout.counts)
@@ -769,10 +799,12 @@ def _tested(maximum: Maximum, wider: WiderReward) -> ScoreTest | None:
     """Return the score test of a wider reward; None where it adds nothing, or soft values are infinite."""
     layout = maximum.marginal.layout
     more = _columns(layout.problem, wider)
-    d, q = layout.n_reward, more[0].shape[1]
+    d = layout.n_reward
+    q = more[0].shape[1]
     if not q:
         return None
-    ridge, psi = np.concatenate([layout.ridge, np.zeros(q)]), np.insert(maximum.psi, d, np.zeros(q))
+    ridge = np.concatenate([layout.ridge, np.zeros(q)])
+    psi = np.insert(maximum.psi, d, np.zeros(q))
     widened = _widened(layout.problem, more)
     wide = PsiLayout(widened, layout.design, None, ridge, layout.owner, layout.random, layout.largest, layout.jobs)
     wide.tables.patches = layout.tables.patches
@@ -781,7 +813,8 @@ def _tested(maximum: Maximum, wider: WiderReward) -> ScoreTest | None:
         return None
     new = (np.arange(psi.size) >= d) & (np.arange(psi.size) < d + q)
     free = ~new & (np.arange(psi.size) < wide.spread.start)
-    information, priors = _information(maximum, wide, psi, more), np.zeros((psi.size, psi.size))
+    information = _information(maximum, wide, psi, more)
+    priors = np.zeros((psi.size, psi.size))
     priors[wide.reward, wide.reward] = np.diag(ridge)
     test = score_test(value.gradient, information, priors, free, new)
     estimated = any(task.mdp.sample_sizes is not None for task in widened.tasks)
@@ -792,7 +825,8 @@ def _tested(maximum: Maximum, wider: WiderReward) -> ScoreTest | None:
 
 def _information(maximum: Maximum, wide: PsiLayout, psi: Floats, more: list[Floats], most_persons: int = 300) -> Floats:
     """Return the information of the decisions in ψ, of at most so many persons, scaled up where they are more."""
-    layout, parts = maximum.marginal.layout, wide.unpack(psi)
+    layout = maximum.marginal.layout
+    parts = wide.unpack(psi)
     who = np.unique(np.linspace(0, layout.persons - 1, min(most_persons, layout.persons)).astype(np.int64))
     cells = layout.cells_of(who)
     problem = _of_cells(layout.problem, cells)
@@ -800,22 +834,27 @@ def _information(maximum: Maximum, wide: PsiLayout, psi: Floats, more: list[Floa
     random, rest, owner = layout.random[number], layout.rest[number], layout.owner[number]
     v = maximum.value.mean[owner].reshape(number.size, -1, 2)
     eta = np.einsum("kq,kqi->ki", random, v) + rest @ parts.effects
-    gamma, lam = layout.largest * expit(eta[:, 0]), np.exp(eta[:, 1])
+    gamma = layout.largest * expit(eta[:, 0])
+    lam = np.exp(eta[:, 1])
     slope = gamma * (1 - gamma / layout.largest)
     d, k = layout.n_reward, wide.spread.start
     tasks = {id(task.mdp): columns for task, columns in zip(layout.problem.tasks, more, strict=True)}
-    total, of_person = np.zeros((psi.size, psi.size)), dict[int, Floats]()
+    total = np.zeros((psi.size, psi.size))
+    of_person = dict[int, Floats]()
     for batch in persons_by_task(problem, True, {}):
         plan = batch.plan(parts.theta[:d], gamma, lam, None)
         if plan is None:
             continue
-        rows, scores, more_scores = batch.visited_rows, plan.score_rows(), plan.along_columns(tasks[id(batch.mdp)])
+        rows = batch.visited_rows
+        scores = plan.score_rows()
+        more_scores = plan.along_columns(tasks[id(batch.mdp)])
         weights = (batch.visits * plan.policy).reshape(-1, plan.lam.size)[rows]
         for i, cell in enumerate(batch.owners.tolist()):
             own = np.zeros((rows.size, k + layout.deep))
             own[:, batch.features.used] = scores[:, i, :-2]
             own[:, d : wide.discount.start] = more_scores[:, i]
-            near, far = scores[:, i, [-2]] * slope[cell], scores[:, i, [-1]]
+            near = scores[:, i, [-2]] * slope[cell]
+            far = scores[:, i, [-1]]
             design = layout.design[number[cell]]
             own[:, wide.discount] = near * design
             own[:, wide.temperature] = far * (design @ layout.temperature_basis)
@@ -854,7 +893,9 @@ def _widened(problem: Problem, more: list[Floats]) -> Problem:
 
 def _gradients(maximum: Maximum, wide: PsiLayout, more: list[Floats], psi: Floats, information: Floats) -> Floats:
     """Return gradients `(m,p)` of simulated decisions, with transitions drawn anew."""
-    rng, moves, here = np.random.default_rng(0), [], Marginal(wide, maximum.persons, 5).at(psi)
+    rng = np.random.default_rng(0)
+    moves = []
+    here = Marginal(wide, maximum.persons, 5).at(psi)
     for _ in range(12):
         drawn = _widened(maximum.marginal.layout.problem.in_tasks(partial(redrawn, rng=rng)), more)
         again = copy.copy(wide)

@@ -233,7 +233,8 @@ class Population:
         typical = None
         if covariates.conditions:
             typical = covariates.typical @ covariates.units, covariates.typical_random @ covariates.random_units
-        known, state_reward = posterior(maximum, identified, typical), population_state_reward(maximum)
+        known = posterior(maximum, identified, typical)
+        state_reward = population_state_reward(maximum)
         inference = Inference(covariates, maximum, known, state_reward)
         if self.deviations and inference.converged:
             shared = known.persons
@@ -257,7 +258,9 @@ class Population:
         rewards."""
         covariates = self.covariates(whole)
         problem, reward = with_known_reward(covariates.gathered(whole), self.known_reward)
-        identified, ridge_reason, ridge = True, "", np.zeros(problem.n_parameters)
+        identified = True
+        ridge_reason = ""
+        ridge = np.zeros(problem.n_parameters)
         if reward is None:  # the most likely reward where each of some persons has a discount and all have one temperature
             n = problem.n_experts
             sample = problem.by_person().some(np.unique(np.linspace(0, n - 1, min(200, n)).astype(np.int64)))
@@ -268,7 +271,8 @@ class Population:
             identified = bool(precision(first.best.point).identified[alone.discount_slice].any())
         owner, random = None, None
         if covariates.conditions:
-            owner, random = covariates.owner, covariates.random @ covariates.random_units
+            owner = covariates.owner
+            random = covariates.random @ covariates.random_units
         layout = PsiLayout(problem, covariates.matrix @ covariates.units, reward, ridge, owner, random, jobs=self.jobs)
         if reward is None:
             psi = first_psi(layout, alone.reward(x), alone.discounts(x), float(alone.temperatures(x)[0]))
@@ -280,7 +284,8 @@ class Population:
     @classmethod
     def estimate_of(cls, solution: Solution) -> Estimate:
         """Return the estimate of a solution of this solver."""
-        evidence, converged = PopulationEvidence.of(solution), solution.status == Status.CONVERGED
+        evidence = PopulationEvidence.of(solution)
+        converged = solution.status == Status.CONVERGED
         if evidence.population.types is not None:
             return TypesEstimate.of(solution.answer, evidence)
         return PopulationEstimate.of(solution.answer, evidence, converged)
@@ -326,10 +331,12 @@ class Population:
             raise ValueError(f"a prediction needs a converged Population, received {solution.solver}: {solution.status}")
         if self.distribution == "types":
             raise ValueError("a prediction needs covariates, and types have none: evidence['population']['types'] has shares")
-        population, new = PopulationEvidence.of(solution).population, as_frame(persons, "persons")
+        population = PopulationEvidence.of(solution).population
+        new = as_frame(persons, "persons")
         rows, random = remembered(solution, self.formula, self.persons, self.reference).rows_of(new)
         between = covariance_at(random, population.between)[:, 0, 0]
-        errors, largest = population.effect_covariances[0], population.largest_discount
+        errors = population.effect_covariances[0]
+        largest = population.largest_discount
         values = _predicted(rows, population.effects[:, 0], errors, between, largest, population.degrees)
         return pd.DataFrame(values, columns=["discount", "low", "high", "person_low", "person_high"], index=new.index)
 
@@ -373,9 +380,13 @@ def _not_free(covariates: Covariates) -> str:
 
 def _free_by_group(covariates: Covariates, maximum: Maximum, run: Run) -> dict[str, dict[str, Any]]:
     """Return the free distribution of each combination of groups, with the reward of the normal population."""
-    layout, parts = maximum.marginal.layout, maximum.marginal.layout.unpack(maximum.psi)
-    tables, groups, number = layout.tables.at(parts.theta), np.asarray(covariates.groups), len(covariates.patterns)
-    centres, distributions = covariates.pattern_rows @ covariates.units @ parts.effects, {}
+    layout = maximum.marginal.layout
+    parts = maximum.marginal.layout.unpack(maximum.psi)
+    tables = layout.tables.at(parts.theta)
+    groups = np.asarray(covariates.groups)
+    number = len(covariates.patterns)
+    centres = covariates.pattern_rows @ covariates.units @ parts.effects
+    distributions = {}
     for (i, name), part in run.over(list(enumerate(covariates.patterns))):
         who = np.flatnonzero(groups == i)
         normal = float(maximum.value.persons[who].sum())
@@ -408,8 +419,12 @@ class Inference:
 
     def __init__(self, covariates: Covariates, maximum: Maximum, known: Posterior, state_reward: StateRewardTest | None) -> None:
         self.state_reward = state_reward
-        self.covariates, self.maximum, self.layout, self.known = covariates, maximum, maximum.marginal.layout, known
-        self.parts, self.converged = self.layout.unpack(maximum.psi), known.status == Status.CONVERGED
+        self.covariates = covariates
+        self.maximum = maximum
+        self.layout = maximum.marginal.layout
+        self.known = known
+        self.parts = self.layout.unpack(maximum.psi)
+        self.converged = known.status == Status.CONVERGED
         self.degrees = max(1, len(covariates.names) - len(covariates.terms))
         # the covariances (p,p) of β and κ, the effects in units of the search, and of b and c
         discount, temperature, basis = self.layout.discount, self.layout.temperature, self.layout.temperature_basis
@@ -435,8 +450,8 @@ class Inference:
 
     @cached_property
     def moved_by_priors(self) -> dict[str, dict[str, float]]:
-        """What weak priors move: effects on logit γ by how many standard errors, the spreads by which share, the correlation, and
-        by which share how much effects on logit γ differ between persons."""
+        """Return what weak priors move: effects on logit γ by how many standard errors, the spreads by which share, the
+        correlation, and by which share how much effects on logit γ differ between persons."""
         pull = self.layout.weak_priors(self.parts)[1]
         moved = self.covariates.units @ (self.known.covariance @ pull["means"])[self.layout.discount]
         effects = moved / np.sqrt(np.diag(self.effect_covariance[0]))
@@ -455,7 +470,7 @@ class Inference:
 
     @cached_property
     def hardly_bound(self) -> dict[str, float]:
-        """The effects on logit γ that weak priors move by more than 0.1 standard errors, and by how many."""
+        """Return the effects on logit γ that weak priors move by more than 0.1 standard errors, and by how many."""
         moved = self.moved_by_priors["effects"] if self.converged else {}
         return {term: abs(errors) for term, errors in moved.items() if abs(errors) > 0.1}
 
@@ -502,7 +517,8 @@ class Inference:
 
     def contrasts(self, kind: int, effects: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
         """Return all pairs of groups, and the quartiles of numbers: how much higher logit γ or log λ is in the second level."""
-        covariance, table = self.own_covariance[kind], []
+        covariance = self.own_covariance[kind]
+        table = []
         for comparison in self.covariates.comparisons:
             rows = comparison.rows @ self.covariates.units
             means = rows @ self.parts.effects[:, kind]
@@ -514,7 +530,8 @@ class Inference:
                 said = self.tested(estimate, error)
                 used = np.flatnonzero(np.abs(apart) > RANK_TOLERANCE * np.abs(apart).max(initial=0.0))
                 if used.size == 1:  # one term says it all, and may be known by its profile
-                    term, size = effects[self.covariates.terms[used[0]]], float(apart[used[0]])
+                    term = effects[self.covariates.terms[used[0]]]
+                    size = float(apart[used[0]])
                     said = {"interval": sorted(size * end for end in term["interval"]), "p": term["p"], "method": term["method"]}
                 pairs.append(
                     {
@@ -538,7 +555,8 @@ class Inference:
     def delta(self, value: Callable[[Floats], float], back: Callable[[float], float]) -> dict[str, Any]:
         """Return a number that ψ determines and its interval by the delta method; `value` is on a scale from which `back`
         leads."""
-        slope, at = self.gradient(value), value(self.maximum.psi)
+        slope = self.gradient(value)
+        at = value(self.maximum.psi)
         half = float(ndtri(0.975)) * np.sqrt(max(float(slope @ self.known.covariance @ slope), 0.0)) if self.converged else np.nan
         centre, low, high = (float(back(at + move)) for move in (0.0, -half, half))
         return {"estimate": centre, "interval": [low, high]}
@@ -584,7 +602,8 @@ class Inference:
 
         variances = parts(self.maximum.psi)
         variances[variances < 1e-12 * variances.sum()] = 0.0
-        shares, slope = variances / variances.sum(), self.gradient(between)
+        shares = variances / variances.sum()
+        slope = self.gradient(between)
         # of squares of effects near 0 the first order says nothing, and the second is that of normal b
         seconds = 2 * np.array([float(np.trace(product @ product)) for product in products]) / variances.sum() ** 2
         share = float(shares[:2].sum())
@@ -654,7 +673,8 @@ class Inference:
         known = self.known.persons
         between = covariance_at(self.covariates.typical_random, self.person_covariance(self.maximum.psi))
         within, between = (np.diagonal(each, axis1=1, axis2=2) for each in (known.within, between))
-        reliability, errors = np.clip(1 - within / between, 0.0, 1.0), np.sqrt(np.diagonal(known.covariance, axis1=1, axis2=2))
+        reliability = np.clip(1 - within / between, 0.0, 1.0)
+        errors = np.sqrt(np.diagonal(known.covariance, axis1=1, axis2=2))
         covariates = self.covariates
         return PopulationFindings(
             persons=len(covariates.names),
@@ -715,7 +735,7 @@ class Inference:
 
     @cached_property
     def alike(self) -> dict[str, dict[str, float]] | None:
-        """The p-values of "this effect is the same for everybody", for the terms of which the formula says so."""
+        """Return the p-values of "this effect is the same for everybody", for the terms of which the formula says so."""
         if not (self.covariates.conditions and self.converged and self.layout.mixed):
             return None
         p_values = dict(zip(self.covariates.terms, alike(self.maximum).tolist(), strict=True))
@@ -724,7 +744,7 @@ class Inference:
 
     @property
     def is_wide(self) -> bool:
-        """Whether a normal distribution of logits has most persons near a discount of 0 or 1."""
+        """Return whether a normal distribution of logits has most persons near a discount of 0 or 1."""
         # with this standard deviation, half of the persons around a logit of 0 are below a discount of 0.12 or above 0.88
         return self.converged and float(np.linalg.norm(self.root_at(self.maximum.psi)[0])) > 3.0
 
@@ -790,10 +810,12 @@ class Inference:
     def solution(self, ridge_reason: str, problem: Problem) -> Solution:
         """Return all of it, with the shrunken discounts; `ridge_reason` says why a penalty holds the rewards."""
         maximum, layout, known = self.maximum, self.layout, self.converged
-        decisions, n = float(layout.counts.sum()), problem.n_experts
+        decisions = float(layout.counts.sum())
+        n = problem.n_experts
         reward_errors = np.zeros(layout.n_reward)
         reward_errors[layout.free] = np.sqrt(np.diag(self.known.covariance)[layout.reward])
-        likelihood, findings = float(maximum.value.persons.sum()), self.findings()
+        likelihood = float(maximum.value.persons.sum())
+        findings = self.findings()
         size = f"{decimals(decisions, 0)} decisions of {n} persons"
         words = [
             f"Marginal log-likelihood {decimals(likelihood, 2)} of {size}.",
@@ -878,7 +900,8 @@ def effect_profile(maximum: Maximum, j: int, covariance: Floats, degrees: int, l
         there = maximum_at(nearest[0], j, value, along)
         return (root(there), (there, root(there))) if root(there) > nearest[1] else None
 
-    target, step = float(t_ppf(0.5 + level / 2, degrees)), min(float(np.sqrt(covariance[j, j])), longest)
+    target = float(t_ppf(0.5 + level / 2, degrees))
+    step = min(float(np.sqrt(covariance[j, j])), longest)
     rule: dict[str, Any] = {"tol": 0.02, "share": (0.0, 1.0), "growth": np.inf, "longest": longest, "same": 0.0, "part": np.inf}
     low, high = (profile_end(profile, (top, 0.0), centre, sign * step, target, sign * np.inf, **rule)[0] for sign in (-1.0, 1.0))
     at = top

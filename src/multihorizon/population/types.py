@@ -116,14 +116,16 @@ class TypesModel:
     def __init__(self, problem: Problem, units: Units, types: int, reward: Floats | None, ridge: Floats) -> None:
         self.problem, self.units, self.types, self.reward, self.ridge = problem, units, types, reward, ridge
         experts = [replace(task.pooled, name=f"type {k + 1}") for task in problem.tasks for k in range(types)]
-        free, settings = np.full(types, np.nan), Settings(reward=reward)
+        free = np.full(types, np.nan)
+        settings = Settings(reward=reward)
         if reward is not None:
             settings = replace(settings, temperatures=free)
         elif any(task.known_reward is not None for task in problem.tasks):
             settings = replace(settings, temperatures=free, temperature_groups=(0,) * types)
         planner = Likelihood(Problem._of(experts, problem.parameter_names), settings)
         self.planner = planner.holding(temperature_penalty(planner), ridge)
-        self.n, self.size = float(units.times.sum()), planner.size + types
+        self.n = float(units.times.sum())
+        self.size = planner.size + types
         self.shares = slice(planner.size, self.size)
         self.fixed: Bools = np.append(planner.fixed, np.zeros(types, dtype=np.bool_))
         # a type with a thousandth of a unit is no type; at a maximum weights are at most 1
@@ -131,16 +133,18 @@ class TypesModel:
         self.upper: Floats = np.append(planner.upper, np.ones(types))
         self.parts: list[list[tuple[Any, Ints, Ints]]] = []
         for batch in planner.batches:
-            tasks, parts = batch.positions // types, []
+            tasks = batch.positions // types
+            parts = []
             for task in np.unique(tasks).tolist():
-                counts, plans = units.tasks[task][:, batch.visited_rows], np.flatnonzero(tasks == task)
+                counts = units.tasks[task][:, batch.visited_rows]
+                plans = np.flatnonzero(tasks == task)
                 few = counts.shape[0] * counts.shape[1] <= 2_000_000
                 parts.append((counts.toarray() if few else counts, plans, batch.positions[plans] % types))
             self.parts.append(parts)
 
     @property
     def largest(self) -> float:
-        """The largest discount to try."""
+        """Return the largest discount to try."""
         return float(self.planner.upper[self.planner.discount_slice].max())
 
     def with_types(self, types: int, ridge: Floats) -> TypesModel:
@@ -180,22 +184,22 @@ class TypesPoint:
 
     @property
     def reward(self) -> Floats:
-        """θ `(d,)`."""
+        """Return θ `(d,)`."""
         return self.model.planner.reward(self.x)
 
     @property
     def discounts(self) -> Floats:
-        """γ `(K,)`."""
+        """Return γ `(K,)`."""
         return self.model.planner.discounts(self.x)
 
     @property
     def temperatures(self) -> Floats:
-        """λ `(K,)`."""
+        """Return λ `(K,)`."""
         return self.model.planner.temperatures(self.x)
 
     @property
     def weights(self) -> Floats:
-        """w `(K,)`, which sum to 1 at a maximum."""
+        """Return w `(K,)`, which sum to 1 at a maximum."""
         return np.exp(self.x[self.model.shares])
 
     @property
@@ -205,30 +209,31 @@ class TypesPoint:
 
     @cached_property
     def marginal(self) -> Floats:
-        """The log-likelihood `(u,)` of each distinct unit."""
+        """Return the log-likelihood `(u,)` of each distinct unit."""
         top: Floats = self.log.max(axis=1)
         log_likelihoods: Floats = top + np.log(np.exp(self.log - top[:, None]).sum(axis=1))
         return log_likelihoods
 
     @cached_property
     def posterior(self) -> Floats:
-        """p `(u,K)`."""
+        """Return p `(u,K)`."""
         return np.exp(self.log - self.marginal[:, None])
 
     @cached_property
     def value(self) -> float:
-        """L."""
+        """Return L."""
         return float(self.model.units.times @ self.marginal) - self.model.n * (float(self.weights.sum()) - 1)
 
     @cached_property
     def objective(self) -> float:
-        """L less the penalties."""
+        """Return L less the penalties."""
         return self.value + self.model.planner.beside(self.x[: self.model.planner.size])
 
     @cached_property
     def pooled(self) -> list[Floats]:
         """For each batch the decisions `(A,S,n)` of its plans, `Σ_i p_ik N_i`."""
-        shares, pooled = self.model.units.times[:, None] * self.posterior, []
+        shares = self.model.units.times[:, None] * self.posterior
+        pooled = []
         for plan, parts in zip(self.plans.plans, self.model.parts, strict=True):
             own = np.zeros((plan.log.shape[0] * plan.log.shape[1], plan.lam.size))
             for counts, which, kinds in parts:
@@ -245,7 +250,7 @@ class TypesPoint:
 
     @cached_property
     def informations(self) -> tuple[Floats, Floats]:
-        """C and M `(p,p)`."""
+        """Return C and M `(p,p)`."""
         model, times = self.model, self.model.units.times
         complete, missing = np.zeros((model.size, model.size)), np.zeros((model.size, model.size))
         parts = []  # of each plan, the units' decisions, its type, places in x, and derivatives of log π there
@@ -273,8 +278,9 @@ class TypesPoint:
 
     @cached_property
     def held(self) -> Floats:
-        """The curvature `(p,p)` of the penalties."""
-        planner, matrix = self.model.planner, np.zeros((self.model.size, self.model.size))
+        """Return the curvature `(p,p)` of the penalties."""
+        planner = self.model.planner
+        matrix = np.zeros((self.model.size, self.model.size))
         if planner.penalty is not None:
             matrix[: planner.size, : planner.size] += planner.penalty.matrix
         first = np.arange(planner.n_reward)
@@ -307,7 +313,8 @@ class TypesPoint:
 
     def projected_gradient(self) -> float:
         """Return the largest entry of the gradient for each decision, without what is known or rests on a bound."""
-        model, scaled = self.model, self.gradient.copy()
+        model = self.model
+        scaled = self.gradient.copy()
         scaled[: model.planner.n_reward] /= model.planner.feature_sizes
         decisions = sum(float(model.units.times @ counts.sum(axis=1)) for counts in model.units.tasks)
         return float(np.abs(scaled[~resting(self) & ~model.fixed]).max(initial=0.0)) / decisions
@@ -315,14 +322,16 @@ class TypesPoint:
     @cached_property
     def covariance(self) -> Floats:
         """Of x `(p,p)`, with the penalties; 0 for what is known, and without directions of which nothing is known."""
-        free, covariance = np.flatnonzero(~self.model.fixed), np.zeros((self.model.size, self.model.size))
+        free = np.flatnonzero(~self.model.fixed)
+        covariance = np.zeros((self.model.size, self.model.size))
         matrix = self.informations[0] - self.informations[1] + self.held
         covariance[np.ix_(free, free)] = spectrum(matrix[np.ix_(free, free)], tol=1e-9).inverse
         return covariance
 
     def identified(self) -> Bools:
         """Return whether the decisions alone, without the penalty on the reward, say anything of each discount `(K,)`."""
-        planner, free = self.model.planner, np.flatnonzero(~self.model.fixed)
+        planner = self.model.planner
+        free = np.flatnonzero(~self.model.fixed)
         matrix = self.informations[0] - self.informations[1] + self.held
         first = np.arange(planner.n_reward)
         matrix[first, first] -= planner.ridge
@@ -474,8 +483,10 @@ class Simulator:
     """
 
     def __init__(self, point: TypesPoint, begun: Begun) -> None:
-        self.problem, self.weights = point.model.problem, point.weights / point.weights.sum()
-        k, plans = point.model.types, dict[tuple[int, int], tuple[Plans, int]]()
+        self.problem = point.model.problem
+        self.weights = point.weights / point.weights.sum()
+        k = point.model.types
+        plans = dict[tuple[int, int], tuple[Plans, int]]()
         for plan in point.plans.plans:
             plans |= {divmod(place, k): (plan, j) for j, place in enumerate(plan.persons.positions.tolist())}
         self.tables, ranks = [], []
@@ -506,8 +517,11 @@ class Simulator:
         for number, (task, (order, actions, chances, moves, ends)) in enumerate(
             zip(self.problem.tasks, self.tables, strict=True)
         ):
-            mdp, running = task.mdp, np.flatnonzero(self.task == number)
-            state, left, cells = order[self.first[running]], self.most[running], [np.zeros(0, dtype=np.int64)]
+            mdp = task.mdp
+            running = np.flatnonzero(self.task == number)
+            state = order[self.first[running]]
+            left = self.most[running]
+            cells = [np.zeros(0, dtype=np.int64)]
             while running.size:
                 kind = kinds[self.unit[running]]
                 own = chances[kind, state]
@@ -518,7 +532,8 @@ class Simulator:
                 start, end = moves.indptr[row], moves.indptr[row + 1]
                 low = np.where(start > 0, ends[start - 1], 0.0)
                 entry = np.searchsorted(ends, low + rng.random(row.size) * (ends[end - 1] - low), side="right")
-                state, left = order[moves.indices[np.clip(entry, start, end - 1)]], left - 1
+                state = order[moves.indices[np.clip(entry, start, end - 1)]]
+                left = left - 1
                 alive = (left > 0) & ~mdp.terminal[state]
                 running, state, left = running[alive], state[alive], left[alive]
             cell, times = np.unique(np.concatenate(cells), return_counts=True)
@@ -539,7 +554,8 @@ def number_test(few: Ascent[TypesPoint], statistic: float, begun: Begun, rng: np
 
     A study whose climbs do not end counts as one that gains as much.
     """
-    simulator, model = Simulator(few.point, begun), few.point.model
+    simulator = Simulator(few.point, begun)
+    model = few.point.model
     draws, as_much, number, largest = 99, 0, 0, 0.0
     while number < draws and 1 + as_much <= 0.05 * (1 + draws):
         if (number >= 39 and not as_much) or (number >= 19 and 3 * largest < statistic):
@@ -547,11 +563,13 @@ def number_test(few: Ascent[TypesPoint], statistic: float, begun: Begun, rng: np
         number += 1
         drawn = simulator.draw(rng)
         start = TypesModel(drawn, Units.of(drawn), model.types, model.reward, model.ridge).at(few.point.x)
-        again, value = None if start is None else ascend(start, gain=1e-4), np.inf
+        again = None if start is None else ascend(start, gain=1e-4)
+        value = np.inf
         if again is not None and again.finished:
             further = one_more(again, 1e-3)
             value = gained(again, further) if further.finished else np.inf
-        as_much, largest = as_much + (value >= statistic), max(largest, value)
+        as_much = as_much + (value >= statistic)
+        largest = max(largest, value)
         run.progress(number / draws, f"{count(model.types, 'type')} in study {number} of at most {draws}")
     return {"p": (1 + as_much) / (1 + number), "simulations": number, "largest": largest}
 
@@ -574,7 +592,7 @@ class TypesFit:
 
     @property
     def converged(self) -> bool:
-        """Whether the climb ended at a maximum."""
+        """Return whether the climb ended at a maximum."""
         return self.end.finished and self.end.point.projected_gradient() <= CONVERGED_GRADIENT
 
 
@@ -597,12 +615,15 @@ def fit_types(problem: Problem, reward: Floats | None, types: int | None, ridge:
             "the number of types is found by simulating episodes, received counts of decisions without their table: give types, "
             "or Demonstrations"
         )
-    units, rng, deviation = Units.of(problem), run.rng(), None
+    units = Units.of(problem)
+    rng = run.rng()
+    deviation = None
     model = TypesModel(problem, units, 1, reward, np.full(problem.n_parameters, 0.0 if ridge is None else ridge))
     likely = reward is None and ridge is None
     if likely:
         model = model.with_types(1, (model.planner.feature_sizes / WEAK_PRIOR) ** 2)
-    end, tests = one_type(model), []
+    end = one_type(model)
+    tests = []
     most = min(6, problem.n_experts) if types is None else types  # nobody could tell more apart, nor read them
     for k in range(1, most + 1):
         if likely:
@@ -640,7 +661,8 @@ def types_solution(problem: Problem, fit: TypesFit) -> Solution:
     discounts = posterior @ point.discounts
     spread = posterior @ (point.discounts**2 + np.where(identified, errors, 0.0) ** 2) - discounts**2
     spread[posterior[:, ~identified].sum(axis=1) > 1 - LEVEL] = np.nan
-    residual, decisions = point.projected_gradient(), sum(float(task.counts.sum()) for task in problem.tasks)
+    residual = point.projected_gradient()
+    decisions = sum(float(task.counts.sum()) for task in problem.tasks)
     told = {
         "number": model.types,
         "chosen": fit.tests[-1]["p"] is not None,
@@ -723,7 +745,8 @@ def types_solution(problem: Problem, fit: TypesFit) -> Solution:
 
 def number_words(told: Mapping[str, Any]) -> str:
     """Return how many types there are, and how that is known, in a sentence or two."""
-    number, last = count(told["number"], "type"), told["tests"][-1]
+    number = count(told["number"], "type")
+    last = told["tests"][-1]
     if not told["chosen"]:
         return f"{number} {'was' if told['number'] == 1 else 'were'} asked for."
     tried = f"{count(last['simulations'], 'simulated study')}".replace("studys", "studies")

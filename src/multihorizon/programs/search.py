@@ -570,7 +570,9 @@ class Relaxation:
         sides = np.concatenate([np.repeat([0.0, -1.0], 2 * k * d), np.repeat([0.0, 0.0, -largest], k)])
         row_lower = np.concatenate([-bend, np.zeros(owner.size), ties, np.zeros(2 * m), sides])
         row_upper = np.concatenate([bend, np.zeros(owner.size), ties, np.full(2 * m + sides.size, INFINITY)])
-        lower, upper, costs = np.zeros(matrix.shape[1]), np.ones(matrix.shape[1]), np.zeros(matrix.shape[1])
+        lower = np.zeros(matrix.shape[1])
+        upper = np.ones(matrix.shape[1])
+        costs = np.zeros(matrix.shape[1])
         # Without an l1 cost θ⁺ alone takes both signs.
         lower[columns.positive], upper[columns.negative] = (0.0, 1.0) if self.l1 > 0 else (-1.0, 0.0)
         lower[columns.share] = -1.0
@@ -824,7 +826,8 @@ def _work(relaxation: Relaxation, target: float, most: float, seconds: float, bo
     def halves(box: Box) -> Iterator[Box | None]:
         nonlocal settled
         bound, low, high, relaxed, split, basis = box
-        lower_high, upper_low = high.copy(), low.copy()
+        lower_high = high.copy()
+        upper_low = low.copy()
         lower_high[split] = upper_low[split] = ((low + high) / 2 + relaxed)[split] / 2
         for ends in ((low, lower_high), (upper_low, high)):
             half = relaxation.box(*ends, bound, target, basis)

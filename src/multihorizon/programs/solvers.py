@@ -429,7 +429,10 @@ def contradiction(margins: Margins, discounts: Floats, pair: tuple[int, int]) ->
     `rows` holds (expert, state, action, weight), without weights below a millionth of the largest. It is empty where the two
     experts differ only in actions that lead to the same place, and `residual` is infinite if HiGHS gave no certificate.
     """
-    names, strict, size, m = margins.names, margins.strict, margins.owner.size, len(margins.strict)
+    names = margins.names
+    strict = margins.strict
+    size = margins.owner.size
+    m = len(margins.strict)
     certificate: dict[str, Any] = {"pair": [names[k] for k in pair], "discounts": discounts.tolist(), "rows": []}
     target = margins.pairs[pair]
     if not target.size:

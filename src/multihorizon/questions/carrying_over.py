@@ -111,7 +111,7 @@ class Gain(NamedTuple):
 
     @property
     def clear(self) -> bool:
-        """Whether it is above 0 by more than chance."""
+        """Return whether it is above 0 by more than chance."""
         return self.low > 0
 
 
@@ -198,13 +198,13 @@ class CarryingOver(Result):
 
     @cached_property
     def kept(self) -> Gain:
-        """What own horizons gain where they are carried, over all pairs of conditions; NaN where it is not known."""
+        """Return what own horizons gain where they are carried, over all pairs of conditions; NaN where it is not known."""
         carried = [pair.by_person() for pair in self.pairs if not np.isnan(pair.gain().estimate)]
         return _gain(pd.concat(carried or [pd.DataFrame(columns=["gain", "decisions"], dtype=np.float64)]))
 
     @cached_property
     def answer(self) -> Finding:
-        """Whether a horizon belongs to the person or to the situation, as far as these decisions tell."""
+        """Return whether a horizon belongs to the person or to the situation, as far as these decisions tell."""
         if self.state_reward is not None and self.state_reward.clear:
             return Finding(QUESTION, "No usable answer", self.state_reward.why, "bad")
         usable = [each for each in self.together if np.isfinite(each.p_person)]
@@ -282,7 +282,8 @@ class CarryingOver(Result):
 
     def _draw(self, ax: Any) -> None:
         """Draw what the own horizon gains per decision over one discount for everybody, with its interval."""
-        rows, gains = np.arange(len(self.pairs)), [pair.gain() for pair in self.pairs]
+        rows = np.arange(len(self.pairs))
+        gains = [pair.gain() for pair in self.pairs]
         ends = np.array([[gain.low, gain.high] for gain in gains])
         shown = np.append(ends[np.isfinite(ends)], 0.0)
         room = 0.6 * (shown.max() - shown.min()) or 0.1
@@ -434,9 +435,11 @@ def _dealt(
     most = 12  # nobody would read a table of more than 144 rows
     if not 2 <= len(levels) <= most:
         raise ValueError(f"condition {condition} must have from 2 to {most} values, received {len(levels)}: {first_few(levels)}")
-    ends, parts = np.cumsum([0, *map(len, values)]), {}
+    ends = np.cumsum([0, *map(len, values)])
+    parts = {}
     for level in levels:
-        kept, decided = (texts == level).to_numpy(), Decided()
+        kept = (texts == level).to_numpy()
+        decided = Decided()
         for table, low, high in zip(tables, ends[:-1], ends[1:], strict=True):
             decided += list(table.counts_of_episodes(problem.experts[len(decided)].mdp, kept[low:high]))
         parts[level] = decided
@@ -541,7 +544,8 @@ class _Fitted:
         parts = layout.unpack(maximum.psi)
         discount = layout.largest * float(expit(parts.effects[0, 0]))
         identified = identified and bool(spectrum_of(maximum.value.information).identified()[layout.discount].all())
-        spread, finished = None, maximum.finished or not identified
+        spread = None
+        finished = maximum.finished or not identified
         if identified and finished:
             means = np.einsum("nq,nqi->ni", shares, places)
             away = places - means[:, None]
@@ -572,7 +576,7 @@ class _Fits(NamedTuple):
 
     @property
     def models(self) -> dict[str, _Fitted]:
-        """The models by name."""
+        """Return the models by name."""
         return {"own": self.own, "one_discount": self.one_discount}
 
 
@@ -585,7 +589,8 @@ def _fit(known_reward: Any, discount: float | None, run: Run, problem: Problem) 
 
 def _predict(pair: _Asked, every_fit: dict[_Key, _Fits], known_reward: Any, shift: Floats | None) -> Carried:
     """Return how likely each model makes the decisions that are predicted, where η of each person is moved by a shift `(m,2)`."""
-    fits, common = every_fit[pair.key], every_fit[_Key(pair.target, pair.experts)].one_discount
+    fits = every_fit[pair.key]
+    common = every_fit[_Key(pair.target, pair.experts)].one_discount
     paid = with_known_reward(pair.predicted, known_reward)[0]
     to = np.array([pair.experts.index(name) for name in paid.names])
     decisions, chance = np.zeros(len(to)), np.zeros(len(to))
@@ -694,7 +699,8 @@ def together(origin: str, target: str, first: Spread | None, second: Spread | No
     starts = entries[[0, 1, 2, 3, 7, 4, 5, 6, 8]]
     ask = partial(_best, P, h)
     # the profile of ρ from the middle to either end, each from the last
-    values, ends = np.empty(rhos.size), [starts] * rhos.size
+    values = np.empty(rhos.size)
+    ends = [starts] * rhos.size
     middle = rhos.size // 2
     for order in (range(middle, rhos.size), range(middle, -1, -1)):
         at = starts
@@ -703,7 +709,8 @@ def together(origin: str, target: str, first: Spread | None, second: Spread | No
             ends[k] = at
     top = int(np.argmax(values))
     best = values[top]
-    rho, root = rhos[top], _root(ends[top], rhos[top])
+    rho = rhos[top]
+    root = _root(ends[top], rhos[top])
     alike = ask(np.delete(ends[-1], 1), rho=None)[0]
     best = max(best, alike)
     inside = np.flatnonzero(values > best - 0.5 * chdtri(1, 1 - LEVEL))
@@ -711,7 +718,8 @@ def together(origin: str, target: str, first: Spread | None, second: Spread | No
     p_person = 0.5 * float(chdtrc(1, gain)) if rho > 0 else 1 - 0.5 * float(chdtrc(1, gain))
     loss = max(2 * (best - alike), 0.0)
     G, kept = _kept(P, root)
-    precision, weighted = G.sum(axis=0), (kept @ h[:, :, None])[:, :, 0]
+    precision = G.sum(axis=0)
+    weighted = (kept @ h[:, :, None])[:, :, 0]
 
     def moved(without: Floats, of: Floats) -> Floats:
         """Return the difference of the means, with these sums of G and of (I − P S) h."""

@@ -161,7 +161,8 @@ def design(
     if not size:
         raise ValueError("the guess has no decisions to take the size of the study from: give episodes, decisions or a budget")
     drawn = list(_information(pilot, offered, run.part(0.0, 0.4)))
-    remarks, criterion = list(pilot.remarks), "all"
+    remarks = list(pilot.remarks)
+    criterion = "all"
     if width is not None:
         unit, criterion = "episodes", "widest"
     cost = _costs(offered, unit, drawn[0].decisions)
@@ -177,7 +178,8 @@ def design(
             names = [candidate.name for candidate, one in zip(offered.candidates, fits, strict=True) if not one]
             remarks.append(f"Left out, because they are larger than the whole study: {first_few(names)}.")
             kept = tuple(candidate for candidate, one in zip(offered.candidates, fits, strict=True) if one)
-            offered, cost = replace(offered, candidates=kept, times=offered.times[fits]), cost[fits]
+            offered = replace(offered, candidates=kept, times=offered.times[fits])
+            cost = cost[fits]
             drawn = list(_information(pilot, offered, run.part(0.0, 0.4)))
     _require_told(drawn[0], pilot)
     visits = drawn[0].decisions
@@ -187,12 +189,14 @@ def design(
     else:
         allocation = _share_out(drawn, cost, most, size, criterion, run.part(0.4, 0.9))
     run.progress(0.9, "rounding to whole episodes")
-    target, numbers = partial(_mean_local, drawn, criterion, False), size * allocation.weights / cost
+    target = partial(_mean_local, drawn, criterion, False)
+    numbers = size * allocation.weights / cost
     times = whole(target, numbers, cost, most, size)
     if width is not None:
         times = _until_narrow(drawn, times, most, width, level)
         size = float(cost @ times)
-    even, chosen = evenly(most, size, cost), times.astype(np.float64)
+    even = evenly(most, size, cost)
+    chosen = times.astype(np.float64)
     spread = _spread_out(even, numbers, cost, most, size, target(even))
     best, rounded = (-np.inf if (local := target(at)) is None else local.value for at in (numbers, chosen))
     k = len(pilot.targets)
@@ -342,17 +346,20 @@ def _sizes(
 
     Sizes that candidates do not allow are left out. `there` is what candidates say where the effect is the difference.
     """
-    rows, terms = [], pilot.persons - pilot.degrees
+    rows = []
+    terms = pilot.persons - pilot.degrees
     for people in (0.5, 1.0, 2.0) if pilot.of_population else (1.0,):
         persons = round(people * pilot.persons)
         if persons < least_persons(terms) and pilot.of_population:
             continue
         # Everything but what is a person's own is shared.
-        like, of_these = pilot.persons / persons, replace(pilot, persons=persons, degrees=persons - terms)
+        like = pilot.persons / persons
+        of_these = replace(pilot, persons=persons, degrees=persons - terms)
         for share in (0.5, 1.0, 2.0):
             if (share * times > most).any():
                 continue
-            each, error = share * decisions, np.sqrt(np.diag(like * here.covariance(share * times)).max())
+            each = share * decisions
+            error = np.sqrt(np.diag(like * here.covariance(share * times)).max())
             power = np.nan if difference is None else _power(of_these, like * there.covariance(share * times), difference)
             row = {"persons": persons, "decisions": each, "in_all": persons * each, "largest_standard_error": float(error)}
             rows.append(row | {"power": power})
@@ -395,14 +402,16 @@ class Information:
         turn = np.zeros((len(matrix), t + spread.rank))
         turn[:t, :t], turn[t:, t:] = np.eye(t), spread.vectors[:, spread.kept] / spread.scale[:, None]
         made = replace(self, layout=replace(layout, maps=layout.maps @ turn, prior=turn.T @ layout.prior @ turn))
-        split, own = made.split(np.ones(len(self.pieces))), np.sqrt(np.maximum(np.diag(matrix)[:t], TINY))
+        split = made.split(np.ones(len(self.pieces)))
+        own = np.sqrt(np.maximum(np.diag(matrix)[:t], TINY))
         if split is None or not np.linalg.eigvalsh(split[0] / np.outer(own, own))[0] > 1e-10:
             return None
         return replace(made, reference=float(np.diag(np.linalg.inv(split[0])).max()))
 
     def matrix(self, numbers: Floats) -> Floats:
         """Return M `(z,z)` for numbers of times `(J,)`."""
-        layout, size = self.layout, self.layout.maps.shape[2]
+        layout = self.layout
+        size = self.layout.maps.shape[2]
         half = (np.tensordot(numbers, self.pieces, 1)[layout.kind] @ layout.maps) * layout.weight[:, None, None]
         return layout.prior + layout.maps.reshape(-1, size).T @ half.reshape(-1, size)
 
@@ -441,16 +450,23 @@ class Information:
         values = np.linalg.eigvalsh(left)
         if not values[0] > 1e-14 * values[-1]:
             return None
-        inverse, layout, t = np.linalg.inv(left), self.layout, self.layout.targets
+        inverse = np.linalg.inv(left)
+        layout = self.layout
+        t = self.layout.targets
         norm = np.zeros((0, t))
         if criterion == "all":
-            value, gradient, bend = float(np.log(values).sum()), inverse, 1.0
+            value = float(np.log(values).sum())
+            gradient = inverse
+            bend = 1.0
         else:
-            beta, v = 16.0, np.diag(inverse)
+            beta = 16.0
+            v = np.diag(inverse)
             largest = float(v.max())
             size = largest * float(((v / largest) ** beta).sum()) ** (1 / beta)
             shares = (v / size) ** (beta - 1) / self.reference
-            value, gradient, bend = -size / self.reference, (inverse * shares) @ inverse, 2.0
+            value = -size / self.reference
+            gradient = (inverse * shares) @ inverse
+            bend = 2.0
             matrix = (beta - 1) / size * (np.diag((v / size) ** (beta - 2)) - np.outer(v / size, v / size) ** (beta - 1))
             w, q = np.linalg.eigh(matrix / self.reference)
             norm = np.sqrt(np.maximum(w, 0.0))[:, None] * q.T
@@ -498,7 +514,8 @@ def _information(pilot: Pilot, offered: Schedule, run: Run) -> Iterator[Informat
     )
     n = paid.n_experts
     model = Likelihood(paid, Settings(temperatures=np.full(n, np.nan), reward=reward))
-    q, j = (paid.n_parameters if reward is None else 0) + 2, len(offered.candidates)
+    q = (paid.n_parameters if reward is None else 0) + 2
+    j = len(offered.candidates)
     affordable = int(3e8 / (j * n * q * q))  # numbers in all
     if not affordable:
         raise ValueError(
@@ -513,7 +530,9 @@ def _information(pilot: Pilot, offered: Schedule, run: Run) -> Iterator[Informat
         if plans is None and i == 0:  # other draws may be left out
             raise ValueError("the values of the task must be finite under the guess, received infinite ones")
         if plans is not None:
-            pieces, decisions, layout = np.zeros((j, n, q, q)), np.zeros((j, n)), pilot.layout(draw)
+            pieces = np.zeros((j, n, q, q))
+            decisions = np.zeros((j, n))
+            layout = pilot.layout(draw)
             for plan in plans:
                 _add_pieces(offered, plan, pieces, decisions)
             like = np.bincount(layout.kind, layout.weight, minlength=n)
@@ -526,8 +545,11 @@ def _information(pilot: Pilot, offered: Schedule, run: Run) -> Iterator[Informat
 def _add_pieces(offered: Schedule, plan: Plans, pieces: Floats, decisions: Floats) -> None:
     """Add what candidates of one task say of the persons of one batch."""
     batch = plan.persons
-    mdp, rows, q = batch.mdp, batch.visited_rows, pieces.shape[2]
-    scores, states = plan.scores(rows)[0], rows % mdp.n_states
+    mdp = batch.mdp
+    rows = batch.visited_rows
+    q = pieces.shape[2]
+    scores = plan.scores(rows)[0]
+    states = rows % mdp.n_states
     places = [*batch.features.used.tolist(), q - 2, q - 1]
     for i, owner in enumerate(batch.owners.tolist()):
         policy = plan.policy[:, :, i]
@@ -587,7 +609,8 @@ def _smallest_budget(
     drawn: Sequence[Information], cost: Floats, most: Floats, width: float, level: float, run: Run
 ) -> tuple[float, Allocation]:
     """Return the smallest budget, and its best shares, with which no interval is wider than asked for if the guess is right."""
-    here, nothing = drawn[0], np.zeros(cost.size)
+    here = drawn[0]
+    nothing = np.zeros(cost.size)
     if _widest(here, nothing, level) <= width:
         raise ValueError(
             f"no interval is expected to be wider than {width:g} now (the widest is "
@@ -595,7 +618,8 @@ def _smallest_budget(
             "no further episodes are needed"
         )
     limit = min(float((most * cost).sum()), float(MOST_TIMES))
-    low, high = 0.0, float(cost.mean())
+    low = 0.0
+    high = float(cost.mean())
     allocation, tried = None, 0
     while True:
         high = min(high, limit)
@@ -609,7 +633,8 @@ def _smallest_budget(
                 f"the candidates cannot bring the widest interval below {width:g} with {limit:,.10g} further episodes of each "
                 f"person: {significant(_widest(here, high * allocation.weights / cost, level))} is the least"
             )
-        low, high = high, 4 * high
+        low = high
+        high = 4 * high
     best = allocation
     while high > 1.003 * low and high - low > 0.5 * float(cost.min()):
         middle = float(np.sqrt(max(low, 0.05 * high) * high))
@@ -695,18 +720,18 @@ class Design(Result):
 
     @property
     def hardly_matters(self) -> bool:
-        """Whether the uniform study is about as good."""
+        """Return whether the uniform study is about as good."""
         return 0.95 <= self.saving < 1.05
 
     @property
     def most_alike(self) -> tuple[int, int]:
-        """How many of the episodes of a person are those of one candidate, at most, and how many there are."""
+        """Return how many of the episodes of a person are those of one candidate, at most, and how many there are."""
         episodes = self.times * np.array([len(c.starts) for c in self.schedule.candidates])
         return int(episodes.max()), int(episodes.sum())
 
     @property
     def one_sided(self) -> bool:
-        """Whether most episodes are those of one candidate, though there are others."""
+        """Return whether most episodes are those of one candidate, though there are others."""
         largest, episodes = self.most_alike
         return len(self.candidates) > 1 and largest > 1 and 2 * largest > episodes
 
@@ -813,7 +838,8 @@ class Design(Result):
         frame = self.to_frame()
         used = frame[frame["times"] > 0].sort_values("times", ascending=False, kind="stable").reset_index(drop=True)
         headings = {"weight": "best share before rounding", "episodes": "episodes each time"}
-        given, roles = used[["candidate", "times", "weight", "episodes"]], dict[str, Role](weight="chance")
+        given = used[["candidate", "times", "weight", "episodes"]]
+        roles = dict[str, Role](weight="chance")
         tables = [Table(given, "What each person is given", roles=roles, headings=headings)]
         tables.append(Table(self.errors_frame(), "Expected standard errors"))
         sizes = self.sizes if np.isfinite(self.difference) else self.sizes.drop(columns="power")

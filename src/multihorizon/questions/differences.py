@@ -68,7 +68,7 @@ class Difference:
 
     @property
     def clear(self) -> bool:
-        """Whether the difference is more than chance."""
+        """Return whether the difference is more than chance."""
         return self.p < 1 - LEVEL
 
     @property
@@ -80,17 +80,17 @@ class Difference:
 
     @property
     def clear_pairs(self) -> list[dict[str, Any]]:
-        """The contrasts that are more than chance after Holm's correction."""
+        """Return the contrasts that are more than chance after Holm's correction."""
         return [pair for pair in self.pairs if pair["adjusted"] < 1 - LEVEL]
 
     @property
     def said(self) -> str:
-        """The name as it is said: that of the column, or of the columns that a term joins."""
+        """Return the name as it is said: that of the column, or of the columns that a term joins."""
         return self.name if self.pairs or len(self.columns) < 2 else f"{in_words([*self.columns])} together"
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of a term that is no column."""
+        """Return the columns of a term that is no column."""
         return (*self.within, *self.by)
 
 
@@ -100,7 +100,8 @@ def differences_of(population: PopulationFindings, kind: str) -> list[Difference
     A column of two groups, or of numbers, has the p-value of its contrast, and one of several groups that of all its terms
     together. Where it also interacts with another, its groups are compared on the mean of the other's.
     """
-    factors, columns_of = population.factors[kind], population.columns_of
+    factors = population.factors[kind]
+    columns_of = population.columns_of
     joined = {term: name for name, factor in factors.items() for term in factor["terms"]}
     tests = {joined.get(term, term): e["p"] for term, e in population[kind].items() if columns_of[term]}
     tests |= {name: factor["p"] for name, factor in factors.items()}
@@ -192,7 +193,8 @@ def difference_words(solution: Solution, horizon: Horizon) -> list[str]:
         ]
         differences = []
     for difference in sorted(differences, key=lambda difference: not difference.clear):
-        tail, largest = hotter.pop(difference.name, None), population.largest_discount
+        tail = hotter.pop(difference.name, None)
+        largest = population.largest_discount
         if difference.changes:
             words.append(f"{difference.changes} {_beyond_chance(difference)}.")
         elif not difference.pairs:
@@ -211,7 +213,8 @@ def population_words(solution: Solution, horizon: Horizon) -> list[str]:
     population = PopulationEvidence.of(solution).population
     if population.types is not None:
         return []
-    spread, share = population.spread["discount"], float(np.mean(population.individuals["discount_reliability"]))
+    spread = population.spread["discount"]
+    share = float(np.mean(population.individuals["discount_reliability"]))
     size = f"{decimals(spread['estimate'], 2)} ({decimals(spread['interval'][0], 2)} to {decimals(spread['interval'][1], 2)})"
     where = ", on the average of conditions," if population.conditions else ""
     words = [f"Between persons the logit of the discount{where} has a standard deviation of {size}."]
@@ -283,7 +286,8 @@ def _beyond_chance(difference: Difference) -> str:
 
 def named_group(column: str, *levels: str) -> str:
     """Return groups by their names, such as "the young group", "the Oslo and Turin groups" or "the group with ill = yes"."""
-    names, s = [shortened(level, 60) for level in levels], "s" if len(levels) > 1 else ""
+    names = [shortened(level, 60) for level in levels]
+    s = "s" if len(levels) > 1 else ""
     plain = all(any(c.isalpha() for c in name) and name.lower() not in ("true", "false", "yes", "no") for name in names)
     if not plain:
         return f"the group{s} with {column} = {in_words(names)}"
@@ -313,7 +317,8 @@ def _pair(difference: Difference, largest: float, horizon: Horizon) -> str:
         values, levels = (low, high) if sign > 0 else (high, low), (near, far) if pair["estimate"] >= 0 else (far, near)
         at = f"{decimals(values[0], 2)} at {levels[0]} and {decimals(values[1], 2)} at {levels[1]}"
         if difference.clear:
-            whom, unit = "the same people" if difference.within else "people", round_unit(float(levels[1]) - float(levels[0]))
+            whom = "the same people" if difference.within else "people"
+            unit = round_unit(float(levels[1]) - float(levels[0]))
             change = apart(float(pair["estimate"]) * unit / (float(levels[1]) - float(levels[0])))
             look, goes = ("further", "rises") if change > 0 else ("less far", "falls")
             steps_at = f"{horizon.number(values[0])} and {horizon.text(values[1])}"
@@ -360,7 +365,9 @@ def _also_at_random(difference: Difference, hotter: Difference | None) -> str:
     if hotter is None:
         return ""
     (own,), (pair,) = difference.pairs, hotter.pairs
-    (_, hot), times, p = pair["levels"], np.exp(abs(pair["estimate"])), f"p {p_text(pair['adjusted'])}"
+    (_, hot) = pair["levels"]
+    times = np.exp(abs(pair["estimate"]))
+    p = f"p {p_text(pair['adjusted'])}"
     if pair["number"]:
         more = "more" if pair["estimate"] >= 0 else "less"
         whom = "they also" if difference.clear else "but people"
@@ -422,7 +429,8 @@ def _temperatures_differ(difference: Difference) -> list[str]:
     named = clear if len(clear) <= 6 else sorted(clear, key=lambda pair: -abs(pair["estimate"]))[:3]
     words = []
     for pair in named:
-        (low, high), times = pair["levels"], f"{significant(np.exp(abs(pair['estimate'])), 2)} times"
+        (low, high) = pair["levels"]
+        times = f"{significant(np.exp(abs(pair['estimate'])), 2)} times"
         how = f"(p {p_text(pair['adjusted'])})"
         if pair["number"]:
             more = "higher" if pair["estimate"] >= 0 else "lower"

@@ -324,7 +324,7 @@ class Fitted:
 
     @property
     def longest(self) -> float:
-        """H, the most steps or the most time that an episode of the task can take; infinite where states can recur."""
+        """Return H, the most steps or the most time that an episode of the task can take; infinite where states can recur."""
         return self.horizon.longest
 
     @property
@@ -340,7 +340,7 @@ class Fitted:
 
     @cached_property
     def compared(self) -> Compared | None:
-        """Choices beside those that the reported model expects; None where it has no predictions of single choices."""
+        """Return choices beside those that the reported model expects; None where it has no predictions of single choices."""
         population = self.reported_population if self.people is None else self.solution
         return compared_choices(self.problem, self.policies) if population is None else expected_choices(population)
 
@@ -486,7 +486,8 @@ def _model_fit(fitted: Fitted) -> Finding:
         return _of_people(fitted, fitted.people)
     if fitted.sieve is not None:
         return _of_vectors(fitted, fitted.sieve)
-    how, compared = extent(fitted.misfits), fitted.compared
+    how = extent(fitted.misfits)
+    compared = fitted.compared
     if compared is None:
         reasons = (
             "Persons have rewards of their own in this population, or conditions that are not known: there is no check of it."
@@ -584,7 +585,8 @@ def _of_vectors(fitted: Fitted, evidence: SieveEvidence) -> Finding:
         return Finding(QUESTION, "No", "The model explains the decisions no better than chance.", "bad")
     if fitted.withheld:
         return FIT_FAILED
-    share, weak = evidence.explained_share, unpredicted(evidence.next_state_r2)
+    share = evidence.explained_share
+    weak = unpredicted(evidence.next_state_r2)
     reasons = (
         f"One reward and {count(len(fitted.solution.experts), 'discount')} explain {decimals(100 * share, 0)} % of what the same "
         "functions explain of the choices without any plan. Whether something outside the state changes between episodes was "

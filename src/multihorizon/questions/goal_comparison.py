@@ -277,7 +277,8 @@ def compare_goals(
         'one goal'
     """
     run = Run(as_seed(seed), progress=progress)
-    point, evidence = resume(solution), LikelihoodEvidence.of(solution)
+    point = resume(solution)
+    evidence = LikelihoodEvidence.of(solution)
     model, problem, deviations = point.likelihood, point.likelihood.problem, evidence.deviations
     tables = tables_of(problem, demonstrations)
     rng = run.rng()
@@ -288,7 +289,8 @@ def compare_goals(
     if deviations is not None and max(deviations.spread, deviations.estimated) > 0:
         models[NEARLY] = NearlyShared.of(one, deviations.spread or deviations.estimated)
     several = several and test.rejected and model.settings.reward is None and model.settings.discounts is None
-    names, times = [*models, *([SEVERAL] if several else [])], dispersion(point)
+    names = [*models, *([SEVERAL] if several else [])]
+    times = dispersion(point)
     totals = {name: [np.zeros(fold.size) for fold in dealt] for name in names}
     groupings = []
     for number, part in run.over(range(folds)):
@@ -316,7 +318,8 @@ def deviation_words(deviations: Deviations) -> str:
         )
         return "" if deviations.given else f" ({low} to {high}{unit})"
 
-    share, moved = 100 * deviations.share_of_range, deviations.choices_moved
+    share = 100 * deviations.share_of_range
+    moved = deviations.choices_moved
     return (
         f"the standard deviation of rewards from the shared one is {significant(share[0], 2)} % of its "
         f"range{ends(share, ' %')}, which moves {significant(moved[0], 2)} of a hundred choices{ends(moved)}"
@@ -345,7 +348,8 @@ def _predicted(
 ) -> list[Floats]:
     """Return the log-likelihood `(E,)` of each table's held-out episodes under policies of the problem's experts, 0 of the
     others."""
-    result, first = [], 0
+    result = []
+    first = 0
     for table, out in zip(tables, held, strict=True):
         owner = table.by_episode.expert
         choices = table.choices_by(problem.experts[first].mdp, np.where(out, np.arange(out.size), -1), out.size)
@@ -363,7 +367,8 @@ def _groups(
 ) -> tuple[tuple[tuple[str, ...], ...], list[Floats]]:
     """Return the groups of experts by goal, and the policies of all the problem's experts with the rewards of their groups."""
     scores = Scores(in_order_of_content(problem), temperature, times)
-    names, policies = scores.problem.names, dict[tuple[str, int], Floats]()
+    names = scores.problem.names
+    policies = dict[tuple[str, int], Floats]()
     groups = merged(scores, run)
     for group in groups:
         members = [e for e, owner in zip(scores.problem.experts, scores.problem.owner, strict=True) if owner in group]

@@ -244,7 +244,7 @@ class Goals(Result, Generic[Found]):
         return [own, Table(without_empty(pd.DataFrame(rows)), "pairs")] if rows else [own]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers, strings, lists and dicts, as JSON takes them; None where nothing is known."""
+        """Return plain numbers, strings, lists and dicts, as JSON takes them; None where nothing is known."""
         content = {name: value for name, value in vars(self).items() if name != "test"} | {
             "test": None if self.test is None else vars(self.test),
             "state_reward": None if self.state_reward is None else vars(self.state_reward),
@@ -271,7 +271,8 @@ def _known_discounts(solution: Identification | Solution) -> dict[str, float]:
 
 
 def _describe(solution: Identification | Solution) -> str:
-    known, exact = list(_known_discounts(solution).values()), isinstance(solution, Identification)
+    known = list(_known_discounts(solution).values())
+    exact = isinstance(solution, Identification)
     if isinstance(solution, Identification) and solution.status == "infeasible":
         return "No reward and discount explain this expert." if len(known) == 1 else solution.headline()
     if solution.status == Status.NOT_CONVERGED:
@@ -358,7 +359,8 @@ def _goals_of_policies(problem: Problem, temperature: PolicyTemperature, toleran
     for expert in problem.experts:
         if expert.counts is not None:
             raise ValueError(f"expert {expert.name} must be given as a policy like the others, received demonstrations")
-    policies, names = _Policies(problem, lam, tolerance), problem.names
+    policies = _Policies(problem, lam, tolerance)
+    names = problem.names
     pairs = policies.judge_pairs(run)
     together_groups = [tuple(sorted(group, key=names.index)) for group in policies.try_together(policies.link())]
     groups = tuple(sorted(together_groups, key=lambda group: names.index(group[0])))
@@ -398,7 +400,10 @@ class _Policies:
     coincidence = -6.0
 
     def __init__(self, problem: Problem, lam: float | None, tolerance: float) -> None:
-        self.problem, self.names, self.lam, self.tolerance = in_order_of_content(problem), problem.names, lam, tolerance
+        self.problem = in_order_of_content(problem)
+        self.names = problem.names
+        self.lam = lam
+        self.tolerance = tolerance
         self._place = {name: k for k, name in enumerate(problem.names)}
         policies = [read_equations(expert) for expert in self.problem.experts]
         self.families = None if has_features(problem) else reward_families(self.problem, policies, tolerance)
@@ -543,7 +548,8 @@ def goals_of_decisions(
 def _without_groups(together: Solution, test: SharedGoalTest, of_states: StateRewardTest) -> Goals[Solution]:
     """No groups, because differences between experts may be artefacts of the reward."""
     names = together.experts
-    unknown, why = np.full((len(names), len(names)), np.nan), "the reward depends on the action as well"
+    unknown = np.full((len(names), len(names)), np.nan)
+    why = "the reward depends on the action as well"
     pairs = tuple(Pair(pair, "cannot tell", left_out=why) for pair in combinations(names, 2))
     return Goals(names, (), (), pairs, "cannot tell", (), unknown[:, :0], unknown, test, state_reward=of_states)
 
@@ -551,7 +557,8 @@ def _without_groups(together: Solution, test: SharedGoalTest, of_states: StateRe
 def group_experts(together: Solution, test: SharedGoalTest, temperature: Temperature, run: Run) -> Goals[Solution]:
     """Group the experts of a fit with one reward, where the test that all share it is done."""
     problem = together.require_problem()
-    names, number = problem.names, range(problem.n_experts)
+    names = problem.names
+    number = range(problem.n_experts)
     said = LikelihoodEvidence.of(together).independence or TakenAsIndependent(unit="decision", p_value=None, reason="")
     scores = Scores(
         in_order_of_content(problem), temperature, 1.0 if said["unit"] == "decision" else dispersion(resume(together))
@@ -639,7 +646,7 @@ class Parabola:
     prior: Floats
 
     def taken(self, precision: Floats) -> Floats:
-        """`B C⁻¹ Bᵀ` `(d,d)`: what is lost where one's own numbers are not known, but for this precision `(f,)`."""
+        """Return `B C⁻¹ Bᵀ` `(d,d)`: what is lost where one's own numbers are not known, but for this precision `(f,)`."""
         lost: Floats = self.across @ np.linalg.solve(self.own + np.diag(precision), self.across.T)
         return lost
 
@@ -647,7 +654,8 @@ class Parabola:
 def parabolas(fit: GroupFit) -> list[Parabola]:
     """Return one for each member of a group, in their order, around the group's reward."""
     point, model, d = fit.point, fit.point.likelihood, fit.point.likelihood.n_reward
-    values, theta = model.person_values(point), model.reward(point.x)
+    values = model.person_values(point)
+    theta = model.reward(point.x)
     slopes, matrices = np.zeros((model.n_experts, d)), np.zeros((model.n_experts, d + 2, d + 2))
     for i, plan in enumerate(point.plans):
         rows, columns, scores = point.scores(i)
@@ -728,7 +736,8 @@ class Scores:
         key = frozenset((k, self._near[k][0]) for k in group)
         if key not in self._estimates:
             members = [self._near[k][1] for k in sorted(group)]
-            rewards, ridge = np.sum([near.rewards for near in members], axis=0), np.diag(self._ridge)
+            rewards = np.sum([near.rewards for near in members], axis=0)
+            ridge = np.diag(self._ridge)
             curvature = rewards - np.sum([near.taken(near.prior) for near in members], axis=0)
             slope = np.sum([near.slope for near in members], axis=0)
             theta = np.linalg.solve(curvature + ridge, slope)
@@ -767,7 +776,8 @@ class Scores:
 
     def apart(self, first: Group, second: Group, shared: Floats) -> bool:
         """Return whether it is sure that the goals of two groups differ; `shared` are the probabilities between their members."""
-        sure, both = bool((shared <= 1 - SURE).all()), first | second
+        sure = bool((shared <= 1 - SURE).all())
+        both = first | second
         if sure and not self.fitted(both) and self.promise([both], [first, second]) < -limits().hopeless:
             return True
         # A fit that was broken off says that experts differ only where it is far behind.
@@ -791,7 +801,8 @@ def best_fit(model: Likelihood, least: float) -> GroupFit:
 def determined_parameters(point: Point) -> float:
     """Return how many parameters the decisions determine: each counts by the share of its precision that is not the prior's."""
     model = point.likelihood
-    matrix, discounts = point.curvature(), np.arange(model.size)[model.discount_slice]
+    matrix = point.curvature()
+    discounts = np.arange(model.size)[model.discount_slice]
     matrix[discounts, discounts] += 2 * np.pi  # which stands for a uniform discount
     free = np.ix_(~model.fixed, ~model.fixed)
     return float(np.trace(np.linalg.solve(matrix[free], point.information[free])))
@@ -819,7 +830,8 @@ def weigh_partitions(
     """
     best = merged(scores, run)
     scored = {best: partition_score(scores, best)}
-    rest, most = [best], scores.n_fits + max_fits
+    rest = [best]
+    most = scores.n_fits + max_fits
     looked_around: set[Partition] = set()
     while rest and scores.n_fits <= most:
         best = max(rest, key=scored.__getitem__)

@@ -122,8 +122,10 @@ def _of_many(fitted: Fitted, clear: list[int], vague: list[int]) -> tuple[str, s
 
 def _not_shown(fitted: Fitted, vague: list[int]) -> str:
     """Say of experts whose intervals are wide, or not known, that there is no number for them, and why."""
-    names, wide = fitted.solution.experts, [k for k in vague if not np.isnan(fitted.intervals[k]).any()]
-    lost, parts = [names[k] for k in vague if k not in wide], []
+    names = fitted.solution.experts
+    wide = [k for k in vague if not np.isnan(fitted.intervals[k]).any()]
+    lost = [names[k] for k in vague if k not in wide]
+    parts = []
     if wide and len(fitted.given) <= NAMED_EXPERTS:
         ranges = in_words([f"{names[k]} from {interval_text(fitted, k)}" for k in wide])
         parts.append(
@@ -295,7 +297,8 @@ def find_intervals(fitted: F, asked: Asked, run: Run) -> Iterator[F]:
 
 def _needs_profiles(solution: Solution) -> bool:
     """Return whether an interval reaches other maxima or an open direction, of which no standard error speaks."""
-    evidence, source = LikelihoodEvidence.of(solution), solution.interval_source
+    evidence = LikelihoodEvidence.of(solution)
+    source = solution.interval_source
     lower = [evidence.log_likelihood - end["log_likelihood"] for end in evidence.other_maxima or []]
     if any(2 * missing <= chi2_ppf(LEVEL, 1) for missing in lower):
         return True
@@ -374,7 +377,8 @@ def _with_learned_dynamics(finding: Finding, evidence: SieveEvidence) -> Finding
 
 def _how_narrowly(fitted: Fitted, unknown: list[str]) -> Finding:
     """Return whose discounts have narrow intervals, wide ones, or none; those of `unknown` experts are not identified."""
-    names, number = fitted.solution.experts, len(fitted.given)
+    names = fitted.solution.experts
+    number = len(fitted.given)
     useful = [k for k in fitted.order if fitted.sure[k]]
     rest = [k for k in fitted.order if fitted.given[k] and not fitted.sure[k]]
     vague, missing = ([k for k in rest if np.isnan(fitted.intervals[k]).any() == lost] for lost in (False, True))
@@ -435,7 +439,8 @@ def _widths_of_people(fitted: Fitted, people: People) -> Finding:
     if types is not None:
         return _widths_of_types(types)
     widths = np.diff(people.solution.confidence_intervals(LEVEL), axis=1)[:, 0]
-    number, vague = widths.size, int((widths > VAGUE_WIDTH).sum())
+    number = widths.size
+    vague = int((widths > VAGUE_WIDTH).sum())
     are = "is" if vague == 1 else "are"
     reasons = f"{count(vague, 'interval')} {are} wider than {VAGUE_WIDTH:g}. " if vague else ""
     reasons += (
@@ -448,7 +453,8 @@ def _widths_of_people(fitted: Fitted, people: People) -> Finding:
 
 def _widths_of_types(types: dict[str, Any]) -> Finding:
     """Say how narrow the intervals of types are, and how surely each unit belongs to one."""
-    widest, sure = float(np.nanmax(np.ptp(types["intervals"], axis=1))), percent(types["certainty"])
+    widest = float(np.nanmax(np.ptp(types["intervals"], axis=1)))
+    sure = percent(types["certainty"])
     reasons = (
         f"The widest 95 % interval of a type's discount spans {decimals(widest, 3)}. The likeliest type of a person or an "
         f"episode has a probability of {sure} on average."
@@ -511,7 +517,8 @@ def _widths(fitted: Fitted, useful: list[int]) -> str:
 
 def identification(solution: Solution) -> Identification | None:
     """Return what exact policies would identify where nothing is known; for large problems only where it matters most."""
-    problem, given = solution.require_problem(), LikelihoodEvidence.of(solution).known
+    problem = solution.require_problem()
+    given = LikelihoodEvidence.of(solution).known
     if given["reward"] or any(given["discounts"]):
         return None
     # The time of `identify` grows with the square of the states, and it searches where the equations are not linear.
@@ -530,7 +537,8 @@ def identify_fitted(solution: Solution, within: float | None = None) -> Identifi
     """
     if LikelihoodEvidence.of(solution).known["reward"]:
         return None
-    problem, lam = solution.require_problem(), np.asarray(solution.temperature)
+    problem = solution.require_problem()
+    lam = np.asarray(solution.temperature)
     shared = replace(solution, evidence=Evidence())  # without deviations, which no two exact policies would have in common
     exact = problem.with_experts(
         replace(expert, kind="policy", policy=policy, counts=None, conditions=None)

@@ -95,12 +95,12 @@ class LookaheadComparison(Result):
 
     @property
     def best(self) -> str:
-        """The family with the lowest AIC."""
+        """Return the family with the lowest AIC."""
         return self.rows[0].family
 
     @property
     def candidates(self) -> tuple[str, ...]:
-        """The families that the decisions do not distinguish from the best, which is the first of them."""
+        """Return the families that the decisions do not distinguish from the best, which is the first of them."""
         return tuple(row.family for row in self.rows if not row.verdict.startswith("differs"))
 
     def sentences(self) -> str:
@@ -232,7 +232,8 @@ def compare_from(
     best = min(range(len(fits)), key=lambda i: (not fits[i].ascent.finished, round(aic[i] / 1e-6), i))
     rows = []
     for i in sorted(range(len(fits)), key=lambda i: (i != best, aic[i])):
-        fit, value = fits[i], fits[i].point.value
+        fit = fits[i]
+        value = fits[i].point.value
         statistic, degrees, free_p = _nested_test(fit, fits[-1])
         best_p, verdict = _against_best(fit, fits[best], counts[i] - counts[best])
         bic = counts[i] * float(np.log(likelihood.decisions)) - 2 * value

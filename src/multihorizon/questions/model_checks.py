@@ -147,7 +147,7 @@ class ModelChecks(Result):
         ax.set(xlabel="predicted probability", ylabel="share taken")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists and dicts."""
+        """Return plain lists and dicts."""
         return {
             "held_out": {name: values.tolist() for name, values in self.held_out.items()},
             "held_out_decisions": self.decisions.tolist(),
@@ -230,7 +230,7 @@ def check_model(
 def deal(
     problem: Problem, tables: Sequence[Demonstrations], folds: int, rng: np.random.Generator, conditions: Sequence[str] = ()
 ) -> list[list[Floats]]:
-    """Counts of each expert and task in each fold, into which each expert's episodes are dealt."""
+    """Return counts of each expert and task in each fold, into which each expert's episodes are dealt."""
     parts: list[list[Floats]] = [[] for _ in range(folds)]
     for table in tables:
         fold = fold_of_episodes(table, folds, rng, conditions)
@@ -242,7 +242,8 @@ def deal(
 
 def fold_of_episodes(table: Demonstrations, folds: int, rng: np.random.Generator, conditions: Sequence[str] = ()) -> Ints:
     """Return the fold `(E,)` into which each episode is dealt, those of each expert, and of each expert's conditions, evenly."""
-    owners, cell = table.by_episode.expert, cells_of_episodes(table, conditions)
+    owners = table.by_episode.expert
+    cell = cells_of_episodes(table, conditions)
     fold = np.zeros(owners.size, dtype=np.int64)
     for expert, name in enumerate(table.experts):
         own = rng.permutation(np.flatnonzero(owners == expert))
@@ -260,7 +261,8 @@ def of_part(model: Model, counts: Sequence[Floats]) -> Model:
     Without a ridge a reward may run away that the whole table holds. It has the weight of rewards with a standard deviation of
     some 30 temperatures, for the largest value of each feature.
     """
-    held, weight = model.held(), 1e-3 * (model.feature_sizes / model.known_temperature) ** 2
+    held = model.held()
+    weight = 1e-3 * (model.feature_sizes / model.known_temperature) ** 2
     return held.with_counts(counts).holding(held.penalty, np.maximum(model.ridge, weight))
 
 
@@ -279,7 +281,8 @@ def _predict(point: Point, train: list[Floats], name: str) -> list[Floats]:
     if name == "discount 0":
         grouped = np.full_like(grouped, max(batch.mdp.least_discount for batch in fitted.batches))
         fixed[fitted.discount_slice] = True
-    reward, temperatures = model.reward(point.x), np.exp(point.x[model.temperature_slice])
+    reward = model.reward(point.x)
+    temperatures = np.exp(point.x[model.temperature_slice])
     backs = (0.0, 1e-3, 1e-2, 1e-1, 0.3)  # discounts are drawn back from 1 where the soft values there are infinite
     tried = (fitted.at(fitted.pack(reward, np.minimum(grouped, 1 - back), temperatures)) for back in backs)
     start = next((there for there in tried if there is not None), None)
@@ -290,7 +293,7 @@ def _predict(point: Point, train: list[Floats], name: str) -> list[Floats]:
 
 
 def calibration_bins(pairs: list[tuple[Floats, Floats, Floats]], bins: int = 10) -> Floats:
-    """Mean prediction, share taken and weight of each occupied bin, `(n,3)`."""
+    """Return mean prediction, share taken and weight of each occupied bin, `(n,3)`."""
     predicted, taken, visits = (np.concatenate([pair[i] for pair in pairs]) for i in range(3))
     place = np.minimum((predicted * bins).astype(np.int64), bins - 1)
     weight, mean, share = (np.bincount(place, total, minlength=bins) for total in (visits, visits * predicted, taken))
@@ -374,7 +377,7 @@ class ComparedChoices:
 
     @property
     def visits(self) -> Floats:
-        """Decisions in each state `(S,)`."""
+        """Return decisions in each state `(S,)`."""
         total: Floats = self.taken.sum(axis=1)
         return total
 
@@ -402,7 +405,8 @@ def misfits(compared: Compared) -> list[Misfit]:
         deviance = np.maximum(2 * (taken * np.log(ratio)).sum(axis=1), 0.0)
         p_values = np.minimum(1.0, number * chi2_sf(deviance, np.maximum(mdp.available.sum(axis=1) - 1, 1)))
         for s in np.flatnonzero(choices.cases):
-            gap, visits = np.abs(taken[s] - expected[s]), float(taken[s].sum())
+            gap = np.abs(taken[s] - expected[s])
+            visits = float(taken[s].sum())
             a = int(gap.argmax())
             shares = float(taken[s, a]) / visits, float(expected[s, a]) / visits, float(gap.sum()) / 2 / visits
             names = mdp.state_names[s], int(visits), mdp.action_names[a]
@@ -535,11 +539,13 @@ class AllChoices:
         prior[model.transition_slice, model.transition_slice] += np.diag(model.move_counts)
         if model.penalty is not None:
             prior += model.penalty.matrix
-        free, resting = ~model.fixed, (point.x <= model.lower) | (point.x >= model.upper)
+        free = ~model.fixed
+        resting = (point.x <= model.lower) | (point.x >= model.upper)
         known = sp.csr_array(prior)
         if near:
             known = sp.csr_array(sp.block_diag([prior, *[np.diag(deviations)] * k]))
-            free, resting = np.concatenate([free, np.tile(free[:d], k)]), np.append(resting, np.zeros(k * d, dtype=np.bool_))
+            free = np.concatenate([free, np.tile(free[:d], k)])
+            resting = np.append(resting, np.zeros(k * d, dtype=np.bool_))
         kept = np.flatnonzero(free)
         return cls(taken, expected, case, together, stacked[:, kept], known[kept][:, kept], resting[kept], later)
 
@@ -615,7 +621,8 @@ def overall_test(choices: AllChoices | None, seed: int = 0) -> OverallTest:
             e = _drawn(policy, visits, starts, sizes, rng, times) - E[:, None]
             drawn_numbers.append(numbers(left(e, root @ rng.normal(size=(len(root), times)))))
         drawn = np.concatenate(drawn_numbers)
-        centre, deviation = drawn[1:].mean(axis=0), np.maximum(drawn[1:].std(axis=0), TINY)
+        centre = drawn[1:].mean(axis=0)
+        deviation = np.maximum(drawn[1:].std(axis=0), TINY)
         scaled = (drawn - centre) / deviation
         largest = scaled.max(axis=1)
         p_value = (1 + int((largest[1:] >= largest[0] - 1e-9).sum())) / (1 + total)
@@ -635,7 +642,8 @@ def overall_test(choices: AllChoices | None, seed: int = 0) -> OverallTest:
 
         low, high = 0.0, 0.01  # of very many lapses the model makes choices at random, and then sees nothing
         while not seen(high):
-            low, high = high, 1.5 * high
+            low = high
+            high = 1.5 * high
             if high >= 1:
                 return np.inf
         while high - low > 0.02 * high:
@@ -662,7 +670,8 @@ class _Imitation:
 
     def __init__(self, policy: Floats, n: Floats, starts: Ints, sizes: Ints, slopes: Sparse, prior: Floats) -> None:
         self.policy, self.n, self.starts, self.sizes, self.prior = policy, n, starts, sizes, prior
-        self.slopes, self.back = slopes, sp.csr_array(slopes.T)
+        self.slopes = slopes
+        self.back = sp.csr_array(slopes.T)
         self.cases = sp.csr_array((np.ones(n.size), np.arange(n.size), np.append(starts, n.size)), (starts.size, n.size))
 
     def tilted(self, logs: Floats) -> Floats:
@@ -705,7 +714,8 @@ class _Imitation:
 
 def _inverse(curvature: Floats, free: Bools) -> Floats:
     """Return the inverse in the directions that are determined, of the parameters that are free; 0 elsewhere."""
-    result, here = np.zeros_like(curvature), np.ix_(free, free)
+    result = np.zeros_like(curvature)
+    here = np.ix_(free, free)
     size = np.sqrt(np.maximum(np.diag(curvature[here]), TINY))
     values, vectors = np.linalg.eigh(curvature[here] / np.outer(size, size))
     kept = values > 1e-10 * max(float(values.max(initial=0.0)), TINY)
@@ -714,7 +724,7 @@ def _inverse(curvature: Floats, free: Bools) -> Floats:
 
 
 def _drawn(policy: Floats, visits: Floats, starts: Ints, sizes: Ints, rng: np.random.Generator, times: int) -> Floats:
-    """Choices `(R,times)` of each case, drawn so many times."""
+    """Return choices `(R,times)` of each case, drawn so many times."""
     result = np.zeros((policy.size, times))
     for size in np.unique(sizes).tolist():
         cases = np.flatnonzero(sizes == size)

@@ -150,32 +150,32 @@ class People:
 
     @property
     def evidence(self) -> PopulationEvidence:
-        """What the solver says about its answer."""
+        """Return what the solver says about its answer."""
         return PopulationEvidence.of(self.solution)
 
     @property
     def population(self) -> PopulationFindings:
-        """What was found of groups and persons."""
+        """Return what was found of groups and persons."""
         return self.evidence.population
 
     @property
     def reward_given(self) -> bool:
-        """Whether the whole reward was given and none of it estimated."""
+        """Return whether the whole reward was given and none of it estimated."""
         return all(error == 0 for error in self.evidence.reward_standard_errors)
 
     @cached_property
     def places(self) -> Ints:
-        """Where the persons of the solution stand among all `names`."""
+        """Return where the persons of the solution stand among all `names`."""
         return pd.Index(self.names).get_indexer(pd.Index(self.solution.experts))
 
     @property
     def compared_chance(self) -> float:
-        """L₀: the log-likelihood of the decisions of all who are compared, by chance."""
+        """Return L₀: the log-likelihood of the decisions of all who are compared, by chance."""
         return float(self.chance[self.places].sum())
 
     @cached_property
     def withheld(self) -> str:
-        """Why no number may be used; empty where they may."""
+        """Return why no number may be used; empty where they may."""
         population = self.population
         types = population.types
         status = self.solution.status
@@ -194,12 +194,12 @@ class People:
 
     @property
     def absent(self) -> list[str]:
-        """Who is left out of the comparison, as a sentence; nothing where nobody is."""
+        """Return who is left out of the comparison, as a sentence; nothing where nobody is."""
         return absent_words(self.population.left_out, self.population.persons)
 
     @property
     def not_done(self) -> str:
-        """What is done only for fewer persons, or without types."""
+        """Return what is done only for fewer persons, or without types."""
         why, instead = f"With more than {limits().alone:,} persons", f"fit a sample of at most {limits().alone:,} persons"
         if self.population.types is not None:
             why, instead = "Where types are asked for,", "fit persons with names and without types"
@@ -222,7 +222,7 @@ class People:
 
     @cached_property
     def quartiles(self) -> tuple[float, float, float]:
-        """The quartiles of the discounts of all who are compared, from their posteriors put together."""
+        """Return the quartiles of the discounts of all who are compared, from their posteriors put together."""
         standard = ndtri((np.arange(9) + 0.5) / 9)
         standard /= standard.std()
         each = self.population.individuals
@@ -232,14 +232,14 @@ class People:
 
     @cached_property
     def overall(self) -> OverallTest:
-        """Whether all choices together differ from the population's."""
+        """Return whether all choices together differ from the population's."""
         if self.population.types is not None:
             return OverallTest.untested("there is no such test of types yet")
         return overall_test(all_choices(self.solution), self.solution.seed or 0)
 
     @cached_property
     def units(self) -> pd.DataFrame:
-        """One row for each person who is compared, or for each person and condition: who, the group, the discount with its
+        """Return one row for each person who is compared, or for each person and condition: who, the group, the discount with its
         interval, its logit, the logarithm of the temperature, the reliability, the decisions, and their log-likelihoods by chance
         and as fitted, which are not known by condition."""
         population = self.population
@@ -260,12 +260,13 @@ class People:
 
     @cached_property
     def groups(self) -> list[GroupSummary]:
-        """What is known of each group; nothing where no number may be used, or there are types in place of groups."""
+        """Return what is known of each group; nothing where no number may be used, or there are types in place of groups."""
         if self.withheld or self.population.types is not None:
             return []
         predictions = self.population.predictions
         frame = self.units.groupby(pd.CategoricalIndex(self.units["group"], list(predictions)), observed=False)
-        mean, size = frame["discount_reliability"].mean(), frame["expert"].nunique()
+        mean = frame["discount_reliability"].mean()
+        size = frame["expert"].nunique()
         total = frame[["decisions", "chance", "fitted"]].sum(min_count=1)
         quartiles = frame["discount"].quantile(np.array([0.25, 0.5, 0.75])).unstack()
         return [
@@ -354,20 +355,24 @@ class KnownCells:
         None where the population did not converge, where persons have rewards of their own, and where the conditions of
         decisions are not known, as of a solution that was read from a file.
         """
-        evidence, problem = PopulationEvidence.of(solution), solution.problem
+        evidence = PopulationEvidence.of(solution)
+        problem = solution.problem
         population, apart = evidence.population, evidence.deviations
         if problem is None or solution.status != Status.CONVERGED or (apart and apart.spread):
             return None
         own = solution.require_problem()
         people = own if decided is None else decided
         if population.cells is None:
-            people, known, groups = people.by_person(), population.individuals, population.groups
+            people = people.by_person()
+            known = population.individuals
+            groups = population.groups
             persons = names = solution.experts
             keys, own_keys = _keys(people.names, []), _keys(persons, [])
         elif people.cells.owner is None or people.conditions is None:
             return None
         else:
-            known, groups = population.cells, population.cells["pattern"]
+            known = population.cells
+            groups = population.cells["pattern"]
             persons = tuple(map(str, known["expert"]))
             columns = [np.asarray(known[name]) for name in population.conditions]
             own_keys = _keys(persons, columns)
@@ -406,7 +411,7 @@ class KnownCells:
 
     @property
     def affordable(self) -> KnownCells:
-        """All cells, or as many of them, evenly over all, as can be planned for at their nodes in a few seconds."""
+        """Return all cells, or as many of them, evenly over all, as can be planned for at their nodes in a few seconds."""
         most = int(1e7 / (self.eta.shape[1] * max(sum(task.mdp.stacked.nnz for task in self.tasks), 1)))
         if len(self.eta) == 1 or len(self.names) <= max(most, 1):
             return self
@@ -414,12 +419,14 @@ class KnownCells:
 
     @cached_property
     def tables(self) -> Tables:
-        """What plans in the tasks."""
+        """Return what plans in the tasks."""
         return Tables(self.tasks, self.largest, self.theta, np.zeros(0, dtype=np.int64))
 
     @cached_property
     def counts(self) -> Sparse:
-        """Decisions `(m,R)` in the rows of the tables: available actions in states where anyone decided, task after task."""
+        """Return decisions `(m,R)` in the rows of the tables: available actions in states where anyone decided, task after
+        task.
+        """
         return self.tables.counts(self.tasks)
 
     def at_nodes(self) -> Iterator[tuple[slice, Floats]]:
@@ -467,7 +474,9 @@ def expected_choices(solution: Solution) -> Compared | None:
     if every is None:
         return None
     known = every.affordable
-    policies, parts, first = known.policies(), [], 0
+    policies = known.policies()
+    parts = []
+    first = 0
     often = total = entries = 0.0
     for task, planner in zip(known.tasks, known.tables.planners, strict=True):
         rows, mdp = planner.visited_rows, task.mdp
@@ -498,7 +507,8 @@ def all_choices(solution: Solution) -> AllChoices | None:
     if every is None or len(every.eta) == 1:
         return None
     known = every.affordable
-    m, most = len(known.names), 400
+    m = len(known.names)
+    most = 400
     known = known.some(np.linspace(0, m - 1, most).astype(np.int64)) if m > most else known
     eta, weights = known.eta, known.weights
     mean = np.einsum("mq,mqk->mk", weights, eta)
@@ -507,7 +517,8 @@ def all_choices(solution: Solution) -> AllChoices | None:
     near = replace(known, eta=mean[:, None] + step, weights=np.full((len(mean), 4), 0.25))
     log = np.concatenate([part.swapaxes(0, 1) for _, part in near.at_nodes()])
     slopes = np.stack([log[:, :, 0] - log[:, :, 1], log[:, :, 2] - log[:, :, 3]], axis=2) / 2e-3
-    states, first = [], 0
+    states = []
+    first = 0
     for planner in known.tables.planners:
         states.append(first + planner.visited_rows % planner.mdp.n_states)
         first += planner.mdp.n_states
@@ -572,14 +583,17 @@ def held_out_choices(
     """
     place = {name: i for i, name in enumerate(names)}
     folds = range(max(int(part.max(initial=0)) for part in parts) + 1)
-    decisions, total, pairs = np.zeros(len(names)), np.zeros(len(names)), []
+    decisions = np.zeros(len(names))
+    total = np.zeros(len(names))
+    pairs = []
     for fold, part_of_work in run.over(folds):
         part_of_work.progress(0.0, f"fold {fold + 1}: the population")
         train = asked.solve(problem.of_episodes(tables, [part != fold for part in parts]), seed=run.seed)
         known = KnownCells.of(train, problem.of_episodes(tables, [part == fold for part in parts]))
         if known is None:
             raise ValueError("the population cannot be estimated from a part of the episodes")
-        policies, counts = known.policies(), known.counts.toarray()
+        policies = known.policies()
+        counts = known.counts.toarray()
         visits = counts @ known.tables.same_state.toarray()
         seen = visits > 0
         pairs.append((policies[seen], counts[seen], visits[seen]))
@@ -610,10 +624,12 @@ def check_population(
     Raises:
         ValueError: as in `check_model`, and where a population cannot be fitted to a part of the episodes.
     """
-    conditions, expected = PopulationEvidence.of(population).population.conditions, expected_choices(population)
+    conditions = PopulationEvidence.of(population).population.conditions
+    expected = expected_choices(population)
     if expected is None:
         raise ValueError("there is no check of this population yet")
-    problem, rng = alone.require_problem(), run.rng()
+    problem = alone.require_problem()
+    rng = run.rng()
     first, second = run.parts(1, 1)
     simpler = check_model(alone, demonstrations, folds, conditions=conditions, seed=run.seed, progress=first.progress)
     tables = tables_of(problem, demonstrations)
@@ -658,10 +674,12 @@ def predicted_by_group(solution: Solution) -> list[GroupPrediction]:
     Under conditions, a group is one combination of them. Of many persons some are looked at, evenly over the group. Nothing where
     even a few of them would take long, or for types.
     """
-    population, every = PopulationEvidence.of(solution).population, KnownCells.of(solution)
+    population = PopulationEvidence.of(solution).population
+    every = KnownCells.of(solution)
     if every is None or population.types is not None:
         return []
-    size, largest_groups = pd.Series(every.groups).value_counts(), 4
+    size = pd.Series(every.groups).value_counts()
+    largest_groups = 4
     # Nine plans of each person: a second or two in all.
     each = int(3e6 / (9 * largest_groups * max(sum(task.mdp.stacked.nnz for task in every.tasks), 1)))
     if each < min(10, int(size.max())):
@@ -671,10 +689,12 @@ def predicted_by_group(solution: Solution) -> list[GroupPrediction]:
         members = np.flatnonzero(every.groups == name)
         known = every.some(members[np.linspace(0, members.size - 1, min(members.size, each, 100)).astype(np.int64)])
         total, expected, taken, variance = np.zeros((4, 10))
-        same_state, decided = known.tables.same_state, known.counts.toarray()
+        same_state = known.tables.same_state
+        decided = known.counts.toarray()
         for cells, logs in known.at_nodes():
             for log, weights, counts in zip(logs.swapaxes(0, 1), known.weights[cells], decided[cells], strict=True):
-                rows, policies = np.flatnonzero(counts), np.exp(log)
+                rows = np.flatnonzero(counts)
+                policies = np.exp(log)
                 number, score = counts[rows], log[rows]
                 moved = weights * (score - (score @ weights)[:, None])
                 share = np.clip(policies @ weights - moved @ policies.T, 0.0, 1.0)
@@ -686,8 +706,10 @@ def predicted_by_group(solution: Solution) -> list[GroupPrediction]:
                     expected[k] += float(inside @ number)
                     variance[k] += float((inside * (1 - inside)) @ number)
                     taken[k] += float((own == k) @ number)
-        half, all_choices = ndtri(0.975) * np.sqrt(variance), np.maximum(total, 1.0)
-        low, high = np.maximum(expected - half, 0.0), np.minimum(expected + half, total)
+        half = ndtri(0.975) * np.sqrt(variance)
+        all_choices = np.maximum(total, 1.0)
+        low = np.maximum(expected - half, 0.0)
+        high = np.minimum(expected + half, total)
         shares = np.stack([expected, low, high, taken, total * all_choices]) / all_choices
         listed = [PredictedShare._make(shares[:, k].tolist()) for k in np.flatnonzero(total >= FEWEST_DECISIONS)]
         predictions.append(GroupPrediction(name, len(known.names), listed))

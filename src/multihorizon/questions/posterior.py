@@ -134,7 +134,7 @@ class Normal:
 
     @cached_property
     def root(self) -> Floats:
-        """R with `R Rᵀ` the covariance."""
+        """Return R with `R Rᵀ` the covariance."""
         return np.linalg.cholesky(np.linalg.inv(self.precision))
 
     def at(self, u: Floats) -> tuple[float, Floats]:
@@ -193,7 +193,8 @@ class Target(ABC):
 
     def normal_priors(self, u: Floats) -> tuple[float, Floats]:
         """Return the logarithms of all normal priors, and their gradient."""
-        total, gradient = 0.0, np.zeros(self.size)
+        total = 0.0
+        gradient = np.zeros(self.size)
         for prior in self.normals:
             value, pull = prior.at(u)
             total += value
@@ -221,7 +222,8 @@ class Listed(Target):
                 f"a posterior needs at most {limits().dense_rewards} rewards and {limits().dense_parameters} parameters, "
                 f"received {model.n_reward} and {model.size}: tie the rewards of similar states together with features"
             )
-        self.x, self.near = np.where(model.fixed, model.known, point.x), point.without_derivatives()
+        self.x = np.where(model.fixed, model.known, point.x)
+        self.near = point.without_derivatives()
         d, low = model.n_reward, model.discount_slice
         self.rewards = np.flatnonzero(~model.fixed[:d])
         self.ahead = low.start + np.flatnonzero(~model.fixed[low])
@@ -247,7 +249,8 @@ class Listed(Target):
 
     def _normal(self, priors: Priors, spread: float | None) -> list[Normal]:
         """Return the normal priors, and all of them in words."""
-        model, made = self.model, []
+        model = self.model
+        made = []
         deviation = priors.reward * model.known_temperature / model.feature_sizes[self.rewards]
         self.told = {}
         if self.rewards.size:
@@ -268,7 +271,8 @@ class Listed(Target):
             usual = (float(np.log(model.known_temperature)), 1.0) if given or not paid else (float(np.log(paid)), 2.0)
             m, s = priors.temperature or usual
             m = 0.0 if model.scale_is_free else m
-            covariance, words = s**2 * np.eye(self.warm.size), f"N({m:g}, {s:g}²) of the logarithm of each temperature"
+            covariance = s**2 * np.eye(self.warm.size)
+            words = f"N({m:g}, {s:g}²) of the logarithm of each temperature"
             if priors.temperature is None and spread:
                 covariance = spread**2 * np.eye(self.warm.size) + s**2
                 words = f"N({m:g}, {s:g}²) of the mean logarithm of temperatures, and N(0, {significant(spread)}²) of deviations"
@@ -361,7 +365,8 @@ class Listed(Target):
 
     def report(self, draws: Floats, rng: np.random.Generator, decided: bool) -> tuple[Reported, Floats, float]:
         """Return rewards, the parameters of the look-ahead, temperatures, and estimated transitions; plans are exact."""
-        model, places = self.model, np.array([self.place(u) for u in draws])
+        model = self.model
+        places = np.array([self.place(u) for u in draws])
         reported: Reported = {}
         if self.rewards.size:
             reported["reward"] = ("parameter",), places[:, self.rewards]
@@ -407,7 +412,8 @@ class PeopleTarget(Target):
         self.size, self.start = layout.size, maximum.psi
         # from the third row of L on, the density is unbounded where a row is 0, though it has no weight there
         self.has_mode = layout.deep == 2
-        self.count, self.scale = 15, priors.spread or 2.0
+        self.count = 15
+        self.scale = priors.spread or 2.0
         self.marginal: Marginal | None = None
         assert priors.discount is not None
         sizes = layout.problem.feature_sizes
@@ -415,7 +421,8 @@ class PeopleTarget(Target):
         m, s = priors.temperature or ((0.0, 1.0) if layout.scale_is_free else (float(np.log(paid or 1.0)), 2.0))
         m = 0.0 if layout.scale_is_free else m
         everyone = np.asarray(np.linalg.lstsq(layout.design, np.ones(len(layout.design)))[0], dtype=np.float64)
-        square, basis = layout.design.T @ layout.design / len(layout.design), layout.temperature_basis
+        square = layout.design.T @ layout.design / len(layout.design)
+        basis = layout.temperature_basis
         centre, deviation = priors.discount
         self.normals = [Normal(layout.discount, centre * everyone, square / deviation**2)]
         self.told = {"discount": f"N({centre:g}, {deviation:g}²) of logit γ, on average of cells"}
@@ -442,14 +449,16 @@ class PeopleTarget(Target):
         root = self.layout.root(psi[self.layout.spread])
         size = len(root)
         rows, columns = np.tril_indices(size)
-        number, squares = np.arange(1, size + 1), (root**2).sum(axis=1)
+        number = np.arange(1, size + 1)
+        squares = (root**2).sum(axis=1)
         share, length = size - number + 4.0, 2.0 - number
         share[0] = 0.0  # the first row has no direction
         logs = np.log(np.diag(root)) - 0.5 * np.log(squares)
         value = -0.5 * squares / self.scale**2 + share * logs + 0.5 * length * np.log(squares)
         # by σ_i², and by log L_ii directly
         by_square = -0.5 / self.scale**2 + 0.5 * (length - share) / squares
-        entries, diagonal = root[rows, columns], rows == columns
+        entries = root[rows, columns]
+        diagonal = rows == columns
         gradient = 2 * by_square[rows] * entries * np.where(diagonal, entries, 1.0) + np.where(diagonal, share[rows], 0.0)
         return float(value.sum()), gradient
 
@@ -476,7 +485,8 @@ class PeopleTarget(Target):
 
     def curvature(self, u: Floats) -> Floats:
         """Differentiate by differences of the gradient in what is not the reward, and in it by what was found at the maximum."""
-        layout, step = self.layout, 1e-4
+        layout = self.layout
+        step = 1e-4
         total = self.maximum.value.information.copy()
         total[layout.reward, layout.reward] -= np.diag(layout.ridge[layout.free])
         for prior in self.normals:
@@ -545,7 +555,8 @@ class PeopleTarget(Target):
             reported["reward"] = ("parameter",), np.array([each.theta for each in parts])
         x, z = covariates.typical @ covariates.units, covariates.typical_random @ covariates.random_units
         rest = x - (z[:, None, :] @ layout.along)[:, 0]
-        eta, logs = np.empty((len(draws), layout.persons, 2)), np.zeros((len(draws), layout.persons if decided else 0))
+        eta = np.empty((len(draws), layout.persons, 2))
+        logs = np.zeros((len(draws), layout.persons if decided else 0))
         check = set(np.linspace(0, len(draws) - 1, 10).astype(int).tolist()) if decided else set()
         off = []
         for k, (psi, each) in enumerate(zip(draws, parts, strict=True)):
@@ -636,7 +647,8 @@ def posterior(
     target = _target(study, solver, priors, draws * chains, run.part(0.0, 0.2))
     mode, curvature = _mode(target)
     target = target.fitted_to(mode, curvature)
-    spent, parts = time.process_time() - begun, []
+    spent = time.process_time() - begun
+    parts = []
     seeds = np.random.SeedSequence(run.seed).spawn(chains + 1)
     for part in run.map(partial(_chain, target, mode, curvature, draws, tune), seeds[:chains]):
         parts.append(part)
@@ -657,7 +669,8 @@ def sampled_estimate(tree: Any, solution: Solution) -> Sampled:
         tree: what `posterior` returned.
         solution: of the same decisions; what was known and not drawn has its values.
     """
-    draws, size = tree["posterior"], np.asarray(tree["posterior"]["discount"])[..., 0].size
+    draws = tree["posterior"]
+    size = np.asarray(tree["posterior"]["discount"])[..., 0].size
     known = {"reward": solution.reward, "discount": solution.discounts, "temperature": solution.answer.temperatures}
     reward, discounts, temperatures = (
         np.asarray(draws[name]).reshape(size, -1).T if name in draws else np.repeat(np.asarray(values)[:, None], size, axis=1)
@@ -682,9 +695,11 @@ def _target(study: Any, solver: Any, priors: Mapping[str, Any] | None, draws: in
     if isinstance(study, Solution):
         if solver is not None:
             raise ValueError("a solution has its solver: leave out solver, or give the problem")
-        solver, problem = study.solver_used(MaximumLikelihood, Population), study.require_problem()
+        solver = study.solver_used(MaximumLikelihood, Population)
+        problem = study.require_problem()
     elif isinstance(study, Problem):
-        solver, problem = MaximumLikelihood() if solver is None else solver, study
+        solver = MaximumLikelihood() if solver is None else solver
+        problem = study
     else:
         raise ValueError(f"a posterior needs a solution or a problem with listed states, received {type(study).__name__}")
     people = isinstance(solver, Population)
@@ -740,7 +755,8 @@ class Chain:
 
 def _chain(target: Target, mode: Floats, curvature: Floats, draws: int, tune: int, seeds: np.random.SeedSequence) -> Chain:
     """Return one chain, with random numbers of its own."""
-    nutpie, begun = _extra()[0], time.process_time()
+    nutpie = _extra()[0]
+    begun = time.process_time()
     from_pyfunc = import_module("nutpie.compiled_pyfunc").from_pyfunc
     target, rng = (
         copy.deepcopy(target),
@@ -888,7 +904,8 @@ def _widths(target: Target, parts: Sequence[Chain], before: Floats, prior: Repor
             ends = [float(end) for each in (old, new) for end in np.quantile(each, (0.025, 0.975))]
             scores = ndtri((rankdata(new) - 0.5) / len(new))
             fitted = left @ np.linalg.lstsq(left, scores)[0] if left.shape[1] else np.zeros(len(new))
-            ratio, share = (ends[3] - ends[2]) / max(ends[1] - ends[0], 1e-300), float(fitted.var() / max(scores.var(), 1e-300))
+            ratio = (ends[3] - ends[2]) / max(ends[1] - ends[0], 1e-300)
+            share = float(fitted.var() / max(scores.var(), 1e-300))
             rows.append((name if label is None else f"{name}[{label}]", *ends, ratio, share, ratio > 0.7 or share > 0.5))
     columns = ["quantity", "prior_low", "prior_high", "posterior_low", "posterior_high", "ratio", "open_share", "prior_decides"]
     return pd.DataFrame(rows, columns=columns), left.shape[1]
@@ -896,7 +913,8 @@ def _widths(target: Target, parts: Sequence[Chain], before: Floats, prior: Repor
 
 def _warnings(tree: Any, widths: pd.DataFrame) -> list[str]:
     """Return what a reader must know before the draws are used."""
-    attributes, words = tree.attrs, []
+    attributes = tree.attrs
+    words = []
     if not attributes["max_rhat"] < 1.01:
         said = (
             "one chain alone has no R̂"
@@ -920,7 +938,8 @@ def _warnings(tree: Any, widths: pd.DataFrame) -> list[str]:
 
 def _summary(tree: Any) -> str:
     """Return all of it in words and one table."""
-    attributes, size = tree.attrs, dict(tree["posterior"].sizes)
+    attributes = tree.attrs
+    size = dict(tree["posterior"].sizes)
     lines = [
         f"{size['chain']} chains with {size['draw']} draws each, "
         f"{decimals(attributes['processor_seconds'], 0)} processor seconds.",

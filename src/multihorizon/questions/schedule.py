@@ -130,7 +130,8 @@ class StudyDesign:
     def _decide(self, place: int, policy: Floats, share: float, stream: np.random.SeedSequence) -> Floats:
         """Return counts `(S,A)` of new decisions after one pattern."""
         first, second = stream.spawn(2)
-        rng, expert = np.random.default_rng(first), self.problem.experts[place]
+        rng = np.random.default_rng(first)
+        expert = self.problem.experts[place]
         if self.starts is None:
             visits = require_counts(expert).sum(axis=1)
             if share != 1.0:  # in states drawn in proportion to those of the study
@@ -270,7 +271,8 @@ class Schedule:
         else:
             rows = InputTable(as_frame(table, "candidates"), "the table of candidates")
         rows.require("state")
-        has, n = set(map(str, rows.frame.columns)), len(rows.frame)
+        has = set(map(str, rows.frame.columns))
+        n = len(rows.frame)
 
         def numbers(column: str, default: float, least: float, whole: bool = True) -> Floats:
             if column not in has:
@@ -278,7 +280,8 @@ class Schedule:
             values = rows.whole_numbers(column).astype(np.float64) if whole else rows.numbers(column)
             wrong = values < least if whole else values <= least
             if wrong.any():
-                row, bound = int(np.argmax(wrong)), f"at least {least:g}" if whole else f"above {least:g}"
+                row = int(np.argmax(wrong))
+                bound = f"at least {least:g}" if whole else f"above {least:g}"
                 raise ValueError(f"{rows.at(row)}: column {column} must be {bound}, received {values[row]:g}")
             return values
 
@@ -357,7 +360,8 @@ class Schedule:
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row per kind of episode: what `read` reads."""
-        rows, unlimited = [], all(np.isinf(candidate.most) for candidate in self.candidates)
+        rows = []
+        unlimited = all(np.isinf(candidate.most) for candidate in self.candidates)
         for candidate, times in zip(self.candidates, self.times.tolist(), strict=True):
             names = self.tasks[candidate.task].state_names
             kinds: dict[tuple[int, int], int] = {}
@@ -377,7 +381,8 @@ class Schedule:
 
         `(J,S)`; 0 for candidates of other tasks.
         """
-        mdp, visits = self.tasks[task], np.zeros((len(self.candidates), self.tasks[task].n_states))
+        mdp = self.tasks[task]
+        visits = np.zeros((len(self.candidates), self.tasks[task].n_states))
         under = sp.csr_array(mdp.under(policy).T)
         begun: dict[int, Floats] = {}
         for j, candidate in enumerate(self.candidates):
@@ -423,7 +428,8 @@ def in_tasks(problem: Problem, tasks: Sequence[MDP], features: Sequence[Any] | N
     Raises:
         ValueError: where the reward says nothing of a task.
     """
-    experts, own = [], list({id(expert.mdp): expert for expert in problem.experts}.values())
+    experts = []
+    own = list({id(expert.mdp): expert for expert in problem.experts}.values())
     for place, mdp in enumerate(tasks):
         alike = [e for e in own if e.mdp.state_names == mdp.state_names and e.mdp.action_names == mdp.action_names]
         same = [e for e in alike if e.mdp.stacked is mdp.stacked] or alike
@@ -438,9 +444,11 @@ def in_tasks(problem: Problem, tasks: Sequence[MDP], features: Sequence[Any] | N
         if features is not None:
             matrix = sp.csr_array(features[place])
             if matrix.shape == (mdp.n_states, problem.n_parameters):
-                arrival, matrix = matrix, sp.csr_array(mdp.stacked @ matrix)
+                arrival = matrix
+                matrix = sp.csr_array(mdp.stacked @ matrix)
             if matrix.shape != (mdp.stacked.shape[0], problem.n_parameters):
-                rows, d = mdp.stacked.shape[0], problem.n_parameters
+                rows = mdp.stacked.shape[0]
+                d = problem.n_parameters
                 raise ValueError(
                     f"features of task {place + 1} must have shape ({rows}, {d}), or ({mdp.n_states}, {d}) on arrival, "
                     f"received {matrix.shape}"
@@ -645,7 +653,8 @@ def _individuals(guesses: Sequence[Solution], persons: int | None, further: bool
     paid, reward = with_known_reward(problem, known)
     d = 0 if reward is not None else paid.n_parameters
     drawn = [Parameters(one.personal_rewards, one.discounts, np.asarray(one.temperature)) for one in guesses]
-    remarks, fitted = [], None
+    remarks = []
+    fitted = None
     if first.estimate.has_likelihood:
         fitted_together = joint(first)
         point = fitted_together.point
@@ -672,7 +681,8 @@ def _individuals(guesses: Sequence[Solution], persons: int | None, further: bool
                 drawn += _drawn(first.estimate.draw(draws - 1, np.random.default_rng(seed)), first)
             except NoUncertaintyError as error:
                 remarks.append(f"The guess is taken as it is: {error}.")
-        own, nothing = np.arange(k), np.full(k, -1)
+        own = np.arange(k)
+        nothing = np.full(k, -1)
         tied = Tied(own, nothing, k, 0, np.inf, False, np.zeros(d), np.zeros(0))
         layout = _layout_of_individuals(tied, number / k - 1)
     counted = [expert.counts for expert in problem.experts if expert.counts is not None]
@@ -705,7 +715,8 @@ def _drawn(draws: Draws, solution: Solution) -> list[Parameters]:
 
 def _tied(solution: Solution, point: Point, d: int) -> Tied:
     """Return how `MaximumLikelihood` ties parameters together."""
-    model, numbers = point.likelihood, []
+    model = point.likelihood
+    numbers = []
     for groups, at in ((model.groups, model.discount_slice), (model.temperature_groups, model.temperature_slice)):
         free = dict.fromkeys(g for g in groups.tolist() if not model.fixed[at.start + g])
         place = {g: i for i, g in enumerate(free)}
@@ -760,14 +771,16 @@ def _layout_of_individuals(tied: Tied, more: float) -> Layout:
 
 def _with_decisions(layout: Layout, point: Point, tied: Tied) -> tuple[Layout, Floats]:
     """Return the layout with the information of the fitted decisions in M₀, and the covariance of the discounts after the fit."""
-    model, free = point.likelihood, np.flatnonzero(~point.likelihood.fixed)
+    model = point.likelihood
+    free = np.flatnonzero(~point.likelihood.fixed)
     ahead = [model.discount_slice.start + int(model.groups[tied.discount_of.tolist().index(g)]) for g in range(tied.n_discounts)]
     random = [
         model.temperature_slice.start + int(model.temperature_groups[tied.temperature_of.tolist().index(g)])
         for g in range(tied.n_temperatures)
     ]
     order = np.array([*ahead, *free[free < model.n_reward], *random], dtype=np.int64)
-    curvature, rest = point.curvature(ridge=False), np.setdiff1d(free, order)
+    curvature = point.curvature(ridge=False)
+    rest = np.setdiff1d(free, order)
     block = curvature[np.ix_(order, order)]
     rewards = np.arange(layout.targets, layout.targets + tied.ridge.size)
     block[rewards, rewards] += tied.ridge
@@ -786,8 +799,10 @@ def _population(
     guesses: Sequence[Solution], persons: int | None, term: str | None, draws: int, seed: int, difference: float | None
 ) -> Pilot:
     """Return nodes of a quadrature for each pattern of covariates; the effect of a term is the target."""
-    first, used = guesses[0], guesses[0].solver_used()
-    problem, populations = first.require_problem(), [PopulationEvidence.of(one).population for one in guesses]
+    first = guesses[0]
+    used = guesses[0].solver_used()
+    problem = first.require_problem()
+    populations = [PopulationEvidence.of(one).population for one in guesses]
     assert isinstance(used, Population)
     if used.distribution != "normal":
         raise ValueError("a study can be designed for a normal population, received one with types or a free distribution")
@@ -797,7 +812,8 @@ def _population(
             "fit the pilot without them"
         )
     covariates = used.covariates(problem)
-    wanted, terms = _wanted(covariates, term), covariates.terms
+    wanted = _wanted(covariates, term)
+    terms = covariates.terms
     effects = [one.effects for one in populations]
     if len(populations) == 1 and draws > 1:
         roots = [principal_root(covariance) for covariance in populations[0].effect_covariances]
@@ -813,11 +829,13 @@ def _population(
         )
     weight = number * np.outer(shares, weights).ravel()
     spread = populations[0].between[:2, :2] + 1e-4 * np.eye(2)
-    matrix, noise = np.repeat(rows, len(nodes), axis=0), np.tile(nodes @ np.linalg.cholesky(spread).T, (len(rows), 1))
+    matrix = np.repeat(rows, len(nodes), axis=0)
+    noise = np.tile(nodes @ np.linalg.cholesky(spread).T, (len(rows), 1))
     every = [task.pooled for task in problem.tasks]
     paid = problem.with_experts(every)
     reward = with_known_reward(paid, used.known_reward)[1]
-    d, largest = 0 if reward is not None else paid.n_parameters, populations[0].largest_discount
+    d = 0 if reward is not None else paid.n_parameters
+    largest = populations[0].largest_discount
 
     def persons_with(effect: Floats) -> Parameters:
         eta = matrix @ effect + noise
@@ -859,7 +877,8 @@ def _patterns(covariates: Covariates, effects: Floats) -> tuple[Floats, Floats]:
     rows, times = np.unique(covariates.matrix, axis=0, return_counts=True)
     if len(rows) > 60:
         parts = np.array_split(np.argsort(rows @ effects[:, 0], kind="stable"), 60)
-        rows, times = rows[[part[part.size // 2] for part in parts]], np.array([times[part].sum() for part in parts])
+        rows = rows[[part[part.size // 2] for part in parts]]
+        times = np.array([times[part].sum() for part in parts])
     return rows, times / times.sum()
 
 

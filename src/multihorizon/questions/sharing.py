@@ -148,7 +148,7 @@ class SharedDiscountTest(Result):
         return pd.DataFrame([vars(self) | {"experts": ", ".join(self.experts)}])
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, None for what is not identified."""
+        """Return plain values, None for what is not identified."""
         return cast("dict[str, Any]", for_json(vars(self)))
 
 
@@ -248,7 +248,8 @@ def _tests_of(solution: Solution) -> tuple[ChoiceModel, Callable[[tuple[int, ...
     if isinstance(estimate, FunctionEstimate):
         return estimate.model, partial(_sampled_test, cast("SievePoint", estimate.place), estimate.widened, estimate.matrix)
     # The spread of log-temperatures is 0 where they are equal, known or untied.
-    point, spread = resume(solution), float(LikelihoodEvidence.of(solution).temperature_spread or 0.0)
+    point = resume(solution)
+    spread = float(LikelihoodEvidence.of(solution).temperature_spread or 0.0)
     return point.likelihood, partial(_test, point, spread)
 
 
@@ -317,7 +318,9 @@ def _sampled_test(point: SievePoint, precise: Precision, full: Floats, members: 
 
 
 def sampled_discount_tests(solution: Solution, progress: Progress = silent) -> tuple[SharedDiscountTest | None, PairwiseTests]:
-    """`shared_discount_test` and `pairwise_tests`, which now take solutions of `SieveLikelihood` too; None for one expert."""
+    """Return `shared_discount_test` and `pairwise_tests`, which now take solutions of `SieveLikelihood` too; None for one
+    expert.
+    """
     warnings.warn("use shared_discount_test and pairwise_tests, which take this solution too", DeprecationWarning, stacklevel=2)
     together = shared_discount_test(solution) if len(solution.experts) > 1 else None
     return together, pairwise_tests(solution, progress=progress)
@@ -431,7 +434,9 @@ def fit_and_test(
     Where deviations are to be estimated, they are kept only if the test rejects that there are none. With more rewards than
     `most_deviations`, they are estimated only where they are asked for by number.
     """
-    one, why, kept = replace(solver, deviations=0.0), "", None
+    one = replace(solver, deviations=0.0)
+    why = ""
+    kept = None
     shared = problem.n_experts > 1 and with_known_reward(problem, solver.known_reward)[1] is None
     first, last = run.parts(7, 3)
     if solver.deviations == "estimated" and shared and problem.n_parameters <= most_deviations:
@@ -459,7 +464,8 @@ def fit_and_test(
 
 def bound_words(deviations: Deviations) -> str:
     """Return how far rewards may deviate from the shared one at most, in a sentence; nothing where that is not known."""
-    share, moved = 100 * deviations.share_of_range[2], deviations.choices_moved[2]
+    share = 100 * deviations.share_of_range[2]
+    moved = deviations.choices_moved[2]
     if not np.isfinite(share + moved):
         return ""
     if share >= 100:
@@ -538,7 +544,8 @@ class _Drawn:
 
     def gains(self, scores: Floats, free: Bools) -> Floats:
         """Return what a_k gains `(1+simulations,)` as far as the likelihood is quadratic, from scores `(1+simulations,q)`."""
-        reward, other = self.own > 0, (self.own == 0) & free[self.places]
+        reward = self.own > 0
+        other = (self.own == 0) & free[self.places]
         across, within = self.information[np.ix_(reward, other)], self.information[np.ix_(other, other)]
         explained = across @ np.linalg.pinv(within, hermitian=True)
         unit = self.own[reward] ** -0.5
@@ -552,7 +559,8 @@ class _Drawn:
 def _drawn(point: Point, simulations: int, run: Run) -> list[_Drawn]:
     """Return the experts, drawn in the order of their likelihoods, whatever their names and places are."""
     model = point.likelihood
-    batches, number = list(zip(model.batches, point.plans, strict=True)), model.problem.n_experts
+    batches = list(zip(model.batches, point.plans, strict=True))
+    number = model.problem.n_experts
     order = np.argsort(np.argsort(np.round(model.person_values(point), 6), kind="stable"))
     streams = [np.random.default_rng(child) for child in np.random.SeedSequence(run.seed).spawn(number)]
     climbed = min(max(2, 100 // number), simulations)  # climbs are made in about 100 draws of all experts together
@@ -565,11 +573,13 @@ def _drawn(point: Point, simulations: int, run: Run) -> list[_Drawn]:
         state, action = rows % batch.mdp.n_states, rows // batch.mdp.n_states
         for i, (k, places) in enumerate(zip(batch.owners.tolist(), columns, strict=True)):
             seen = np.flatnonzero(batch.visits[:, i] > 0)
-            visits, policy = batch.visits[seen, i], plan.policy[:, seen, i].T
+            visits = batch.visits[seen, i]
+            policy = plan.policy[:, seen, i].T
             made = batch.counts[:, seen, i].T
             own = np.isin(state, seen)
             cells = np.searchsorted(seen, state[own]), action[own]
-            expected, slope = visits[:, None] * policy, slopes[own, i]
+            expected = visits[:, None] * policy
+            slope = slopes[own, i]
             information = (slope * expected[cells][:, None]).T @ slope
             if model.clusters is not None:
                 each = model.clusters.counts[batch.positions[i]][:, rows[own]] @ slope
@@ -601,7 +611,7 @@ def _drawn(point: Point, simulations: int, run: Run) -> list[_Drawn]:
 
 
 def _common_step(experts: list[_Drawn], free: Bools) -> Floats:
-    """δ `(1+simulations,p)`, the step of all free parameters under the hypothesis, from the scores of each table."""
+    """Return δ `(1+simulations,p)`, the step of all free parameters under the hypothesis, from the scores of each table."""
     information, scores = np.zeros((free.size, free.size)), np.zeros((len(experts[0].scores), free.size))
     for expert in experts:
         information[np.ix_(expert.places, expert.places)] += expert.information
@@ -619,7 +629,8 @@ def _climbed_gains(model: Likelihood, together: Floats, expert: _Drawn) -> Float
     x = np.concatenate([together[:d], model.discounts(together)[[k]], np.log(model.temperatures(together)[[k]])])
     precisions = np.concatenate([_own_precisions(model), np.zeros(2)])
     precisions += 0.0 if (prior := temperature_prior(alone)) is None else prior.matrix.diagonal()
-    centre, rewards = np.append(x[:-1], 0.0), np.arange(x.size) < d
+    centre = np.append(x[:-1], 0.0)
+    rewards = np.arange(x.size) < d
     gains = []
     for counts in (None, *zip(*expert.tables, strict=True)):
         drawn = alone if counts is None else alone.with_counts(counts)

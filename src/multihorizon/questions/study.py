@@ -203,7 +203,7 @@ class Truth:
 
     @property
     def effect(self) -> float:
-        """The fitted effect of the term on logit γ."""
+        """Return the fitted effect of the term on logit γ."""
         return np.nan if self.population is None or self.term is None else self.population.discount[self.term]["estimate"]
 
     def draw(self, members: Ints, effect: float, rng: np.random.Generator) -> tuple[Floats, Floats]:
@@ -511,7 +511,7 @@ class Bootstrap(Result):
 
     @property
     def standard_errors(self) -> Floats:
-        """Standard deviation of each discount `(K,)`."""
+        """Return standard deviation of each discount `(K,)`."""
         deviations: Floats = self.discounts.std(axis=0, ddof=1)
         return deviations
 

@@ -153,13 +153,15 @@ class Lattice:
     def over(cls, levels: tuple[int, int], low: Floats, high: Floats) -> Lattice:
         """Return the nodes of a box. It begins and ends at multiples of four nodes, so that many boxes are the same."""
         steps = 4 * 2.0 ** -np.array(levels)
-        first, last = np.floor(low / steps).astype(int), np.ceil(high / steps).astype(int)
-        starts, sizes = (4 * first).tolist(), (4 * np.maximum(last - first, 1) + 1).tolist()
+        first = np.floor(low / steps).astype(int)
+        last = np.ceil(high / steps).astype(int)
+        starts = (4 * first).tolist()
+        sizes = (4 * np.maximum(last - first, 1) + 1).tolist()
         return cls(levels, (starts[0], starts[1]), (sizes[0], sizes[1]))
 
     @property
     def count(self) -> int:
-        """How many nodes there are."""
+        """Return how many nodes there are."""
         return self.size[0] * self.size[1]
 
     def nodes(self, axis: int) -> Floats:
@@ -207,7 +209,7 @@ class Prior:
 
     @cached_property
     def deviations(self) -> Floats:
-        """The scales of logit γ and log λ `(2,)`."""
+        """Return the scales of logit γ and log λ `(2,)`."""
         return np.sqrt(np.diag(self.scale))
 
     def first_lattice(self, most: int) -> Lattice:
@@ -252,15 +254,19 @@ class Look:
         cut = [(share[0] > 1e-5, share[-1] > 1e-5) for share in self.shares]  # a line at the edge has next to no weight
         if not any(coarse) and not any(map(any, cut)):
             return None
-        low, high, moves = np.zeros(2), np.zeros(2), [0, 0]
+        low = np.zeros(2)
+        high = np.zeros(2)
+        moves = [0, 0]
         for axis, share in enumerate(self.shares):
-            nodes, kept = window.nodes[axis], np.flatnonzero(share > 1e-9)
+            nodes = window.nodes[axis]
+            kept = np.flatnonzero(share > 1e-9)
             more = nodes[-1] - nodes[0]
             low[axis] = nodes[0] - more if cut[axis][0] else nodes[max(kept[0] - 1, 0)]
             high[axis] = nodes[-1] + more if cut[axis][1] else nodes[min(kept[-1] + 1, nodes.size - 1)]
             # first find where the weight is, and then look more closely
             moves[axis] = -int(nodes.size > 64) if any(cut[axis]) else int(coarse[axis])
-        (i, j), worse = window.lattice.levels, int(self.apart[1] > self.apart[0])
+        (i, j) = window.lattice.levels
+        worse = int(self.apart[1] > self.apart[0])
         none = [min(move, 0) for move in moves]
         one = [moves[0], none[1]] if worse == 0 else [none[0], moves[1]]
         for i_more, j_more in (moves, one, none, [-1, -1]):  # the first that has not too many nodes
@@ -313,7 +319,9 @@ class Tracking:
             typical_random=np.zeros((0, 0)),
         )
         self.effects, self.covariance, self.errors = population.effects.T, population.between, population.effect_covariances
-        self.degrees, self.largest, self.reward = float(population.degrees), population.largest_discount, solution.reward
+        self.degrees = float(population.degrees)
+        self.largest = population.largest_discount
+        self.reward = solution.reward
         self.ahead = solution.horizon
         # of the task alone, with the reward that was known; a person may decide in states where nobody of the study did
         tasks = with_known_reward(solution.require_problem(), solution.options.get("known_reward"))[0].tasks
@@ -338,7 +346,7 @@ class Tracking:
         self.recent: deque[Window] = deque(maxlen=4)
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but what is made again: the tables, and where a decision stands in them."""
+        """Return all but what is made again: the tables, and where a decision stands in them."""
         made = ("tables", "states", "actions", "rows", "windows", "recent")
         return {name: value for name, value in vars(self).items() if name not in made}
 
@@ -348,7 +356,7 @@ class Tracking:
 
     @cached_property
     def most(self) -> int:
-        """How many nodes there may be: tables have up to ten million numbers, and tasks with cycles take long to plan."""
+        """Return how many nodes there may be: tables have up to ten million numbers, and tasks with cycles take long to plan."""
         slow = sum(p.mdp.n_states for p in self.tables.planners if not isinstance(p.engine, Episodic))
         return max(1000, min(10_000_000 // max(self.tables.rows, 1), max(4000, 400_000 // max(slow, 10))))
 
@@ -410,14 +418,18 @@ class Tracking:
         spread = covariance_at(random, self.covariance)[0]
         if not errors:
             return Prior(self.effects @ row, spread, np.inf)
-        scale, degrees = spread + np.diag([row @ each @ row for each in self.errors]), max(self.degrees, 8.0)
+        scale = spread + np.diag([row @ each @ row for each in self.errors])
+        degrees = max(self.degrees, 8.0)
         return Prior(self.effects @ row, scale * (t_ppf(0.975, self.degrees) / t_ppf(0.975, degrees)) ** 2, degrees)
 
     @cached_property
     def information(self) -> Floats:
-        """v `(rows,)`: the Fisher information on logit γ of a decision in the state of each row, averaged over the study."""
+        """Return v `(rows,)`: the Fisher information on logit γ of a decision in the state of each row, averaged over the
+        study.
+        """
         prior = self._prior(self.covariates.matrix.mean(axis=0), self.covariates.random, errors=False)
-        (nodes, weights), step = normal_nodes(7, 7), 1e-3
+        (nodes, weights) = normal_nodes(7, 7)
+        step = 1e-3
         eta = prior.mean + nodes @ np.linalg.cholesky(prior.scale).T
         less, here, more = (self.policies(eta + np.array([move, 0.0])) for move in (-step, 0.0, step))
         squares = np.exp(here) * ((more - less) / (2 * step)) ** 2
@@ -467,10 +479,13 @@ class Tracker:
     """
 
     def __init__(self, shared: Tracking, prior: Prior) -> None:
-        self._shared, self._prior, self._counts = shared, prior, Counter[int]()
+        self._shared = shared
+        self._prior = prior
+        self._counts = Counter[int]()
         self._worth = np.zeros(3)  # Σ 1, Σ v and Σ v² over decisions
         lattice = prior.first_lattice(shared.most)
-        self._window, self._log = shared.window(lattice), prior.log(lattice)
+        self._window = shared.window(lattice)
+        self._log = prior.log(lattice)
         self._add(Counter())
 
     def update(self, state: object, action: object, task: int | None = None) -> TrackedPerson:
@@ -505,7 +520,7 @@ class Tracker:
 
     @property
     def now(self) -> TrackedPerson:
-        """What is known of the person."""
+        """Return what is known of the person."""
         window, look = self._window, self._look
         number, worth, squares = self._worth.tolist()
         below = [window.cumulated(axis, look.shares[axis]) for axis in (0, 1)]
@@ -549,7 +564,9 @@ class Tracker:
 
     def _add(self, changes: Counter[int]) -> TrackedPerson:
         """Take over changes of the counts, on other nodes where these are not well placed any more."""
-        window, log, placed = self._window, self._log, False
+        window = self._window
+        log = self._log
+        placed = False
         for row in sorted(changes):
             log = log + changes[row] * window.table[row].reshape(log.shape)
         look = Look.at(window, log)
@@ -557,8 +574,10 @@ class Tracker:
             lattice = look.better(window, self._shared.most)
             if lattice is None:
                 break
-            window, placed = self._shared.window(lattice), True
-            log, counts = self._prior.log(lattice), self._counts.copy()
+            window = self._shared.window(lattice)
+            placed = True
+            log = self._prior.log(lattice)
+            counts = self._counts.copy()
             counts.update(changes)
             for row in sorted(counts):
                 log = log + counts[row] * window.table[row].reshape(log.shape)
@@ -570,7 +589,7 @@ class Tracker:
         return self.now
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but the table."""
+        """Return all but the table."""
         return {**vars(self), "_window": self._window.lattice}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

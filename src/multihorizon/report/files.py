@@ -70,7 +70,9 @@ def write_fit(directory: Path, analysis: Analysis, options: dict[str, Any], *, s
     """
 
     def write(draft: Path) -> None:
-        content, people, conditions = result_of(analysis, options), analysis.to_frame(), analysis.conditions_frame()
+        content = result_of(analysis, options)
+        people = analysis.to_frame()
+        conditions = analysis.conditions_frame()
         write_json(draft / "result.json", content)
         if analysis.people is not None:
             _write_parquet(people, draft / PEOPLE)
@@ -270,7 +272,8 @@ def read_fit(directory: Path) -> tuple[Solution, dict[str, Any]]:
 
 def _read_task(path: Path) -> Problem:
     """Return the persons of a fit and their task; ValueError, naming the file, where it holds something else."""
-    arrays, wrong = read_arrays(path, "the task of a fit"), f"{path} is not the task of a fit"
+    arrays = read_arrays(path, "the task of a fit")
+    wrong = f"{path} is not the task of a fit"
     schema = arrays.get("schema", np.array(0))
     if schema.shape or schema.dtype.kind not in "iu" or schema != 1:
         raise ValueError(f"{path} was not written by a fit of this version: fit again")
@@ -304,7 +307,9 @@ def _why_not(content: dict[str, Any]) -> str:
 
 def _problem_from(mdp: MDP, arrays: dict[str, Any]) -> Problem:
     """Return the persons of a saved task; ValueError where its arrays do not fit the task."""
-    rows, names, parameters = mdp.n_states * mdp.n_actions, arrays["experts"].tolist(), arrays["parameters"].tolist()
+    rows = mdp.n_states * mdp.n_actions
+    names = arrays["experts"].tolist()
+    parameters = arrays["parameters"].tolist()
     experts, parameters = (as_names(of, len(of), what) for of, what in ((names, "experts"), (parameters, "parameters")))
     counts = read_matrix(arrays, (len(experts), rows), "counts_")
     features = read_matrix(arrays, (rows, len(parameters)), "features_")

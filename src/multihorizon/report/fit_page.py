@@ -84,7 +84,8 @@ def fit_page(analysis: Analysis, options: dict[str, Any]) -> Page:
     people = analysis.people
     sections = [section for part in SECTIONS for section in part(analysis)]
     cards = [(finding.question, finding.answer, finding.kind) for finding in analysis.findings.values()]
-    figures, words = _figures(analysis), _reasons(analysis)
+    figures = _figures(analysis)
+    words = _reasons(analysis)
     return Page(
         "How far ahead each expert plans" if people is None else "How far ahead people plan",
         sizes(analysis),
@@ -225,7 +226,9 @@ def _people_figure(analysis: Analysis) -> Block:
     """Draw every discount with its interval, from the shortest horizon at the bottom to the longest; a few experts by name."""
     order = [k for k in analysis.order if analysis.given[k]]
     ruler = Ruler.over(analysis.solution.discounts[order].tolist(), analysis.horizon)
-    size, named, panels = float(np.clip(150 / len(order), 1.5, 4.0)), len(order) <= 12, []
+    size = float(np.clip(150 / len(order), 1.5, 4.0))
+    named = len(order) <= 12
+    panels = []
     for unit in UNITS:
         marks, lines = [], []
         for row, k in enumerate(order):
@@ -235,7 +238,8 @@ def _people_figure(analysis: Analysis) -> Block:
                 f"γ {own_discount_text(analysis, k)}, {own_steps_text(analysis, k)} {analysis.horizon.many}\n"
                 f"95 % interval of γ: {interval_text(analysis, k)}\n{decimals(analysis.decisions[k], 0)} decisions"
             )
-            x, y = ruler.place(float(analysis.solution.discounts[k]), unit), (row + (0.3 if named else 0.5)) / len(order)
+            x = ruler.place(float(analysis.solution.discounts[k]), unit)
+            y = (row + (0.3 if named else 0.5)) / len(order)
             colour = row if named else 0
             across = None if np.isnan(low + high) else (low, high)
             marks.append(Mark(x, y, tip, [k], size, across=across, colour=colour))
@@ -312,7 +316,9 @@ def _deviation_maps(analysis: Analysis, deviations: Deviations) -> list[Block]:
     """Return deviations of the experts who deviate most, on the grid of the states where they are one, else by expert and
     state."""
     problem, solution, values = analysis.problem, analysis.solution, deviations.values
-    mdp, most, names = problem.experts[0].mdp, float(np.abs(values).max()), problem.parameter_names
+    mdp = problem.experts[0].mdp
+    most = float(np.abs(values).max())
+    names = problem.parameter_names
 
     def tips(k: int) -> list[str]:
         pairs = zip(names, values[k], deviations.errors[k], strict=True)
@@ -331,7 +337,8 @@ def _deviation_maps(analysis: Analysis, deviations: Deviations) -> list[Block]:
     columns = sorted(np.argsort(-np.abs(values).max(axis=0), kind="stable")[:24].tolist())
     cells = []
     for k in rows:
-        shares, texts = values[k] / (most or 1.0), tips(k)
+        shares = values[k] / (most or 1.0)
+        texts = tips(k)
         cells += [(float(shares[j]), DARKEST * float(np.sqrt(abs(shares[j]))), "", False, texts[j]) for j in columns]
     what = "state" if problem.tabular else "feature"
     caption = (
@@ -342,7 +349,8 @@ def _deviation_maps(analysis: Analysis, deviations: Deviations) -> list[Block]:
 
 def _discounts_beside(analysis: Analysis, deviations: Deviations) -> list[Block]:
     """Return the discounts of the nearly shared goal beside those of one reward for all, as a table and a picture."""
-    alike, errors = deviations.if_shared["discounts"], 1.96 * deviations.if_shared["standard_errors"]
+    alike = deviations.if_shared["discounts"]
+    errors = 1.96 * deviations.if_shared["standard_errors"]
     ends = np.clip(np.stack([alike - errors, alike + errors], axis=1), 0.0, analysis.largest_discount)
     order = [k for k in analysis.order if analysis.given[k]]
     if not order:
@@ -403,10 +411,13 @@ def _reward(analysis: Analysis) -> list[Section]:
         return [Section(heading, [f"No reward is given. {analysis.withheld}"])]
     if analysis.people is not None:
         frame = analysis.reward_frame()
-        names, values, half = [*map(str, frame.index)], frame["reward"].to_numpy(), 1.96 * frame["standard_error"].to_numpy()
+        names = [*map(str, frame.index)]
+        values = frame["reward"].to_numpy()
+        half = 1.96 * frame["standard_error"].to_numpy()
         return [Section(heading, [UNIT_OF_REWARD, _rewards_table("parameter", "reward", names, values, half)])]
     problem = analysis.problem
-    values, half = analysis.contrasts.values, 1.96 * analysis.contrasts.standard_errors
+    values = analysis.contrasts.values
+    half = 1.96 * analysis.contrasts.standard_errors
     if np.isnan(values).all():
         return [Section(heading, ["Many rewards explain the decisions equally well, so none is given."])]
     kind, against, also = "feature", "zero, that is, from not having the feature", ""
@@ -482,7 +493,8 @@ def _best_by_look_ahead(analysis: Analysis) -> list[Section]:
         if len(tasks) > 1:
             blocks.append(Subheading(f"Task {number} of {len(tasks)}"))
         values, tips = _states(analysis, expert.mdp)
-        reward, marked = expected_in(expert, analysis.solution.reward), _marked(analysis)
+        reward = expected_in(expert, analysis.solution.reward)
+        marked = _marked(analysis)
         blocks += explorer(
             expert.mdp, reward, marked, values=values, tips=tips, weights=decisions, horizon=analysis.horizon, number=number
         )
@@ -540,7 +552,8 @@ def _fit(analysis: Analysis) -> list[Section]:
     blocks: list[str | Block] = [analysis.fit.reasons]
     if analysis.people is not None:
         return [Section(analysis.fit.question, [*blocks, *explained_table(analysis.people)])]
-    figures, checks = [_choices_figure(analysis)], analysis.checks
+    figures = [_choices_figure(analysis)]
+    checks = analysis.checks
     if checks is not None:
         marks = []
         for predicted, taken, weight in checks.calibration.tolist():
@@ -640,7 +653,8 @@ def _decisions(analysis: Analysis) -> list[Section]:
     """Return how many decisions each expert made in each state; of more than eight experts, how many all of them made."""
     if analysis.kind != "experts":
         return []
-    names, decisions = analysis.problem.names, dict[str, Floats]()
+    names = analysis.problem.names
+    decisions = dict[str, Floats]()
     for expert, owner in zip(analysis.problem.experts, analysis.problem.owner, strict=True):
         assert expert.counts is not None
         for state in np.flatnonzero(expert.counts.sum(axis=1)):
@@ -658,7 +672,8 @@ def _decisions(analysis: Analysis) -> list[Section]:
 
 def _reward_over_coordinates(analysis: Analysis, evidence: SieveEvidence) -> Section:
     """Return the reward over each pair of the first four coordinates it depends on; over one, as a curve."""
-    heading, functions = "The reward they share", analysis.functions
+    heading = "The reward they share"
+    functions = analysis.functions
     assert functions is not None
     names = functions.coordinates
     whole = [i for i in range(len(names)) if "=" not in names[i]][:4]
@@ -667,7 +682,8 @@ def _reward_over_coordinates(analysis: Analysis, evidence: SieveEvidence) -> Sec
     text = "What arriving somewhere pays, measured from the average logged arrival."
     blocks: list[str | Block] = [f"{text} Blue pays more and red less. Grey: nobody was near."]
     for places in combinations(whole, min(2, len(whole))) if whole else ():
-        over, drawn = " and ".join(names[i] for i in places), functions.plot(new_axes(5.0, 2.0 + len(places)), places)
+        over = " and ".join(names[i] for i in places)
+        drawn = functions.plot(new_axes(5.0, 2.0 + len(places)), places)
         blocks.append(figure(drawn, f"Reward over {over}{', with 95 % intervals' if len(places) == 1 else ''}."))
     if evidence.left_out:
         blocks.append(f"Left out, because nobody acts on them: {', '.join(evidence.left_out)}.")
@@ -784,7 +800,8 @@ def _of_population(analysis: Solution) -> str:
     if population.types is not None:
         how = "their number was tested by simulation" if population.types["chosen"] else "their number was given"
         return f"Persons were taken to be of {population.types['number']} types, each with a discount and a temperature; {how}."
-    formula, within = analysis.options.get("formula") or "~ 1", population.conditions
+    formula = analysis.options.get("formula") or "~ 1"
+    within = population.conditions
     mixed = " Conditions were compared within persons." if within else ""
     columns = [row["column"] for row in population.contrasts["discount"]]
     holm = len(set(columns)) < len(columns)

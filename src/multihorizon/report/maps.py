@@ -81,7 +81,9 @@ def grid_map(
     numbers = [""] * mdp.n_states
     if arrows is None and mdp.n_states <= READABLE_CELLS:
         numbers = [decimals(value, 2, "?") for value in values]
-    opacities, ends, paths = DARKEST * np.sqrt(np.abs(shares)), mdp.terminal.tolist(), []
+    opacities = DARKEST * np.sqrt(np.abs(shares))
+    ends = mdp.terminal.tolist()
+    paths = []
     for state, action, shown in arrows or ():
         row, column = divmod(state, width)
         down, right = ARROWS[mdp.action_names[action]]
@@ -149,12 +151,15 @@ def _name_lines(name: str) -> list[str]:
 
 
 def _places(mdp: MDP) -> list[Place]:
-    """States in layers from left to right, and in a layer next to where they are reached from; in a circle where they crowd."""
+    """Return states in layers from left to right, and in a layer next to where they are reached from; in a circle where they
+    crowd.
+    """
     across, down = 150.0, 100.0
     reach = np.asarray((mdp.under(mdp.available / 1.0) > 0).todense(), dtype=np.bool_) & ~mdp.terminal[:, None]
     depth = _depths(mdp, reach & ~np.eye(mdp.n_states, dtype=np.bool_))
     layers = [np.flatnonzero(depth == d).tolist() for d in range(int(depth.max()) + 1)]
-    tallest, places = max(map(len, layers)), [(0.0, 0.0)] * mdp.n_states
+    tallest = max(map(len, layers))
+    places = [(0.0, 0.0)] * mdp.n_states
     if len(layers) > 7 or tallest > 5 or tallest > len(layers) + 1:
         around = max(2.0 * RADIUS, mdp.n_states * 1.2 * down / (2 * pi))
         middle = around + RADIUS + 60
@@ -176,7 +181,8 @@ def _depths(mdp: MDP, moves: Bools) -> Ints:
     nearest = dijkstra(moves / 1.0, indices=np.flatnonzero(mdp.initial > 0), unweighted=True, min_only=True)
     depth = farthest = np.where(np.isinf(nearest), np.max(nearest, where=np.isfinite(nearest), initial=0) + 1, nearest)
     for _ in range(mdp.n_states + 1):
-        before, farthest = farthest, np.maximum(farthest, np.max(np.where(moves, farthest[:, None] + 1, 0), axis=0))
+        before = farthest
+        farthest = np.maximum(farthest, np.max(np.where(moves, farthest[:, None] + 1, 0), axis=0))
         if (farthest == before).all():
             depth = farthest
             break
@@ -231,7 +237,7 @@ class Stretches:
     tried: tuple[float, ...]
 
     def best_at(self, discount: float) -> set[int]:
-        """Positions in `pairs` of the best actions at a discount."""
+        """Return positions in `pairs` of the best actions at a discount."""
         best: set[int] = set()
         for change, toggled in zip(self.changes, self.toggles, strict=True):
             if change > discount:
@@ -418,7 +424,7 @@ def _table(stretches: Stretches, best: set[int], horizon: Horizon) -> TableBlock
     names = stretches.mdp.action_names
 
     def ranges(changes: Sequence[tuple[float, list[int]]], unit: Unit) -> str:
-        """Best actions with the look-ahead up to which they are best."""
+        """Return best actions with the look-ahead up to which they are best."""
         parts = [" or ".join(names[a] for a in actions) for _, actions in changes]
         for i, (end, _) in enumerate(changes[1:]):
             discount = f"{end:g}" if stretches.tried else decimals(end, 4)

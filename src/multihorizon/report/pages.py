@@ -93,8 +93,10 @@ UNIT_OF_REWARD = (
 
 def identify_page(solution: Solution, exact: Identification | None, remarks: Sequence[str]) -> Page:
     """Return the report of `multihorizon identify`: these decisions, exact policies, and how it was made."""
-    horizon, unfinished = solution.require_problem().horizon, solution.status == Status.NOT_CONVERGED
-    evidence, known = LikelihoodEvidence.of(solution), [[k] for k in range(len(solution.experts))]
+    horizon = solution.require_problem().horizon
+    unfinished = solution.status == Status.NOT_CONVERGED
+    evidence = LikelihoodEvidence.of(solution)
+    known = [[k] for k in range(len(solution.experts))]
     # Discounts that are not identified are no failure of the fit, but bad news.
     kinds = {Status.CONVERGED: "good", Status.NOT_IDENTIFIED: "bad", Status.NOT_CONVERGED: "bad"}
     these: list[str | Block] = [Badge(these_decisions(solution), kinds.get(solution.status, "")), solution.message]
@@ -137,7 +139,8 @@ def these_decisions(solution: Solution) -> str:
     """Return whether the decisions at hand identify the discounts."""
     if solution.status == Status.NOT_CONVERGED:
         return "The fit to these decisions did not converge."
-    told, number = sum(LikelihoodEvidence.of(solution).identified), len(solution.experts)
+    told = sum(LikelihoodEvidence.of(solution).identified)
+    number = len(solution.experts)
     if 0 < told < number:
         return f"These decisions identify {told} of {number} discounts."
     return f"These decisions {'identify' if told else 'do not identify'} the discounts."
@@ -257,7 +260,8 @@ def compare_page(carried: CarryingOver, options: dict[str, Any], remarks: Sequen
         "everybody, are averaged over what is likely for the person. By chance all available actions are equally likely. "
         "Intervals are over persons."
     )
-    badge, sentences = Badge(answer.answer, "" if answer.kind == "caution" else answer.kind), carried.sentences().splitlines()[1:]
+    badge = Badge(answer.answer, "" if answer.kind == "caution" else answer.kind)
+    sentences = carried.sentences().splitlines()[1:]
     return Page(
         "Carried from one condition to another",
         f"{carried.condition}: {', '.join(carried.levels)}; "
@@ -399,7 +403,7 @@ def recovery_blocks(recovery: Recovery) -> list[str | Block]:
 
 
 def _truth_figure(size: SizeResult) -> Chart:
-    """Estimated against true discounts."""
+    """Return estimated against true discounts."""
     most = 1500  # more dots would make the page slow
     pairs = np.column_stack([size.truth.ravel(), size.estimates.ravel()])
     pairs = pairs[np.isfinite(pairs).all(axis=1)]
@@ -411,8 +415,9 @@ def _truth_figure(size: SizeResult) -> Chart:
 
 
 def _power_figure(sizes: Sequence[SizeResult], term: str | None) -> Chart:
-    """Power against the true size of the effect."""
-    x, marks = [size.effect for size in sizes], []
+    """Return power against the true size of the effect."""
+    x = [size.effect for size in sizes]
+    marks = []
     for size in sizes:
         error = size.share_error(size.power)
         tip = f"true effect {decimals(size.effect, 2)}\npower {percent_with_error(size.power, error)}"
@@ -424,7 +429,7 @@ def _power_figure(sizes: Sequence[SizeResult], term: str | None) -> Chart:
 
 
 def _sizes_figure(sizes: Sequence[SizeResult], name: str, label: str) -> Chart:
-    """Error, coverage and power against one of the numbers that can be chosen."""
+    """Return error, coverage and power against one of the numbers that can be chosen."""
     x = [float(getattr(size, name)) for size in sizes]
     series = [("error of a discount", [s.error for s in sizes]), ("coverage of discounts", [s.coverage for s in sizes])]
     if any(np.isfinite(size.power) for size in sizes):
@@ -460,7 +465,8 @@ def sizes_table(recovery: Recovery) -> Table:
 
 def _along(recovery: Recovery, name: str) -> list[SizeResult]:
     """Return the study as designed and those that differ from it in one number only, in the order of that number."""
-    first, others = recovery.sizes[0], [other for other in ("people", "decisions", "effect") if other != name]
+    first = recovery.sizes[0]
+    others = [other for other in ("people", "decisions", "effect") if other != name]
 
     def same(size: SizeResult) -> bool:
         pairs = [(getattr(size, other), getattr(first, other)) for other in others]
@@ -526,7 +532,8 @@ _EXACT = 1e-9
 def largest_changes(prediction: Prediction, rows: int | None = None) -> Table:
     """Return the choices that change, the largest change first, with whether bounds are proved."""
     choices = prediction._tables(compute=True)[0]
-    frame, proved = prediction.to_frame(), dict(zip(prediction.experts, prediction.proved.tolist(), strict=True))
+    frame = prediction.to_frame()
+    proved = dict(zip(prediction.experts, prediction.proved.tolist(), strict=True))
     frame["status"] = [
         ("bounded, proved" if proved[expert] else "bounded, attained") if status == BOUNDED else status
         for expert, status in zip(frame["expert"], frame["status"], strict=True)
@@ -577,7 +584,9 @@ def whatif_page(prediction: Prediction, options: dict[str, Any], remarks: Sequen
 
 def changes_in_words(prediction: Prediction) -> list[str]:
     """Return what changes, a sentence for each kind of change."""
-    change, mdp, parts = prediction.change, prediction.change.mdp, list[str]()
+    change = prediction.change
+    mdp = prediction.change.mdp
+    parts = list[str]()
     direct = change.pay - mdp.expect(change.arrival)
     paid = [f"{change.arrival[s]:g} on arrival in {mdp.state_names[s]}" for s in np.flatnonzero(change.arrival)]
     paid += [
@@ -603,7 +612,8 @@ def changes_in_words(prediction: Prediction) -> list[str]:
 def _choices(prediction: Prediction) -> Section:
     """Return a row for each choice that changes."""
     changed = largest_changes(prediction)
-    heading, number = "What each of them chooses", len(changed.frame)
+    heading = "What each of them chooses"
+    number = len(changed.frame)
     if not number:
         return Section(heading, ["No choice changes by more than 0.0005."])
     meaning = "Numbers are the probabilities of an action in a state, before and after."
@@ -658,9 +668,11 @@ def choices_of_many(prediction: Prediction, rows: int | None = None) -> Table:
 
 def outcomes_of_many(prediction: Prediction, rows: int | None = None) -> Table:
     """Return how the outcomes of many persons change."""
-    content, outcomes = [], prediction.outcomes[prediction.outcomes["quantity"] != "visits"]
+    content = []
+    outcomes = prediction.outcomes[prediction.outcomes["quantity"] != "visits"]
     for (quantity, state), part in outcomes.groupby(["quantity", "state"], sort=False):
-        before, after = part["before"].to_numpy(float), part["after"].to_numpy(float)
+        before = part["before"].to_numpy(float)
+        after = part["after"].to_numpy(float)
         if not np.isnan(after).all():
             low, high = np.nanquantile(after, [0.1, 0.9])
             mean = np.nan if np.isnan(before).all() else float(np.nanmean(before))
@@ -670,7 +682,7 @@ def outcomes_of_many(prediction: Prediction, rows: int | None = None) -> Table:
 
 
 def _of_many(content: list[tuple[Any, ...]], columns: list[str], caption: str) -> Table:
-    """Means over persons, and where most of them are."""
+    """Return means over persons, and where most of them are."""
     frame = _without_exact(pd.DataFrame(content, columns=columns))
     roles: dict[str, Role] = {"before": "chance", "after": "chance"}
     return Table(frame, caption, ("after", "low", "high"), bars=False, roles=roles, headings={"low": "80 % of persons"})
@@ -678,7 +690,8 @@ def _of_many(content: list[tuple[Any, ...]], columns: list[str], caption: str) -
 
 def _distributions(prediction: Prediction) -> Section:
     """Of many people: the choices that change most on average, before against after, and how people are spread."""
-    heading, chosen = "What they choose", changed_choices(prediction)
+    heading = "What they choose"
+    chosen = changed_choices(prediction)
     if not chosen:
         return Section(heading, ["No choice changes by more than 0.0005 on average."])
     meaning = (
@@ -693,7 +706,9 @@ def _distributions(prediction: Prediction) -> Section:
 
 def _scatter(prediction: Prediction, s: int, a: int) -> Chart:
     """Return one choice of everybody, after against before."""
-    before, marks, crowded = prediction._before_there(), [], len(prediction.experts) > 60
+    before = prediction._before_there()
+    marks = []
+    crowded = len(prediction.experts) > 60
     for k, name in enumerate(prediction.experts):
         low, high = float(prediction.low[k, s, a]), float(prediction.high[k, s, a])
         x, y = float(before[k, s, a]), float(prediction.after[k, s, a])
@@ -737,7 +752,8 @@ def _visits(prediction: Prediction) -> tuple[Floats, Floats]:
     person = {name: k for k, name in enumerate(prediction.experts)}
     rows = prediction.outcomes[prediction.outcomes["quantity"] == "visits"]
     numbers = np.zeros((2, len(prediction.experts), len(prediction.states)))
-    who, where = rows["expert"].map(person).to_numpy(), rows["state"].map(place).to_numpy()
+    who = rows["expert"].map(person).to_numpy()
+    where = rows["state"].map(place).to_numpy()
     for i, column in enumerate(("before", "after")):
         numbers[i, who, where] = rows[column].to_numpy(float)
     return numbers[0], numbers[1]
@@ -756,15 +772,18 @@ def _pair(prediction: Prediction, old: Floats, new: Floats, visited: Floats, vis
         for a in np.flatnonzero(mdp.live[s]):
             lines.append(f"{prediction.actions[a]} {decimals(old[s, a], 3, 'unknown')}, then {decimals(new[s, a], 3)}")
         tips.append("\n".join(lines))
-    scale, pair = (0.0, float(np.nan_to_num([visited, visits]).max())), list[Block]()
+    scale = (0.0, float(np.nan_to_num([visited, visits]).max()))
+    pair = list[Block]()
     for policy, values, when, colours in (
         (old, visited, "Before", "Darker cells are visited more often."),
         (new, visits - visited, "After", "Blue cells are visited more often than before, orange cells less."),
     ):
-        caption, arrows = f"{when}. Arrows are the likeliest actions.", _likeliest(mdp.live, policy)
+        caption = f"{when}. Arrows are the likeliest actions."
+        arrows = _likeliest(mdp.live, policy)
         drawn: GridMap | GraphMap | None
         if np.isnan(values).any():
-            values, colours = np.zeros_like(values), "How often cells are visited is not finite."
+            values = np.zeros_like(values)
+            colours = "How often cells are visited is not finite."
         if on_grid:
             drawn = grid_map(mdp, values, tips, f"{caption} {colours}", arrows, scale)
         else:

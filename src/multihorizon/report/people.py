@@ -65,7 +65,9 @@ def contrast_rows(population: PopulationFindings, horizon: Horizon) -> list[tupl
     printed."""
     rows = []
     for pair in population.contrasts["discount"]:
-        (first, second), (a, b), places = pair["levels"], pair["typical"], _places(pair["standard_error"])
+        (first, second) = pair["levels"]
+        (a, b) = pair["typical"]
+        places = _places(pair["standard_error"])
         low, high = pair["interval"]
         ends = "" if np.isnan(low + high) else f" ({low:.{places}f} to {high:.{places}f})"
         who, typical = f"{pair['column']}: {second} against {first}", f"{decimals(b, 3)}, {decimals(a, 3)}"
@@ -75,10 +77,11 @@ def contrast_rows(population: PopulationFindings, horizon: Horizon) -> list[tupl
 
 
 def effect_rows(population: PopulationFindings, kind: str) -> list[tuple[str, str | None, str, str]]:
-    """Term, estimate, interval and p-value as they are printed; factors with several terms have a row of their own."""
+    """Return term, estimate, interval and p-value as they are printed; factors with several terms have a row of their own."""
     rows: list[tuple[str, str | None, str, str]] = []
     for term, effect in population[kind].items():
-        (low, high), places = effect["interval"], _places(effect["standard_error"])
+        (low, high) = effect["interval"]
+        places = _places(effect["standard_error"])
         interval = "–" if np.isnan(low + high) else f"{low:.{places}f} to {high:.{places}f}"
         rows.append((term, decimals(effect["estimate"], places), interval, p_text(effect["p"], "")))
     for name, test in population.factors[kind].items():
@@ -98,7 +101,7 @@ def compared_with(population: PopulationFindings) -> str:
 
 
 def _places(error: float) -> int:
-    """Decimals that show two digits of a standard error, and at least two: effects per year of age are small."""
+    """Return decimals that show two digits of a standard error, and at least two: effects per year of age are small."""
     return int(np.clip(1 - np.floor(np.log10(error)), 2, 6)) if error > 0 else 2
 
 
@@ -135,7 +138,7 @@ def expected_table(population: PopulationFindings, sizes: dict[str, int], horizo
 
 
 def effect_blocks(population: PopulationFindings, horizon: Horizon) -> list[str | Block]:
-    """Contrasts, and the effects on discount and temperature, as tables."""
+    """Return contrasts, and the effects on discount and temperature, as tables."""
     blocks: list[str | Block] = []
     rows, most = contrast_rows(population, horizon), 1000  # more rows would make the page slow
     if rows:
@@ -212,7 +215,8 @@ def types_section(population: PopulationFindings, horizon: Horizon) -> list[Sect
     types = population.types
     if types is None:
         return []
-    posterior, numbers = population.individuals["posterior"], range(types["number"])
+    posterior = population.individuals["posterior"]
+    numbers = range(types["number"])
     rows = [
         [
             k + 1,
@@ -227,7 +231,8 @@ def types_section(population: PopulationFindings, horizon: Horizon) -> list[Sect
     headers = ["type", "share, 95 % interval", "discount", "95 % interval", "temperature", "likeliest for"]
     roles: dict[str, Role] = {"discount": "discount", "95 % interval": "discount", "temperature": "amount"}
     of_types = Table.of(headers, rows, "Types, from the shortest horizon to the longest", roles=roles)
-    edges, lines = np.linspace(0, 1, 21), []
+    edges = np.linspace(0, 1, 21)
+    lines = []
     shares = [np.histogram(posterior[:, k], edges)[0] / len(posterior) for k in numbers]
     top = max(float(share.max()) for share in shares)
     high = top * (1.05 + 0.07 * len(shares))  # the names of the types stand above
@@ -267,9 +272,13 @@ def _number(value: float | None) -> float:
 def _free_figure(population: PopulationFindings, name: str, horizon: Horizon) -> Chart:
     """Return the free distribution of the discount as bars, under the normal curve of the same persons."""
     assert population.distribution is not None
-    mixture, group, largest = population.distribution[name], population.predictions[name], population.largest_discount
-    logits, weights = _logits(mixture["discounts"], largest), np.array(mixture["weights"])
-    centre, spread = float(logit(group["typical_discount"] / largest)), population.spread["discount"]["estimate"]
+    mixture = population.distribution[name]
+    group = population.predictions[name]
+    largest = population.largest_discount
+    logits = _logits(mixture["discounts"], largest)
+    weights = np.array(mixture["weights"])
+    centre = float(logit(group["typical_discount"] / largest))
+    spread = population.spread["discount"]["estimate"]
     ends = (min(float(logits.min()), centre - 3 * spread) - 0.25, max(float(logits.max()), centre + 3 * spread) + 0.25)
     edges = np.linspace(*ends, 1 + int(np.clip((ends[1] - ends[0]) / 0.25, 12, 60)))
     bars = np.histogram(logits, edges, weights=weights)[0]
@@ -286,8 +295,10 @@ def _free_figure(population: PopulationFindings, name: str, horizon: Horizon) ->
 def _free_map(population: PopulationFindings, name: str, horizon: Horizon) -> Chart:
     """Return the points of the free distribution over discount and temperature, as large as their weights."""
     assert population.distribution is not None
-    mixture, largest = population.distribution[name], population.largest_discount
-    logits, heights = _logits(mixture["discounts"], largest), np.log(mixture["temperatures"])
+    mixture = population.distribution[name]
+    largest = population.largest_discount
+    logits = _logits(mixture["discounts"], largest)
+    heights = np.log(mixture["temperatures"])
     marks = [
         Mark(
             x,
@@ -317,7 +328,7 @@ def round_shares(top: float) -> list[float]:
 
 
 def _persons(findings: Fitted) -> PageTable:
-    """Shrunken beside raw discounts."""
+    """Return shrunken beside raw discounts."""
     assert findings.population is not None
     columns = population_columns(findings, findings.population)
     raw, horizon = findings.solution.discounts, findings.horizon
@@ -349,10 +360,15 @@ def population_figures(findings: Fitted, solution: Solution) -> list[Block]:
 
 
 def _groups_figure(findings: Fitted, solution: Solution, kind: str) -> Chart:
-    """Shrunken discounts or temperatures as dots and the distribution of each group as a curve, on the logit or the log scale."""
-    population, standard = PopulationEvidence.of(solution).population, np.linspace(-3, 3, 61)
-    largest, spread = population.largest_discount, population.spread[kind]["estimate"]
-    persons, at = population.individuals["logit_discount" if kind == "discount" else "log_temperature"], at_means(population)
+    """Return shrunken discounts or temperatures as dots and the distribution of each group as a curve, on the logit or the
+    log scale.
+    """
+    population = PopulationEvidence.of(solution).population
+    standard = np.linspace(-3, 3, 61)
+    largest = population.largest_discount
+    spread = population.spread[kind]["estimate"]
+    persons = population.individuals["logit_discount" if kind == "discount" else "log_temperature"]
+    at = at_means(population)
     lines, marks = [], []
     order = sorted(population.predictions, key=lambda name: population.predictions[name]["typical_discount"])
     colours = {name: i for i, name in enumerate(population.predictions)}
@@ -379,10 +395,14 @@ def _groups_figure(findings: Fitted, solution: Solution, kind: str) -> Chart:
 
 
 def _number_figure(findings: Fitted, solution: Solution, column: str) -> Chart:
-    """Shrunken discounts of persons over a number, and the line of what is typical where it is straight on the logit scale."""
+    """Return shrunken discounts of persons over a number, and the line of what is typical where it is straight on the logit
+    scale.
+    """
     population = PopulationEvidence.of(solution).population
-    values, largest = np.array(population.covariates[column], dtype=np.float64), population.largest_discount
-    persons, groups = np.array(population.individuals["logit_discount"]), list(population.predictions)
+    values = np.array(population.covariates[column], dtype=np.float64)
+    largest = population.largest_discount
+    persons = np.array(population.individuals["logit_discount"])
+    groups = list(population.predictions)
     colours = [groups.index(name) if len(groups) <= 5 else 0 for name in population.groups]
     marks = [
         Mark(
@@ -394,19 +414,22 @@ def _number_figure(findings: Fitted, solution: Solution, column: str) -> Chart:
         )
         for k in range(values.size)
     ]
-    pad, lines = 0.03 * float(np.ptp(values)), []
+    pad = 0.03 * float(np.ptp(values))
+    lines = []
     low, high = float(values.min()) - pad, float(values.max()) + pad
     ends = float(persons.min()) - 0.2, float(persons.max()) + 0.2
     straight = [each for each in differences_of(population, "discount") if each.name == column and each.pairs]
     if straight:
         pair = next(pair for pair in population.contrasts["discount"] if pair["column"] == column)
-        (a, b), (near, far) = map(float, pair["levels"]), logit(np.array(pair["typical"]) / largest).tolist()
+        (a, b) = map(float, pair["levels"])
+        (near, far) = logit(np.array(pair["typical"]) / largest).tolist()
         if b > a:
             line = [(x, near + (far - near) * (x - a) / (b - a)) for x in (low, high)]
             lines.append(Line(line, kind="typical"))
             ends = min(ends[0], *(y for _, y in line)), max(ends[1], *(y for _, y in line))
     if len(set(colours)) > 1:  # the names of the groups stand above
-        room, at = 0.07 * (ends[1] - ends[0]), at_means(population)
+        room = 0.07 * (ends[1] - ends[0])
+        at = at_means(population)
         ends = ends[0], ends[1] + room * len(groups)
         for i, name in enumerate(groups):
             lines.append(Line([], shortened(without_means(name, at), 40), label_at=ends[1] - room * (i + 0.6), colour=i))
@@ -436,7 +459,7 @@ def predicted_figures(findings: Fitted) -> list[Block]:
 
 
 def _shrinkage_figure(findings: Fitted, solution: Solution) -> Chart:
-    """Shrunken against raw discounts, with the line on which both agree."""
+    """Return shrunken against raw discounts, with the line on which both agree."""
     raw = findings.solution.discounts
     places = [findings.solution.experts.index(name) for name in solution.experts]
     marks = [
@@ -494,13 +517,15 @@ def log_axis(label: str, low: float, high: float) -> Axis:
 
 def logit_axis(horizon: Horizon, unit: Unit, largest: float, ends: Sequence[float]) -> Axis:
     """Return an axis over these logits, with numbers that do not touch."""
-    low, high = min(ends), max(ends)
+    low = min(ends)
+    high = max(ends)
     coarse = (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999)
     fine = (0.1, 0.3, 0.4, 0.6, 0.7, 0.75, 0.85, 0.9, 0.97, 0.98, 0.995)  # where the axis is short
     ticks: list[tuple[float, str]] = []
     for gamma in (*coarse, *fine):
         place = float(logit(gamma / largest)) if gamma < largest else inf
-        near, text = min((abs(place - other) for other, _ in ticks), default=inf), f"{gamma:g}"
+        near = min((abs(place - other) for other, _ in ticks), default=inf)
+        text = f"{gamma:g}"
         if unit == "steps":
             text = horizon.number(gamma)
         new = all(text != other for _, other in ticks)  # in a short task several discounts have one horizon
@@ -537,8 +562,10 @@ def groups_section(fitted: Fitted, people: People) -> Section:
 
 def groups_figure(people: People, horizon: Horizon) -> Chart:
     """Draw for each group a histogram of shrunken discounts under the distribution of its persons, on the logit scale."""
-    population, standard = people.population, np.linspace(-3, 3, 61)
-    largest, spread = population.largest_discount, population.spread["discount"]["estimate"]
+    population = people.population
+    standard = np.linspace(-3, 3, 61)
+    largest = population.largest_discount
+    spread = population.spread["discount"]["estimate"]
     groups, rest = shown_groups(people, 12)
     persons = population.individuals["logit_discount"]
     centres = logit(np.array([group.typical for group in groups]) / largest)
@@ -586,7 +613,8 @@ def _outline(edges: Floats, heights: Floats, base: float) -> list[tuple[float, f
 
 def persons_section(people: People, horizon: Horizon) -> Section:
     """Return how much is known of each person."""
-    widths, known = (people.units["high"] - people.units["low"]).to_numpy(), people.units["discount_reliability"].to_numpy()
+    widths = (people.units["high"] - people.units["low"]).to_numpy()
+    known = people.units["discount_reliability"].to_numpy()
     of_each = "How much the decisions say of each person."
     figures = [
         _distribution(people, known, Axis("reliability of a person's discount"), of_each),
@@ -617,7 +645,8 @@ def persons_section(people: People, horizon: Horizon) -> Section:
 
 def _distribution(people: People, values: Floats, axis: Axis, caption: str) -> Chart:
     """Return a histogram over an axis, with a line for each of the largest groups."""
-    groups, edges = shown_groups(people, 5)[0], np.linspace(axis.low, axis.high, 51)
+    groups = shown_groups(people, 5)[0]
+    edges = np.linspace(axis.low, axis.high, 51)
     shares = []
     for group in groups:
         number = np.histogram(values[people.units["group"] == group.name], edges)[0]
@@ -692,7 +721,8 @@ def conditions_section(population: PopulationFindings, horizon: Horizon, written
     blocks: list[str | Block] = []
     if len(population.conditions) > MOST_CONDITIONS:
         blocks.append(f"Drawn above are the first {MOST_CONDITIONS} of {len(population.conditions)} conditions.")
-    rows, largest = condition_rows(population), 500
+    rows = condition_rows(population)
+    largest = 500
     every = conditions_table(population, horizon)
     shown = every.select(*(str(name) for name in every.frame if name != horizon.many)).head(largest)
     rest = f" Shown are the first {largest} of {len(rows):,}." if len(rows) > largest else ""
@@ -728,7 +758,9 @@ def condition_rows(population: PopulationFindings) -> list[ConditionRow]:
     assert cells is not None
     here = pd.DataFrame({name: cells[name] for name in ("expert", "pattern", "decisions", "discount_reliability")})
     by = here.groupby("pattern")
-    size, decisions, reliability = by["expert"].nunique(), by["decisions"].sum(), by["discount_reliability"].mean()
+    size = by["expert"].nunique()
+    decisions = by["decisions"].sum()
+    reliability = by["discount_reliability"].mean()
     at = at_means(population)
     return [
         ConditionRow(
@@ -754,7 +786,9 @@ def _in_order(population: PopulationFindings) -> dict[str, Any]:
 def _distributions(population: PopulationFindings, horizon: Horizon, place: Mapping[str, int]) -> Chart:
     """Return the discounts under each combination of conditions, one above the other, with the persons as dots where they are
     few."""
-    cells, largest, most = population.cells, population.largest_discount, 12
+    cells = population.cells
+    largest = population.largest_discount
+    most = 12
     assert cells is not None
     pattern = pd.Categorical(cells["pattern"], list(_in_order(population)))
     total = np.bincount(pattern.codes, cells["decisions"], minlength=len(pattern.categories))
@@ -768,20 +802,26 @@ def _distributions(population: PopulationFindings, horizon: Horizon, place: Mapp
     # All but the outermost persons: one of a million may lie anywhere.
     low, high = np.quantile(middle, [0.0, 1.0] if few else [0.001, 0.999])
     x = np.linspace(low - 1, high + 1, 121)
-    at, of_pattern, curves = at_means(population), [np.flatnonzero(pattern.codes == k) for k in some], []
+    at = at_means(population)
+    of_pattern = [np.flatnonzero(pattern.codes == k) for k in some]
+    curves = []
     for here in of_pattern:
         sample = here[evenly(middle[here], 2000)]
         wide = np.maximum(error[sample], 0.02 * (x[-1] - x[0]))  # what is known exactly would be a line without a width
         curves.append(np.mean(np.exp(-0.5 * ((x[:, None] - middle[sample]) / wide) ** 2) / wide, axis=1))
-    unit, lines, marks = 0.75 / max(float(curve.max()) for curve in curves), [], []
+    unit = 0.75 / max(float(curve.max()) for curve in curves)
+    lines = []
+    marks = []
     for colour, (k, here, curve) in enumerate(zip(some, of_pattern, curves, strict=True)):
-        name, row = str(pattern.categories[k]), float(len(some) - 1 - colour)
+        name = str(pattern.categories[k])
+        row = float(len(some) - 1 - colour)
         outline = [(float(x[0]), row), *zip(x.tolist(), (row + unit * curve).tolist(), strict=True), (float(x[-1]), row)]
         lines.append(Line(outline, shortened(without_means(name, at), 40), "area", row + 0.6, colour=colour))
         typical = float(logit(population.predictions[name]["typical_discount"] / largest))
         lines.append(Line([(typical, row - 0.2), (typical, row + 0.75)], kind="typical"))
         for i in here.tolist() if few else ():
-            who, gamma = str(cells["expert"][i]), float(cells["discount"][i])
+            who = str(cells["expert"][i])
+            gamma = float(cells["discount"][i])
             tip = f"{who}\n{without_means(name, at)}\nshrunken γ {decimals(gamma, 3)}, {horizon.text(gamma)}"
             marks.append(Mark(float(middle[i]), row - 0.1, tip, _whose(who, place), 3.0, colour=colour))
     y = Axis("conditions", (), -0.25, float(len(some)))
@@ -799,11 +839,14 @@ def _whose(name: str, place: Mapping[str, int]) -> list[int]:
 
 def _persons_over(population: PopulationFindings, by: ByCondition, horizon: Horizon, place: Mapping[str, int]) -> Chart:
     """Return a line through the discounts of each person, and thick ones through those that are typical."""
-    cells, most, number = population.cells, 12, len(by.persons)
+    cells = population.cells
+    most = 12
+    number = len(by.persons)
     assert cells is not None
     total = np.bincount(by.level, cells["decisions"], minlength=len(by.levels))
     some = np.arange(total.size) if by.is_number else np.sort(np.argsort(-total, kind="stable")[:most])
-    places, logits = (by.places[some] if by.is_number else np.arange(some.size)).tolist(), by.logits[:, some]
+    places = (by.places[some] if by.is_number else np.arange(some.size)).tolist()
+    logits = by.logits[:, some]
     who = by.drawn
     # Persons stand in the cells in their order, so that a person's group is known; of many groups none has a colour.
     groups = sorted(pd.unique(population.groups))
@@ -814,12 +857,15 @@ def _persons_over(population: PopulationFindings, by: ByCondition, horizon: Hori
         around = [*zip(places, high, strict=True), *zip(places[::-1], low[::-1], strict=True)]
         lines.append(Line(around, kind="area"))
     for i in who.tolist():
-        seen, tip = np.flatnonzero(~np.isnan(logits[i])).tolist(), ""
+        seen = np.flatnonzero(~np.isnan(logits[i])).tolist()
+        tip = ""
         if place:
             gammas = population.largest_discount * expit(logits[i])
             said = [f"{by.column} = {by.levels[some[k]]}: γ {decimals(gammas[k], 3)}, {horizon.text(gammas[k])}" for k in seen]
             tip = "\n".join([by.persons[i], *said[:8], *(["…"] if len(said) > 8 else [])])
-        points, whose, colour = [(places[k], float(logits[i, k])) for k in seen], _whose(by.persons[i], place), int(colours[i])
+        points = [(places[k], float(logits[i, k])) for k in seen]
+        whose = _whose(by.persons[i], place)
+        colour = int(colours[i])
         if len(seen) > 1:
             lines.append(Line(points, kind="person", colour=colour, tip=tip, experts=whose))
         marks += [Mark(x, y, tip, whose, 2.5, colour=colour) for x, y in points if len(seen) == 1]

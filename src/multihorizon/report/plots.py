@@ -160,7 +160,8 @@ def plot_distribution(solution: Solution, group: str | None = None, ax: Axes | N
     name = next(iter(population.distribution)) if group is None else group
     if name not in population.distribution:
         raise ValueError(f"group must be one of {', '.join(population.distribution)}, received {group}")
-    mixture, largest = population.distribution[name], population.largest_discount
+    mixture = population.distribution[name]
+    largest = population.largest_discount
     logits = logit(np.clip(np.array(mixture["discounts"]) / largest, 1e-12, 1 - 1e-12))
     centre = float(logit(population.predictions[name]["typical_discount"] / largest))
     spread = population.spread["discount"]["estimate"]
@@ -319,14 +320,16 @@ def _map(mdp: MDP, reward: Floats, ax: Axes) -> None:
     from matplotlib.colors import LinearSegmentedColormap  # noqa: PLC0415  a picture is drawn: only now is matplotlib needed
 
     assert mdp.grid_shape is not None
-    cost, pay = min(float(reward.min()), -1e-9), max(float(reward.max()), 1e-9)
+    cost = min(float(reward.min()), -1e-9)
+    pay = max(float(reward.max()), 1e-9)
     shade = np.where(reward < 0, 0.5 * (1 - reward / cost), 0.5 + 0.5 * np.sqrt(np.maximum(reward, 0) / pay))
     # What costs most is brown, what costs little is green, what pays is gold.
     colours = LinearSegmentedColormap.from_list("ground", ["#b08d6a", "#e4efd9", "#f6d55c"])
     ax.imshow(shade.reshape(mdp.grid_shape), cmap=colours, vmin=0, vmax=1)
     for state in np.flatnonzero((reward > 0) | (reward == cost)).tolist():
         row, column = divmod(state, mdp.grid_shape[1])
-        text, colour = f"{reward[state]:+g}".replace("-", "−"), "black" if reward[state] > 0 else "white"
+        text = f"{reward[state]:+g}".replace("-", "−")
+        colour = "black" if reward[state] > 0 else "white"
         ax.text(column, row + 0.02, text, ha="center", va="center", fontsize=9, fontweight="bold", color=colour, zorder=5)
     ax.set_xticks(np.arange(mdp.grid_shape[1] + 1) - 0.5, minor=True)
     ax.set_yticks(np.arange(mdp.grid_shape[0] + 1) - 0.5, minor=True)
@@ -393,9 +396,11 @@ def by_condition(population: PopulationFindings, column: str) -> ByCondition:
         levels = [significant(place, 4) for place in places]
     else:
         names = values.astype(str)
-        said, met = [str(name) for pair in pairs for name in pair["levels"]], sorted(names.unique())
+        said = [str(name) for pair in pairs for name in pair["levels"]]
+        met = sorted(names.unique())
         levels = [name for name in dict.fromkeys([*said, *met]) if name in set(met)]
-        level, places = pd.Index(levels).get_indexer(pd.Index(names)), np.arange(len(levels), dtype=np.float64)
+        level = pd.Index(levels).get_indexer(pd.Index(names))
+        places = np.arange(len(levels), dtype=np.float64)
     who, persons = pd.factorize(cells["expert"])
     at, size = who * len(levels) + level, len(persons) * len(levels)
     number = np.bincount(at, minlength=size)

@@ -97,7 +97,8 @@ class Change:
 
     def in_task(self, mdp: MDP) -> Change:
         """Return the same change where the same moves have other probabilities."""
-        features, direct = self.features, self.pay - self.mdp.expect(self.arrival)
+        features = self.features
+        direct = self.pay - self.mdp.expect(self.arrival)
         if self.moved and self.arrival_features is not None:
             features = sp.csr_array(mdp.stacked @ self.arrival_features)
         return replace(self, mdp=mdp, pay=mdp.expect(self.arrival) + direct, features=features)
@@ -170,9 +171,11 @@ def _task_after(mdp: MDP, transitions: Any) -> MDP:
 def _features_after(
     mdp: MDP, after: MDP, features: Any, expert: Expert | None, parameter_names: Sequence[str]
 ) -> tuple[Sparse, Sparse | None]:
-    """F `(A·S',d)` of the new task, and what the parameters pay on arrival there."""
+    """Return F `(A·S',d)` of the new task, and what the parameters pay on arrival there."""
     tabular = expert is None or expert.features is None
-    states, rows, d = after.n_states, after.n_states * after.n_actions, len(parameter_names)
+    states = after.n_states
+    rows = after.n_states * after.n_actions
+    d = len(parameter_names)
     if features is not None:
         if tabular:
             raise ValueError("features of the new states must come with a problem that has features, received one without any")
@@ -208,7 +211,7 @@ def _features_after(
 
 
 def by_state(mdp: MDP, given: Any, what: str) -> Any:
-    """Numbers `(S,)` from a mapping of states to numbers; anything else as it is."""
+    """Return numbers `(S,)` from a mapping of states to numbers; anything else as it is."""
     if not isinstance(given, Mapping):
         return given
     return np.nan_to_num(numbers_of(given, mdp.state_names, what, "state"))
@@ -247,7 +250,8 @@ def _read_pay(mdp: MDP, pay: Any) -> tuple[Floats, Floats]:
                 f"pay must be a mapping of states to amounts, or have shape ({mdp.n_states},) or "
                 f"({mdp.n_states}, {mdp.n_actions}), received shape {array.shape}"
             )
-        entries, direct = [], array.copy()
+        entries = []
+        direct = array.copy()
     for key, amount in entries:
         number = float(as_floats(amount, f"pay for {key}"))
         if isinstance(key, tuple):
@@ -297,7 +301,7 @@ def _read_forbid(mdp: MDP, forbid: Any) -> Bools:
 
 
 def read_discounts(names: Sequence[str], discount: Any) -> Floats:
-    """New discounts `(K,)`, NaN where none is given."""
+    """Return new discounts `(K,)`, NaN where none is given."""
     if discount is None:
         return np.full(len(names), np.nan)
     if not isinstance(discount, Mapping):
@@ -383,12 +387,15 @@ def are_policies(source: Any) -> TypeGuard[Problem]:
 def _of_solution(solution: Solution, groups: bool) -> Known:
     """Return what a solution says of its experts, or of a typical and a new person of each group."""
     problem = solution.require_answer()
-    task, given, arrival = one_task(problem), solution.options.get("known_reward"), None
+    task = one_task(problem)
+    given = solution.options.get("known_reward")
+    arrival = None
     if task.known_reward is not None and given is not None:
         arrival = np.asarray(by_state(task.mdp, given, "known_reward"), dtype=np.float64)
         arrival = arrival if arrival.shape == (task.mdp.n_states,) else None
     estimate = solution.estimate.of_groups() if groups else solution.estimate
-    answer, deviates = estimate.answer, not groups and solution.evidence.get("deviations") is not None
+    answer = estimate.answer
+    deviates = not groups and solution.evidence.get("deviations") is not None
     known = Known(
         names=answer.experts,
         parameter_names=problem.parameter_names,
@@ -511,7 +518,8 @@ def seen(known: Known, change: Change, discount: float) -> tuple[Known, Change]:
 
 def one_of(known: Known, change: Change, k: int) -> tuple[Known, Change]:
     """Return one of the experts alone."""
-    lam, own = known.temperature, None if known.own is None else known.own[:, k : k + 1]
+    lam = known.temperature
+    own = None if known.own is None else known.own[:, k : k + 1]
     alone = replace(
         known,
         names=known.names[k : k + 1],
@@ -531,7 +539,8 @@ def expected_rewards(known: Known, change: Change, theta: Floats) -> tuple[Float
     if not change.moved:
         return before, before
     assert change.features is not None
-    after, later = change.features @ theta, _known_after(known, change)
+    after = change.features @ theta
+    later = _known_after(known, change)
     return before, after + (later if theta.ndim == 1 else later[:, None])
 
 
@@ -554,7 +563,7 @@ def _known_after(known: Known, change: Change) -> Floats:
 
 
 def explaining(known: Known, limits: tuple[Floats, Floats] | None) -> tuple[Floats, Floats]:
-    """Discounts and temperatures `(M,K)` to try: first the answer, then what else explains the policies."""
+    """Return discounts and temperatures `(M,K)` to try: first the answer, then what else explains the policies."""
     assert known.temperature is not None
     assert known.identified is not None
     tried, lams = known.discounts[None], known.temperature[None]
@@ -571,7 +580,7 @@ def explaining(known: Known, limits: tuple[Floats, Floats] | None) -> tuple[Floa
 
 
 def members_of(known: Known, limits: tuple[Floats, Floats] | None) -> tuple[Floats, Floats]:
-    """Discounts and temperatures `(M,K)` that explain the policies: the identified ones, or members of the set."""
+    """Return discounts and temperatures `(M,K)` that explain the policies: the identified ones, or members of the set."""
     assert known.temperature is not None
     assert known.identified is not None
     if known.identified.all() or not isinstance(known.source, Identification):

@@ -309,7 +309,8 @@ def nudge(
     change = read_change(known.task.mdp, known.names, initial=initial)
     spot = _read_spot(change.mdp, state, action)
     sample: Sample | None = None
-    closed, remarks = True, []
+    closed = True
+    remarks = []
     if known.theta is not None:
         sample, closed, why = sample_of(known, change, draws, run)
         remarks += [why] if why else list(sample.remarks if sample is not None else ())
@@ -399,7 +400,8 @@ def _read_spot(mdp: MDP, state: object, action: object) -> _Spot:
 
 def _fewest_steps(mdp: MDP, state: int) -> int:
     """From a first state to this one; −1 where there is no way."""
-    moves, here = sp.csr_array(mdp.under(mdp.available / 1.0)), mdp.initial > 0
+    moves = sp.csr_array(mdp.under(mdp.available / 1.0))
+    here = mdp.initial > 0
     following = steps_into(moves, np.arange(mdp.n_states) == state)
     at = np.flatnonzero(here & (following >= 0))
     for steps in range(mdp.n_states):
@@ -514,10 +516,13 @@ class _Search:
         lam, before = float(response.lam[0]), float(response.at(np.zeros(1), np.zeros(1, dtype=np.int64))[0][0])
         bonus, answer, reason, rising = 0.0, ALREADY, "", True
         if np.isnan(before):
-            bonus, answer, reason = np.nan, NOT_FOUND, response.unplanned()
+            bonus = np.nan
+            answer = NOT_FOUND
+            reason = response.unplanned()
         elif before < self.asked:
             most, reason = response.most()
-            bonus, answer = np.inf, INFINITE
+            bonus = np.inf
+            answer = INFINITE
             if most >= self.asked:
                 bonus, rising, reason = response.first(self.asked)
                 answer = FOUND if np.isfinite(bonus) else INFINITE if np.isinf(bonus) else NOT_FOUND
@@ -534,7 +539,8 @@ class _Search:
     def drawn(self, drawn: Draws, k: int) -> list[_Response]:
         """Return the responses of drawn parameters: one of all, or one of each drawn task."""
         known, change = self.known, self.change
-        timed, theta = is_timed(known, change), drawn.reward_of(k)
+        timed = is_timed(known, change)
+        theta = drawn.reward_of(k)
         if drawn.tasks is None and not timed:
             after = expected_rewards(known, change, theta)[1]
             return [_Response(change.task, self.spot, after, drawn.discounts[k], drawn.temperatures[k])]
@@ -598,7 +604,9 @@ class _Response:
 
     def _chances(self, policies: Floats, gamma: Floats, lam: Floats, own: Ints) -> Floats:
         """Return the chances and slopes `(2,m)` of some of the policies `(n,S,A)`."""
-        task, (s, a), policy = self.task, self.spot, policies[own].transpose(2, 1, 0)
+        task = self.task
+        (s, a) = self.spot
+        policy = policies[own].transpose(2, 1, 0)
         gamma, lam = gamma[own], lam[own]
         unit = self.unit[:, :, None]
         paid = self.engine.resolvents(policy, gamma).solve((policy * unit).sum(axis=0)[:, :, None])[:, :, 0]
@@ -631,8 +639,12 @@ class _Response:
     def first(self, asked: float) -> tuple[float, bool, str]:
         """Return the smallest bonus of the first parameters, whether the chance rose on the way there, and what is wrong with
         it."""
-        zero, lam = np.zeros(1, dtype=np.int64), float(self.lam[0])
-        low, high, rising, best = 0.0, lam / 16, True, 0.0
+        zero = np.zeros(1, dtype=np.int64)
+        lam = float(self.lam[0])
+        low = 0.0
+        high = lam / 16
+        rising = True
+        best = 0.0
         while True:
             chance, slope = (float(part[0]) for part in self.at(np.array([high]), zero))
             rising = rising and not slope < -1e-9 / lam
@@ -641,7 +653,8 @@ class _Response:
                 break
             if high > 1e7 * lam:  # beyond, differences of values lose the digits that choices need
                 return self._never(asked, rising, best, high)
-            low, high = high, 2 * high
+            low = high
+            high = 2 * high
         bonus = self.between(asked, low, high)
         if np.isfinite(bonus):
             return bonus, rising, ""
@@ -673,18 +686,24 @@ class _Response:
             result[~none] = np.inf
             return result
         going = np.flatnonzero(~none)
-        low, high = np.zeros(going.size), np.full(going.size, np.inf)
+        low = np.zeros(going.size)
+        high = np.full(going.size, np.inf)
         refined = self._refined(asked, columns[going], low, high, start[going], doubling=not rising)
         result[going] = np.where(np.isnan(refined), np.inf, refined)
         return result
 
     def _refined(self, asked: float, columns: Ints, low: Floats, high: Floats, start: Floats, doubling: bool = False) -> Floats:
-        """Newton's method on the logit between ends `(m,)`, of which upper ones may be infinite; NaN where it finds nothing.
+        """Return Newton's method on the logit between ends `(m,)`, of which upper ones may be infinite; NaN where it finds
+        nothing.
 
         With `doubling`, bonuses double until the chance is reached, so that no smaller one is passed over.
         """
-        low, high, bonus, lam = low.copy(), high.copy(), start.copy(), self.lam[columns]
-        result, going = np.full(columns.size, np.nan), np.arange(columns.size)
+        low = low.copy()
+        high = high.copy()
+        bonus = start.copy()
+        lam = self.lam[columns]
+        result = np.full(columns.size, np.nan)
+        going = np.arange(columns.size)
         for step in range(200):
             chance, slope = self.at(bonus[going], columns[going])
             close = low[going] >= (1 - 4 * np.finfo(np.float64).eps) * high[going]
@@ -722,7 +741,9 @@ class _Response:
 
     def _limit(self) -> float | None:
         """Return the chance to reach the state as the bonus grows beyond all bounds; None where that is not known."""
-        s, gamma, lam = self.spot.state, self.gamma[:1], self.lam[:1]
+        s = self.spot.state
+        gamma = self.gamma[:1]
+        lam = self.lam[:1]
         if self.spot.action is not None:
             return None
         try:

@@ -132,7 +132,10 @@ class Outcomes:
     """
 
     def __init__(self, task: MDP, targets: Sequence[int], reward: bool, paid: bool) -> None:
-        self.task, self.targets, self.reward, self.paid = task, list(targets), reward, paid
+        self.task = task
+        self.targets = list(targets)
+        self.reward = reward
+        self.paid = paid
         self.engine = engine_for(task)
         moves = task.under(task.available / 1.0)
         start = task.initial > 0
@@ -209,7 +212,8 @@ class Outcomes:
 
         Chances are NaN where it takes millions of steps until j or an end is reached: then rounding would decide them.
         """
-        task, among = self.task, toward & self.reached
+        task = self.task
+        among = toward & self.reached
         among[j] = False
         own = np.where(among[None, :, None], policy, 0.0)
         column = task.stacked[:, [j]].toarray().reshape(task.n_actions, task.n_states, 1)
@@ -237,8 +241,10 @@ def outcome_frame(known: Known, change: Change, answer: Answered, targets: list[
     gamma = np.where(np.isnan(change.discounts), known.discounts, change.discounts)
     paid = bool(change.pay.any())
     after = Outcomes(change.task, targets, known.theta is not None, paid)
-    timed, plain = is_timed(known, change), _earned(known, change)
-    earlier, later = plain[0], (plain[1], change.pay)
+    timed = is_timed(known, change)
+    plain = _earned(known, change)
+    earlier = plain[0]
+    later = (plain[1], change.pay)
     if timed:
         there = seen(known, change, float(gamma[0]))
         earlier = _earned(*seen(known, change, float(known.discounts[0])))[0]
@@ -257,7 +263,8 @@ def outcome_frame(known: Known, change: Change, answer: Answered, targets: list[
     before = np.where((where >= 0)[:, None], numbers_before[where], np.nan)
     before[[i for i, (quantity, _) in enumerate(after.labels) if quantity.endswith("bonus")]] = 0.0
     experts, size = len(known.names), len(after.labels)
-    ends, status = answer.outcome_ends, np.repeat(np.array(answer.status, dtype=object)[:, None], size, axis=1)
+    ends = answer.outcome_ends
+    status = np.repeat(np.array(answer.status, dtype=object)[:, None], size, axis=1)
     if ends is None:
         ends = np.full((experts, size), np.nan), np.full((experts, size), np.nan)
     if answer.outcome_open is not None:
@@ -585,7 +592,7 @@ def _point(known: Known, change: Change) -> Answered:
 
 
 def _without_reward(known: Known, change: Change, targets: list[int], restrictions: Any, run: Run) -> Answered:
-    """Bonus and ban by the identity; where the reward is needed, bounds over the identified set."""
+    """Return bonus and ban by the identity; where the reward is needed, bounds over the identified set."""
     limits = None if restrictions is None else read_restrictions(known.parameter_names, restrictions)
     if change.needs_reward:
         return _over_the_set(known, change, targets, limits, run)
@@ -613,7 +620,7 @@ def _without_reward(known: Known, change: Change, targets: list[int], restrictio
 
 
 def _over_the_set(known: Known, change: Change, targets: list[int], limits: tuple[Floats, Floats] | None, run: Run) -> Answered:
-    """Bounds over all rewards and discounts that explain the policies and keep to the restrictions.
+    """Return bounds over all rewards and discounts that explain the policies and keep to the restrictions.
 
     The ends of outcomes are those of the members of the set that attain an end of some choice.
     """
@@ -690,7 +697,8 @@ def _sure(
     open_outcomes |= (ends[0] == possible[0]) & (ends[1] == possible[1])
     live = change.mdp.live & work.outcomes.reached[:, None]
     shown = [not (own & live).any() for own in open_policies]
-    remarks, tail = list(sample.remarks), percent((1 - level) / 2)
+    remarks = list(sample.remarks)
+    tail = percent((1 - level) / 2)
     if failed:
         remarks.append(
             f"For up to {failed} of {draws} draws from the estimate there is no plan, because values are infinite. Intervals "
@@ -782,7 +790,7 @@ class _PlansAfter:
         return self.planned(drawn.reward_of(k), drawn.discounts[k], drawn.temperatures[k], new)
 
     def planned(self, theta: Floats, gamma: Floats, lam: Floats, new: Floats) -> tuple[Floats, Floats]:
-        """Policies and outcomes of n plans; NaN where a value is infinite."""
+        """Return policies and outcomes of n plans; NaN where a value is infinite."""
         gamma = np.where(np.isnan(new), gamma, new)
         if is_timed(self.known, self.change) and gamma.size > 1:
             columns = [theta if theta.ndim == 1 else theta[:, [i]] for i in range(gamma.size)]
@@ -790,7 +798,8 @@ class _PlansAfter:
             return np.concatenate([one for one, _ in each]), np.concatenate([one for _, one in each], axis=1)
         known, change = seen(self.known, self.change, float(gamma[0]))
         reward = (expected_rewards(known, change, theta)[1].T + change.pay.T.ravel()).T
-        task, plain = change.task, None
+        task = change.task
+        plain = None
         if change is not self.change:
             whole = (expected_rewards(self.known, self.change, theta)[1].T + self.change.pay.T.ravel()).T
             plain = whole, self.change.pay
