@@ -173,7 +173,7 @@ class Expert:
                 )
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return other processes get no table."""
+        """Leave the table out of what other processes get."""
         return {**self.__dict__, "table": None}
 
     @property

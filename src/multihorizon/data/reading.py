@@ -231,7 +231,7 @@ class Scan:
     kept: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return other processes get no copies of the files to keep."""
+        """Leave copies of the files out of what other processes get."""
         return {**self.__dict__, "kept": None}
 
     @property

@@ -115,7 +115,7 @@ class StateRewardTest(Result):
 
     @classmethod
     def untested(cls, reason: str) -> StateRewardTest:
-        """Return None was made, for this reason."""
+        """Return a test that was not made, for this reason."""
         return cls("", np.nan, 0, np.nan, reason)
 
     @classmethod

@@ -239,7 +239,7 @@ SHARES = "share of ours below the printed mean and standard deviation"
 
 
 def _errors(data: Data, name: str) -> Claim:
-    """Return a printed mean is the same result on other random tasks if it lies among ours over many drawings of the tasks."""
+    """Judge a printed mean: it is the same result on other random tasks if it lies among ours over many drawings of the tasks."""
     errors = {domain: rows[name] for domain, rows in data["generalization"].items()}
     printed = PAPER_NAMES[name]
     places = {d: _places(printed, d, row["over seeds"]) for d, row in errors.items()}
@@ -382,7 +382,7 @@ def _within_50(data: Data) -> Claim:
 
 
 def _bayesian(data: Data) -> Claim:
-    """Return the best of the search is compared with what the paper compares it with: the best point of a grid of step 0.01."""
+    """Compare the best of the search with what the paper compares it with: the best point of a grid of step 0.01."""
     part = data["seeds"]
     wanted = PRINTED.converged_after
     evaluations = len(next(iter(data["convergence"].values()))["Bayesian"]["trace"]["best"])
@@ -462,7 +462,7 @@ def _grid(data: Data) -> Claim:
 
 
 def _two_experts(data: Data) -> Claim:
-    """Return the printed share is judged for both endings, over drawings of the tasks."""
+    """Judge the printed share for both endings, over drawings of the tasks."""
     pairs = data["identifiability"]["two experts"]
     share = PRINTED.two_expert_share
     places = {ending: place_among(share, row["shares over seeds"], HALF_DISCOUNT) for ending, row in pairs.items()}
