@@ -412,9 +412,9 @@ class Bayesian:
             log.add(point, float(objective(point)))
             waiting.append((point, log.values[-1]))
             finite = [value for value in log.values if np.isfinite(value)]
-            for known, value in waiting if finite else ():
+            for tried, value in waiting if finite else ():
                 target = value if np.isfinite(value) else min(finite)
-                optimizer.register(params=dict(zip(names, known.tolist(), strict=True)), target=target)
+                optimizer.register(params=dict(zip(names, tried.tolist(), strict=True)), target=target)
             waiting = [] if finite else waiting
             progress((number + 1) / self.max_evaluations, f"Bayesian: best {significant(log.best, 6)}")
         return SearchResult(log.trace())

@@ -522,9 +522,9 @@ def normal_places(
             break
         held |= outside
         for row in np.flatnonzero(outside.any(axis=1)):
-            own = np.flatnonzero(held[row])
-            gap = np.clip(x[row, own], low[own], high[own]) - x[row, own]
-            x[row] += covariance[:, own] @ np.linalg.lstsq(covariance[np.ix_(own, own)], gap, rcond=None)[0]
+            columns = np.flatnonzero(held[row])
+            gap = np.clip(x[row, columns], low[columns], high[columns]) - x[row, columns]
+            x[row] += covariance[:, columns] @ np.linalg.lstsq(covariance[np.ix_(columns, columns)], gap, rcond=None)[0]
     inside: Floats = np.clip(x, low, high)
     return inside
 

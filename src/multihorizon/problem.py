@@ -333,27 +333,32 @@ def _as_observed(
 ) -> tuple[list[Expert], tuple[str, ...]]:
     """Return the experts in tasks that end where they were not observed, and the reward parameters with those values."""
     worth = [
-        [f"value of {state} to {expert.name}" if gap else state for state, gap in zip(expert.mdp.state_names, own, strict=True)]
-        for expert, own in zip(experts, gaps, strict=True)
+        [
+            f"value of {state} to {expert.name}" if gap else state
+            for state, gap in zip(expert.mdp.state_names, unseen, strict=True)
+        ]
+        for expert, unseen in zip(experts, gaps, strict=True)
     ]
-    values = tuple(name for names, own in zip(worth, gaps, strict=True) for name, gap in zip(names, own, strict=True) if gap)
+    values = tuple(
+        name for names, unseen in zip(worth, gaps, strict=True) for name, gap in zip(names, unseen, strict=True) if gap
+    )
     if tabular:  # a state in which nobody was observed has a value to each expert, and no reward that anything depends on
         everywhere = {name for names in worth for name in names}
         parameter_names = tuple(name for name in parameter_names if name in everywhere)
     joint = as_names([*parameter_names, *values], len(parameter_names) + len(values), "names of the reward parameters")
     column = {name: i for i, name in enumerate(joint)}
     made = []
-    for expert, own, names in zip(experts, gaps, worth, strict=True):
-        mdp = _ending_in(expert.mdp, own, names) if own.any() else expert.mdp
+    for expert, unseen, names in zip(experts, gaps, worth, strict=True):
+        mdp = _ending_in(expert.mdp, unseen, names) if unseen.any() else expert.mdp
         live = sp.diags_array(mdp.live.T.ravel() / 1.0)
         places = np.array([column.get(name, 0) for name in names])
         if tabular:
-            known = mdp.stacked
+            transitions = mdp.stacked
             arrival = sp.eye_array(mdp.n_states, format="csr")
-            features, on_arrival = _placed(known, places, len(joint)), _placed(arrival, places, len(joint))
+            features, on_arrival = _placed(transitions, places, len(joint)), _placed(arrival, places, len(joint))
         else:
             # The features are paid as before, and the value of what follows comes on top.
-            selected = sp.csr_array(sp.diags_array(own / 1.0))
+            selected = sp.csr_array(sp.diags_array(unseen / 1.0))
             first = np.arange(len(parameter_names))
             width = len(joint)
             after = _placed(sp.csr_array(mdp.stacked @ selected), places, width)
@@ -361,7 +366,7 @@ def _as_observed(
             before = expert.arrival_features
             on_arrival = None if before is None else _placed(before, first, width) + _placed(selected, places, width)
         known_reward = None if expert.known_reward is None else live @ expert.known_reward
-        whole = expert.mdp if own.any() else expert.whole
+        whole = expert.mdp if unseen.any() else expert.whole
         made.append(replace(expert, mdp=mdp, features=features, arrival=on_arrival, known_reward=known_reward, whole=whole))
     return made, joint
 
@@ -924,7 +929,7 @@ class Problem(AnyProblem):
             gaps.append(~seen & ~mdp.terminal)
             if not (seen & ~mdp.terminal).any():
                 raise ValueError(f"expert {expert.name} must have a state with one most frequent action, received none")
-        if not np.any([own.any() for own in gaps]):
+        if not np.any([unseen.any() for unseen in gaps]):
             return self.with_experts(experts)
         return self._of(*_as_observed(experts, gaps, self.tabular, self.parameter_names))
 
@@ -1194,8 +1199,8 @@ def _stacked(frames: Sequence[pd.DataFrame | None], sizes: Sequence[int]) -> pd.
     if not given:
         return None
     for name in dict.fromkeys(name for frame in given for name in frame):
-        known = [frame[name].dropna() for frame in given if name in frame]
-        kinds = {pd.api.types.is_numeric_dtype(column.infer_objects()) for column in known if len(column)}
+        columns = [frame[name].dropna() for frame in given if name in frame]
+        kinds = {pd.api.types.is_numeric_dtype(column.infer_objects()) for column in columns if len(column)}
         if len(kinds) > 1:
             raise ValueError(
                 f"condition {name} must be numbers in all tables, or text in all, received both: write it in one way"
@@ -1230,7 +1235,7 @@ def _aligned(persons: int, parts: Sequence[_Rows]) -> tuple[list[Sparse], Ints |
         conditions = frame.iloc[first].reset_index(drop=True)
         size = first.size
     cells = np.split(cell, np.cumsum(sizes)[:-1])
-    return [_gathered(part.counts, own, size) for part, own in zip(parts, cells, strict=True)], owner, conditions
+    return [_gathered(part.counts, its_cells, size) for part, its_cells in zip(parts, cells, strict=True)], owner, conditions
 
 
 @dataclass(frozen=True, eq=False, repr=False)

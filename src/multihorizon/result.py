@@ -122,7 +122,7 @@ class Result(HasFrame):
         if name is None:
             return next(iter(tables.values()))
         if name not in tables:
-            raise ValueError(f"table must be one of {', '.join(repr(known) for known in tables)}, received {name!r}")
+            raise ValueError(f"table must be one of {', '.join(repr(caption) for caption in tables)}, received {name!r}")
         return tables[name]
 
     def to_json(self, path: str | Path) -> None:
@@ -196,10 +196,10 @@ def draw_rows(ax: Any, frame: pd.DataFrame, label: str, value: str, *ends: str) 
     """A dot and an interval for each row with its label, or a histogram of more than 200 values."""
     values = frame[value].to_numpy(float)
     rows = np.arange(len(frame))
-    known = values[np.isfinite(values)]
+    finite = values[np.isfinite(values)]
     ax.set_xlabel(value.replace("_", " "))
     if len(frame) > 200:
-        ax.hist(known, bins=60, color=COLOURS[0])
+        ax.hist(finite, bins=60, color=COLOURS[0])
         ax.set_ylabel("rows")
         return
     if len(ends) == 2 and set(ends) <= set(frame.columns):

@@ -116,8 +116,8 @@ class Evidence(Mapping[str, Any]):
         Raises:
             ValueError: where a field is not what it is declared to be.
         """
-        known = {name: _declared(content.get(name), kind, name) for name, kind in cls._kinds().items()}
-        return cls(**known, other={name: value for name, value in content.items() if name not in known})
+        declared = {name: _declared(content.get(name), kind, name) for name, kind in cls._kinds().items()}
+        return cls(**declared, other={name: value for name, value in content.items() if name not in declared})
 
     @classmethod
     def _kinds(cls) -> dict[str, Any]:
@@ -149,7 +149,7 @@ class Evidence(Mapping[str, Any]):
         return getattr(self, name) if name != "other" and name in self.__dataclass_fields__ else self.other[name]
 
     def __contains__(self, name: object) -> bool:
-        return any(name == known for known in self)
+        return any(name == other for other in self)
 
     def __iter__(self) -> Iterator[str]:
         for f in fields(self):
@@ -488,8 +488,8 @@ class Solution(Result):
             steps, temperature = step_discounts_of(weights)[:, None], self.temperature[owner : owner + 1]
             log = weighted_plan(expert.mdp, reward.T.ravel(), steps, temperature)[1][0, :, :, 0]
             # In states from which a plan needs weights that are not known, so is the policy.
-            known = np.zeros(len(reward), dtype=np.bool_) if left is None else left <= len(weights)
-            return np.where(known[:, None], np.exp(log.T), np.nan)
+            reached = np.zeros(len(reward), dtype=np.bool_) if left is None else left <= len(weights)
+            return np.where(reached[:, None], np.exp(log.T), np.nan)
         if self.temperature is None:
             return plan(expert.mdp, reward, discount).policy
         return soft_plan(expert.mdp, reward, discount, float(self.temperature[owner])).policy
@@ -571,9 +571,9 @@ class Solution(Result):
         """Return the level of the intervals that are shown: 95 %, or another that is known; None where there are none."""
         if self.interval_source is None:
             return None
-        known = self.interval_source.computed
+        levels = self.interval_source.computed
         can = compute and not isinstance(self.interval_source, SavedIntervals)
-        return LEVEL if can or LEVEL in known else max(known, default=None)
+        return LEVEL if can or LEVEL in levels else max(levels, default=None)
 
     def _facts(self) -> dict[str, Any]:
         head = {"solver": self.solver, "status": str(self.status), "experts": len(self.experts)}
@@ -736,15 +736,15 @@ def _fields_from(content: dict[str, Any]) -> dict[str, Any]:
         if name not in _SAVED:
             raise ValueError(f"it has an entry {name!r}, which no solution has")
         as_declared(value, _SAVED[name], name)
-    known = {
+    entries = {
         key: value for key, value in content.items() if key not in ("version", "confidence_intervals", "horizon", "estimate")
     }
     for name in ("discounts", "reward", "temperature", "standard_errors"):
-        known[name] = None if known[name] is None else read_numbers(known[name])
+        entries[name] = None if entries[name] is None else read_numbers(entries[name])
     for name in ("objective", "residual", "seconds"):
-        known[name] = float(read_numbers(known[name]))
-    if known["trace"] is not None:
-        known["trace"] = Trace(**{name: read_numbers(known["trace"][name]) for name in ("discounts", "values", "seconds")})
+        entries[name] = float(read_numbers(entries[name]))
+    if entries["trace"] is not None:
+        entries["trace"] = Trace(**{name: read_numbers(entries["trace"][name]) for name in ("discounts", "values", "seconds")})
     saved = content.get("confidence_intervals")
     task = content.get("horizon")
     experts = tuple(content["experts"])
@@ -757,13 +757,13 @@ def _fields_from(content: dict[str, Any]) -> dict[str, Any]:
         intervals = None
     if (kept := content.get("estimate")) is not None:
         open_ = None if kept["open_directions"] is None else read_numbers(kept["open_directions"])
-        answer = ExpertValues(experts, known["reward"], known["discounts"], known["temperature"])
+        answer = ExpertValues(experts, entries["reward"], entries["discounts"], entries["temperature"])
         largest = float(kept["largest_discount"])
         intervals = NormalEstimate(answer, read_numbers(kept["covariance"]), open_, largest, computed=levels)
     if task is not None:
         longest = float(read_numbers(task["longest"]))
         if not longest > 0:
             raise ValueError(f"horizon must have a longest episode above 0, received {longest:g}")
-        known["task_horizon"] = Horizon(longest, task["unit"])
+        entries["task_horizon"] = Horizon(longest, task["unit"])
     evidence = read_evidence(content["solver"], content["evidence"])
-    return known | {"interval_source": intervals, "status": Status(known["status"]), "experts": experts, "evidence": evidence}
+    return entries | {"interval_source": intervals, "status": Status(entries["status"]), "experts": experts, "evidence": evidence}

@@ -429,13 +429,13 @@ class Table:
         """Return where the small pictures begin and end, both 0 without any: 0 and 1 for shares, else so that all that is finite
         is within, and 0 unless it is far off."""
         numbers = self.frame[[*self.drawn] if self.bars else []].to_numpy(float)
-        known = numbers[np.isfinite(numbers)]
-        if not known.size:
+        finite = numbers[np.isfinite(numbers)]
+        if not finite.size:
             return 0.0, 0.0
-        low, high = float(known.min()), float(known.max())
+        low, high = float(finite.min()), float(finite.max())
         if low >= 0 and 0.05 < high <= 1:
             return 0.0, 1.0
-        return (low, high) if 2 * np.abs(known).min() > np.abs(known).max() and low < high else (min(low, 0.0), max(high, 0.0))
+        return (low, high) if 2 * np.abs(finite).min() > np.abs(finite).max() and low < high else (min(low, 0.0), max(high, 0.0))
 
     def latex(self) -> str:
         """Return the table as LaTeX; its preamble needs `\\usepackage{booktabs}`."""

@@ -64,8 +64,8 @@ class PlainConsole(Console):
 
     def __init__(self, stderr: bool = False) -> None:
         # A terminal without a width would show nothing.
-        known = {name: value for name, value in os.environ.items() if name != "COLUMNS" or value.strip("0")}
-        super().__init__(stderr=stderr, markup=False, _environ=known)
+        environment = {name: value for name, value in os.environ.items() if name != "COLUMNS" or value.strip("0")}
+        super().__init__(stderr=stderr, markup=False, _environ=environment)
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Turn a string, or a cell of a table, into what is printed."""

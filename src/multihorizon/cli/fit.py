@@ -254,9 +254,10 @@ def _check_target(path: Path, log: Path) -> None:
     files = files_of(log, "demonstrations")
     if path.resolve() in {file.resolve() for file in files} or path.resolve().parent == log.resolve():
         raise ValueError(f"--write must be another file than those that are read, received {path}")
-    kind, own = file_kind(path), file_kind(files[0])
-    if kind != own or path.suffix.lower() not in (".csv", ".gz", ".parquet", ".pq"):
-        ending = ".parquet" if own == "Parquet" else ".csv or .csv.gz"
+    kind = file_kind(path)
+    kind_read = file_kind(files[0])
+    if kind != kind_read or path.suffix.lower() not in (".csv", ".gz", ".parquet", ".pq"):
+        ending = ".parquet" if kind_read == "Parquet" else ".csv or .csv.gz"
         raise ValueError(f"--write must be a file of the same kind as the table, {ending}, received {path}")
 
 

@@ -87,8 +87,8 @@ def identify(options: IdentifyOptions) -> None:
         if options.known_reward is not None and options.within is not None:
             raise ValueError("--within must come without --known-reward: a reward that is known may not differ, received both")
         study = read_study(options)
-        known = None if options.known_reward is None else read_known_reward(options.known_reward, study.problem.mdp)
-        solver = MaximumLikelihood(temperature_of(options.temperature), known_reward=known)
+        known_reward = None if options.known_reward is None else read_known_reward(options.known_reward, study.problem.mdp)
+        solver = MaximumLikelihood(temperature_of(options.temperature), known_reward=known_reward)
         with progress_bar("identify") as progress:
             solution = solve(study.problem, solver, seed=options.seed, progress=progress)
             exact = identify_fitted(solution, options.within)
@@ -100,7 +100,7 @@ def identify(options: IdentifyOptions) -> None:
                 "experts": list(solution.experts),
                 "status": None if exact is None else exact.status,
                 "fit_status": str(solution.status),
-                "identified": [None if unfinished else known for known in LikelihoodEvidence.of(solution).identified],
+                "identified": [None if unfinished else identified for identified in LikelihoodEvidence.of(solution).identified],
                 "identification": None if exact is None else exact.to_dict(),
                 "message": solution.message,
                 "remarks": study.remarks,
@@ -163,12 +163,12 @@ def compare(options: CompareOptions) -> None:
     with checked(options, FILES["compare"]):
         tables, remarks = read_decisions(options, None)
         study = read_study(options, tables)
-        known = None if options.known_reward is None else read_known_reward(options.known_reward, study.problem.mdp)
+        known_reward = None if options.known_reward is None else read_known_reward(options.known_reward, study.problem.mdp)
         with progress_bar("compare") as progress:
             compared = carry_over(
                 study.problem,
                 condition=str(options.condition),
-                known_reward=known,
+                known_reward=known_reward,
                 common_discount=options.common_discount,
                 seed=options.seed,
                 jobs=options.jobs,
@@ -421,8 +421,8 @@ def recover(options: RecoverOptions) -> None:
                     "which it does not have: recover draws new persons, and cannot put them under conditions"
                 )
         study = read_study(options)
-        known = None if options.known_reward is None else read_known_reward(options.known_reward, study.problem.mdp)
-        solver: MaximumLikelihood | Population = replace(population or plain, known_reward=known)
+        known_reward = None if options.known_reward is None else read_known_reward(options.known_reward, study.problem.mdp)
+        solver: MaximumLikelihood | Population = replace(population or plain, known_reward=known_reward)
         read = read_options(options)
         recorded = {
             **read,

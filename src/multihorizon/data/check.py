@@ -417,15 +417,15 @@ def _against(rows: Log, mdp: MDP, believed: bool) -> list[Issue]:
     """Return what contradicts given transitions; decisions that are wrong in one way are left out of the next question."""
     findings = []
     codes: dict[str, Any] = {}
-    for what, names, known, columns in (
+    for what, names, given, columns in (
         ("state", rows.states, mdp.state_names, ("state", "next_state")),
         ("action", rows.actions, mdp.action_names, ("action",)),
     ):
-        index = {name: i for i, name in enumerate(known)}
+        index = {name: i for i, name in enumerate(given)}
         code = np.array([*(index.get(name, -1) for name in names), -1], dtype=np.int64)
         codes |= {column: code[getattr(rows, column)] for column in columns}
         wrong = np.any([(getattr(rows, column) >= 0) & (codes[column] < 0) for column in columns], axis=0)
-        near = [(name, closest(name, known)) for name in names if name not in index]
+        near = [(name, closest(name, given)) for name in names if name not in index]
         listed = _some([f"{name!r}, perhaps {other!r}" if other else repr(name) for name, other in near], "; ")
         said = f"The transitions do not know {what}s of the table: {listed}."
         remedy = "Names must agree letter by letter. Correct the table or the transitions."

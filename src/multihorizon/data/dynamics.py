@@ -300,25 +300,25 @@ def describe_durations(demonstrations: Demonstrations, mdp: MDP) -> list[str]:
     times = demonstrations.times
     ahead = Horizon(unit=mdp.durations.unit)
     lasted = times.over - times.begun
-    known = lasted[np.isfinite(lasted)]
+    recorded = lasted[np.isfinite(lasted)]
     text = (
-        f"Moves took {significant(known.min())} to {significant(known.max())} {ahead.many}, "
-        f"{significant(known.mean())} on average. Discounts are per "
+        f"Moves took {significant(recorded.min())} to {significant(recorded.max())} {ahead.many}, "
+        f"{significant(recorded.mean())} on average. Discounts are per "
         f"{ahead.one}, and horizons are in {ahead.many}. What a state pays on arrival counts in full where a move takes one "
         f"{ahead.one}. How long moves take is estimated from the table too, and intervals allow for its error."
     )
     if ahead.unit:
         text += f" Time is counted in {ahead.many}, the unit nearest to a typical move, whatever unit was asked for."
-    elif not 0.1 <= (typical := float(np.median(known))) <= 10:
+    elif not 0.1 <= (typical := float(np.median(recorded))) <= 10:
         text += (
             f" A move typically takes {significant(typical)} {ahead.many}, and discounts per {ahead.one} then say "
             f"little: count time in a "
             "unit about as long as a short move."
         )
-    if known.size < lasted.size:
+    if recorded.size < lasted.size:
         text += (
-            f" When the last move ended is not recorded for {count(lasted.size - known.size, 'episode')}: it is taken to last as "
-            f"long as others like it. A column next_{times.column} can say it."
+            f" When the last move ended is not recorded for {count(lasted.size - recorded.size, 'episode')}: it is taken to last "
+            f"as long as others like it. A column next_{times.column} can say it."
         )
     return [text]
 
@@ -635,10 +635,10 @@ def endings_that_go_on(demonstrations: Demonstrations, mdp: MDP) -> tuple[list[s
     moves = demonstrations.moves
     (place, _) = demonstrations.match(mdp)
     n = mdp.n_states
-    known = moves.next_state >= 0
+    recorded = moves.next_state >= 0
     decided = np.bincount(place[moves.state], moves.count, minlength=n)
     visits = np.bincount(place, demonstrations.first_states, minlength=n)
-    visits = visits + np.bincount(place[moves.next_state[known]], moves.count[known], minlength=n)
+    visits = visits + np.bincount(place[moves.next_state[recorded]], moves.count[recorded], minlength=n)
     leaves = np.bincount(mdp.stacked.tocoo().coords[0] % n, mdp.stacked.tocoo().coords[0] % n != mdp.stacked.indices, minlength=n)
     live = ~mdp.terminal & (visits > 0)
     stops, others = live & (decided == 0), live & (decided > 0)
@@ -654,9 +654,9 @@ def _impossible(demonstrations: Demonstrations, mdp: MDP) -> list[tuple[int, Dec
     moves = demonstrations.moves
     (states, actions) = demonstrations.match(mdp)
     rows = actions[moves.action] * mdp.n_states + states[moves.state]
-    known = moves.next_state >= 0
-    chances = _values(mdp.stacked, rows, np.where(known, states[moves.next_state], 0))
-    wrong = np.flatnonzero(known & (chances == 0))
+    recorded = moves.next_state >= 0
+    chances = _values(mdp.stacked, rows, np.where(recorded, states[moves.next_state], 0))
+    wrong = np.flatnonzero(recorded & (chances == 0))
     first = demonstrations.decisions_of(wrong) if wrong.size else []
     return sorted(zip(wrong.tolist(), first, strict=True), key=lambda pair: pair[1].order)
 
@@ -673,17 +673,17 @@ def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _given_rows(known: MDP | None, states: tuple[str, ...], actions: tuple[str, ...]) -> tuple[Any, Bools]:
+def _given_rows(mdp: MDP | None, states: tuple[str, ...], actions: tuple[str, ...]) -> tuple[Any, Bools]:
     """Return the known rows at their places among the given names, `(A·S,S)`, and which they are, `(A·S,)`."""
     shape = (len(actions) * len(states), len(states))
-    if known is None:
+    if mdp is None:
         return sp.csr_array(shape), np.zeros(shape[0], dtype=np.bool_)
-    place, column = positions(known.action_names, actions, "action"), positions(known.state_names, states, "state")
+    place, column = positions(mdp.action_names, actions, "action"), positions(mdp.state_names, states, "state")
     rows = (place[:, None] * len(states) + column).ravel()
-    entries = known.stacked.tocoo()
+    entries = mdp.stacked.tocoo()
     matrix = sp.csr_array((entries.data, (rows[entries.coords[0]], column[entries.coords[1]])), shape=shape)
     is_given = np.zeros(shape[0], dtype=np.bool_)
-    is_given[rows] = known.live.T.ravel()
+    is_given[rows] = mdp.live.T.ravel()
     return matrix, is_given
 
 

@@ -445,15 +445,15 @@ def write_report(
         return [figure(drawings[name], texts[name]) for name in names]
 
     counts = {verdict: verdicts.count(verdict) for verdict in (REPRODUCED, IN_PART, NOT, NOT_TESTED)}
-    told: list[str | Block] = ["; ".join(f"{verdict}: {count}" for verdict, count in counts.items() if count) + "."]
+    blocks: list[str | Block] = ["; ".join(f"{verdict}: {count}" for verdict, count in counts.items() if count) + "."]
     kinds = {REPRODUCED: "good", NOT: "bad"}
-    told += [RULE, TableBlock(verdicts_table(claims), folded=len(claims))]
+    blocks += [RULE, TableBlock(verdicts_table(claims), folded=len(claims))]
     # Then one block per claim: a table with these long cells could not be read on a telephone.
     for claim in claims:
-        told.append(Badge(f"{claim.topic}: {claim.verdict}", kinds.get(claim.verdict, "")))
-        told += [f"Paper: {claim.claim}", f"Ours: {claim.ours}", claim.reason]
+        blocks.append(Badge(f"{claim.topic}: {claim.verdict}", kinds.get(claim.verdict, "")))
+        blocks += [f"Paper: {claim.claim}", f"Ours: {claim.ours}", claim.reason]
     sections = [
-        Section("What was claimed, what we get", told),
+        Section("What was claimed, what we get", blocks),
         Section(
             "Generalization error",
             [TableBlock(generalization_tables(data)), *drawn("generalization"), TableBlock(conventions_table(data))],

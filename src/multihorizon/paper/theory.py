@@ -335,9 +335,9 @@ def duality_chain(problem: Problem, feasible: Sequence[float], axis: Sequence[fl
         True
     """
     lam = np.full(problem.n_experts, temperature)
-    own = np.asarray(feasible, dtype=np.float64)
-    levels = [np.unique([*axis, gamma]) for gamma in own]
-    primal_dual = Dual(problem, own, lam)
+    discounts = np.asarray(feasible, dtype=np.float64)
+    levels = [np.unique([*axis, gamma]) for gamma in discounts]
+    primal_dual = Dual(problem, discounts, lam)
     matched = minimise_dual(primal_dual).point
     # The part of the dual that belongs to expert k, in all of their tasks, at each of their discounts.
     grids = []

@@ -309,8 +309,8 @@ def best_actions(
             changes.append(float(interval.low))
             toggles.append(tuple(changed.tolist()))
         before = now
-    own = tuple((int(states[s]), int(a)) for s, a in pairs)
-    return Stretches(mdp, tuple(states.tolist()), own, tuple(changes), tuple(toggles), tried)
+    chosen = tuple((int(states[s]), int(a)) for s, a in pairs)
+    return Stretches(mdp, tuple(states.tolist()), chosen, tuple(changes), tuple(toggles), tried)
 
 
 class Person(NamedTuple):
@@ -431,13 +431,13 @@ def _table(stretches: Stretches, best: set[int], horizon: Horizon) -> TableBlock
             parts[i] += f" up to {discount if unit == 'discount' else horizon.number(end)}"
         return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])}, then {parts[-1]}"
 
-    own: dict[int, list[tuple[str, bool]]] = {state: [] for state in stretches.states}
+    actions_in: dict[int, list[tuple[str, bool]]] = {state: [] for state in stretches.states}
     for i, (state, action) in enumerate(stretches.pairs):
-        own[state].append((names[action], i in best))
+        actions_in[state].append((names[action], i in best))
     rows = []
     for state, changes in stretches.by_state().items():
         by_discount, by_steps = (ranges(changes, unit) for unit in UNITS)
-        rows.append([stretches.mdp.state_names[state], BestActions(own[state]), Either(by_discount, by_steps)])
+        rows.append([stretches.mdp.state_names[state], BestActions(actions_in[state]), Either(by_discount, by_steps)])
     by_look_ahead = Either("best actions by discount γ", f"best actions by horizon in {horizon.many}")
     columns = ["state", "best at the chosen look-ahead", "changes"]
     caption = "The best actions of each state, and where they change"

@@ -96,7 +96,7 @@ def identify_page(solution: Solution, exact: Identification | None, remarks: Seq
     horizon = solution.require_problem().horizon
     unfinished = solution.status == Status.NOT_CONVERGED
     evidence = LikelihoodEvidence.of(solution)
-    known = [[k] for k in range(len(solution.experts))]
+    experts_of_rows = [[k] for k in range(len(solution.experts))]
     # Discounts that are not identified are no failure of the fit, but bad news.
     kinds = {Status.CONVERGED: "good", Status.NOT_IDENTIFIED: "bad", Status.NOT_CONVERGED: "bad"}
     these: list[str | Block] = [Badge(these_decisions(solution), kinds.get(solution.status, "")), solution.message]
@@ -107,7 +107,7 @@ def identify_page(solution: Solution, exact: Identification | None, remarks: Seq
         discounts = np.where(given, solution.discounts, np.nan)
         frame = pd.DataFrame({"expert": solution.experts, "identified": given, "discount": discounts})
         table = Table(frame, "Whether these decisions identify each discount", roles={"discount": "discount"})
-        these.append(TableBlock(table, known, horizon=horizon))
+        these.append(TableBlock(table, experts_of_rows, horizon=horizon))
     exactly: list[str | Block] = ["Whether exact policies would identify the discounts cannot be said for this problem."]
     if exact is not None:
         ruler = Ruler.over(exact.intervals.ravel().tolist(), horizon)
@@ -121,7 +121,7 @@ def identify_page(solution: Solution, exact: Identification | None, remarks: Seq
             headings={"low": "discounts"},
         )
         exactly = [Badge(exact.status, "good" if exact.status == "unique" else "bad"), Listing(exact.sentences())]
-        exactly.append(TableBlock(ranges, known, horizon=horizon, ruler=ruler, hidden=["discount"]))
+        exactly.append(TableBlock(ranges, experts_of_rows, horizon=horizon, ruler=ruler, hidden=["discount"]))
     return Page(
         "Do these decisions identify the discounts?",
         f"{count(len(solution.experts), 'expert')}, {count(int(evidence.decisions), 'decision')}.",
@@ -139,11 +139,11 @@ def these_decisions(solution: Solution) -> str:
     """Return whether the decisions at hand identify the discounts."""
     if solution.status == Status.NOT_CONVERGED:
         return "The fit to these decisions did not converge."
-    told = sum(LikelihoodEvidence.of(solution).identified)
+    identified = sum(LikelihoodEvidence.of(solution).identified)
     number = len(solution.experts)
-    if 0 < told < number:
-        return f"These decisions identify {told} of {number} discounts."
-    return f"These decisions {'identify' if told else 'do not identify'} the discounts."
+    if 0 < identified < number:
+        return f"These decisions identify {identified} of {number} discounts."
+    return f"These decisions {'identify' if identified else 'do not identify'} the discounts."
 
 
 def goals_page(goals: Goals[Solution], remarks: Sequence[str], seed: int) -> Page:
@@ -501,16 +501,18 @@ def verdict(prediction: Prediction) -> Finding:
     """Return how much of what follows is known, in words."""
     question = "Can it be said what they will do?"
     by_status = list(zip(prediction.experts, prediction.status, strict=True))
-    known, some, none = ([name for name, own in by_status if own == kind] for kind in (IDENTIFIED, BOUNDED, NOT_BOUNDED))
+    identified, some, none = (
+        [name for name, status in by_status if status == kind] for kind in (IDENTIFIED, BOUNDED, NOT_BOUNDED)
+    )
     reasons = []
-    if known:
+    if identified:
         sure = bool((prediction.high > prediction.low + _EXACT).any())
         ends = f", with {percent(prediction.level)} intervals" if sure else ""
-        everybody = f"all {len(known)}" if len(known) == len(prediction.experts) > 6 else in_words(known)
+        everybody = f"all {len(identified)}" if len(identified) == len(prediction.experts) > 6 else in_words(identified)
         reasons.append(f"Identified for {everybody}: what was seen says what follows{ends}.")
     for proved in (True, False):
         judged = zip(prediction.experts, prediction.status, prediction.proved.tolist(), strict=True)
-        names = [name for name, own, sure in judged if own == BOUNDED and sure == proved]
+        names = [name for name, status, sure in judged if status == BOUNDED and sure == proved]
         if names:
             how = "and it is proved that none lies outside" if proved else "which were attained: the range is at least this wide"
             reasons.append(f"Bounded for {in_words(names)}: several answers explain the same, between the given ends, {how}.")

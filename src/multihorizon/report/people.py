@@ -256,8 +256,8 @@ def types_section(population: PopulationFindings, horizon: Horizon) -> list[Sect
         ]
         for test in types["tests"]
     ]
-    known = any(types["identified"])
-    blocks: list[str | Block] = [types_words(types), *([TableBlock(of_types, horizon=horizon), figure] if known else [])]
+    shown = any(types["identified"])
+    blocks: list[str | Block] = [types_words(types), *([TableBlock(of_types, horizon=horizon), figure] if shown else [])]
     caption = "Is one more type needed? p by simulated studies"
     if any(test["p"] is not None for test in types["tests"]):
         headers = ["types", "log-likelihood", "gain of one more, twice", "at most by chance", "simulated studies", "p"]
@@ -339,9 +339,9 @@ def _persons(findings: Fitted) -> PageTable:
     for k in order:
         row = columns.iloc[k]
         interval = look_ahead_range((float(row["shrunken_low"]), float(row["shrunken_high"])), horizon)
-        own = look_ahead(float(raw[k]), horizon) if findings.given[k] else None
+        raw_look = look_ahead(float(raw[k]), horizon) if findings.given[k] else None
         shrunken = look_ahead(float(row["shrunken_discount"]), horizon)
-        rows.append([findings.solution.experts[k], own, shrunken, interval, decimals(row["reliability"], 2)])
+        rows.append([findings.solution.experts[k], raw_look, shrunken, interval, decimals(row["reliability"], 2)])
     own_look = Either("raw discount", f"raw horizon, {horizon.many}")
     headers = ["person", own_look, "shrunken", "95 % interval", "reliability"]
     return PageTable(headers, rows, f"Shrunken{where} beside raw discounts", [[k] for k in order])
@@ -614,10 +614,10 @@ def _outline(edges: Floats, heights: Floats, base: float) -> list[tuple[float, f
 def persons_section(people: People, horizon: Horizon) -> Section:
     """Return how much is known of each person."""
     widths = (people.units["high"] - people.units["low"]).to_numpy()
-    known = people.units["discount_reliability"].to_numpy()
+    reliability = people.units["discount_reliability"].to_numpy()
     of_each = "How much the decisions say of each person."
     figures = [
-        _distribution(people, known, Axis("reliability of a person's discount"), of_each),
+        _distribution(people, reliability, Axis("reliability of a person's discount"), of_each),
         _distribution(people, widths, Axis("width of a person's 95 % interval"), "How wide the intervals of discounts are."),
     ]
     groups = shown_groups(people, 500)
@@ -874,8 +874,8 @@ def _persons_over(population: PopulationFindings, by: ByCondition, horizon: Hori
         room = 0.07 * (ends[1] - ends[0])
         ends = ends[0], ends[1] + room * len(groups)  # the names of the groups stand above
         for k, name in enumerate(groups):
-            own = logits[colours == k]
-            points = [(x, float(np.nanmean(y))) for x, y in zip(places, own.T, strict=True) if not np.isnan(y).all()]
+            of_group = logits[colours == k]
+            points = [(x, float(np.nanmean(y))) for x, y in zip(places, of_group.T, strict=True) if not np.isnan(y).all()]
             lines.append(Line(points, shortened(name, 40), "stroke thick", ends[1] - room * (k + 0.6), colour=k))
     else:
         lines.append(Line(list(zip(places, by.typical[some].tolist(), strict=True)), kind="typical"))
