@@ -408,11 +408,11 @@ class Covariates:
         for column in self.formula.columns:
             if column not in new.columns or new[column].isna().any():
                 raise ValueError(f"new persons must have a value in column {column}, received none")
-            known = set(map(str, self.frame[column]))
-            strange = set(map(str, new[column])) - known
+            of_study = set(map(str, self.frame[column]))
+            strange = set(map(str, new[column])) - of_study
             if strange and not self.formula.is_number(self.frame[column]):
                 raise ValueError(
-                    f"column {column} of new persons must have values of the study ({first_few(sorted(known))}), "
+                    f"column {column} of new persons must have values of the study ({first_few(sorted(of_study))}), "
                     f"received {first_few(sorted(strange))}"
                 )
         return self.formula.rows(self.spec, new), self.formula.rows(self.random_spec, new)
@@ -443,7 +443,7 @@ def read_covariates(
     matrix, random = (read.evaluate(terms, frame) for terms in (read.terms, read.random))
     spec, random_spec = matrix.model_spec, random.model_spec
     terms, random_terms = (tuple(map(str, each.columns)) for each in (matrix, random))
-    values, own = (each.to_numpy(dtype=np.float64) for each in (matrix, random))
+    values, random_values = (each.to_numpy(dtype=np.float64) for each in (matrix, random))
     columns_of: dict[str, list[str]] = {}
     methods = _formulaic().parser.types.Factor.EvalMethod
     for each in (random_spec, spec):
@@ -463,10 +463,10 @@ def read_covariates(
         if read.is_number(frame[column])
     }
     patterns, like, groups = _patterns(frame, means)
-    random_units = _random_units(read, random_terms, own, groups)
+    random_units = _random_units(read, random_terms, random_values, groups)
     if random_terms != ("Intercept",):
-        _require_slopes(read, {term: columns_of[term] for term in random_terms}, own @ random_units, owner)
-    typical, typical_random = values, own
+        _require_slopes(read, {term: columns_of[term] for term in random_terms}, random_values @ random_units, owner)
+    typical, typical_random = values, random_values
     if conditions:
         typical, typical_random = (_on_average(read, each, frame, conditions, means, first) for each in (spec, random_spec))
     names, _, whose = _patterns(people, {column: mean for column, mean in means.items() if column not in conditions})
@@ -484,7 +484,7 @@ def read_covariates(
         matrix=values,
         units=units,
         random_terms=random_terms,
-        random=own,
+        random=random_values,
         random_units=random_units,
         typical=typical,
         typical_random=typical_random,
@@ -548,17 +548,17 @@ def _comparable(
     given = problem.conditions
     names = pd.Index(problem.names, dtype=object)
     columns = require_columns(read, persons, () if given is None else given.columns)
-    own = [column for column in read.columns if column in columns]
+    of_persons = [column for column in read.columns if column in columns]
     table = pd.DataFrame(index=names)
     left_out = dict[str, str]()
-    if persons is not None and own:
-        table, left_out = _of_persons(persons, own, problem.names)
+    if persons is not None and of_persons:
+        table, left_out = _of_persons(persons, of_persons, problem.names)
         _require_numbers_or_groups(read, table, "persons")
     # the rows of the problem: whose they are, their conditions, and whether they can be used
     whose: Ints = np.arange(len(names)) if problem.cells.owner is None else problem.cells.owner
     rows = pd.DataFrame(index=range(whose.size))
     if given is not None:
-        rows = given[[column for column in read.columns if column not in own]].reset_index(drop=True)
+        rows = given[[column for column in read.columns if column not in of_persons]].reset_index(drop=True)
     usable, nowhere, unknown = _with_conditions(problem, whose, rows, _marked(len(names), names.get_indexer(table.index)))
     left_out |= nowhere
     table = table.drop(index=list(nowhere))
@@ -670,9 +670,9 @@ def _of_persons(persons: pd.DataFrame, used: list[str], names: tuple[str, ...]) 
         raise ValueError(f"persons must have one row for each expert, received {twice} twice: delete or rename a row")
     frame = persons[used].set_axis(labels, axis=0)
     listed = set(labels)
-    known = set(names)
+    with_decisions = set(names)
     left_out = {name: "no row in the table of persons" for name in names if name not in listed}
-    left_out |= {name: "no decisions" for name in labels if name not in known}
+    left_out |= {name: "no decisions" for name in labels if name not in with_decisions}
     frame = frame.loc[[name for name in names if name in listed]]
     empty = frame.isna()
     incomplete = empty.any(axis=1)
@@ -805,10 +805,10 @@ def _random_units(read: ReadFormula, terms: tuple[str, ...], values: Floats, pat
     sizes = np.where(sizes > 0, sizes, 1.0)
     scaled = values / sizes
     _require_independent(terms, scaled)
-    own, triangle = np.linalg.qr(scaled)
-    ones = own.sum(axis=0)
+    orthogonal, triangle = np.linalg.qr(scaled)
+    ones = orthogonal.sum(axis=0)
     by_pattern = np.zeros((int(patterns.max()) + 1, q))
-    np.add.at(by_pattern, patterns, own)
+    np.add.at(by_pattern, patterns, orthogonal)
     wanted = [*by_pattern, *triangle.T] if abs(ones @ ones - m) > 1e-8 * m else [ones, *by_pattern, *triangle.T]
     basis = np.zeros((q, 0))
     for each in wanted:
@@ -833,11 +833,11 @@ def _require_slopes(read: ReadFormula, columns_of: Mapping[str, list[str]], valu
     basis = np.zeros((q, q, len(pairs)))
     for k, (a, b) in enumerate(pairs):
         basis[a, b, k] = basis[b, a, k] = 1.0
-    known = np.einsum("ack,nab,ncd,bdl->kl", basis, squares, squares, basis, optimize=True)
+    information = np.einsum("ack,nab,ncd,bdl->kl", basis, squares, squares, basis, optimize=True)
     slopes = q - int(np.ptp(values[:, 0]) < 1e-9)
-    told = np.linalg.matrix_rank(known, tol=1e-9 * np.abs(known).max(), hermitian=True) == len(pairs)
-    told &= np.linalg.matrix_rank(inside.T @ inside / len(values), tol=1e-9, hermitian=True) >= slopes
-    if moved >= least_persons(1) and told:
+    determined = np.linalg.matrix_rank(information, tol=1e-9 * np.abs(information).max(), hermitian=True) == len(pairs)
+    determined &= np.linalg.matrix_rank(inside.T @ inside / len(values), tol=1e-9, hermitian=True) >= slopes
+    if moved >= least_persons(1) and determined:
         return
     what = f"nothing tells how the effect of {names} differs between persons in {_shown(read.text)}"
     why = "nobody was" if not moved else "too few were" if moved < least_persons(1) else "persons were not"

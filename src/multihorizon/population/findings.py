@@ -232,8 +232,8 @@ class PopulationFindings(Evidence):
             return [Table(frame, f"types, with {percent(LEVEL)} intervals", ("discount", "low", "high"))]
 
         def row(number: Mapping[str, Any], error: bool = False) -> dict[str, Any]:
-            known = {"estimate": number["estimate"], **({"standard_error": number["standard_error"]} if error else {})}
-            return known | {"low": number["interval"][0], "high": number["interval"][1]}
+            content = {"estimate": number["estimate"], **({"standard_error": number["standard_error"]} if error else {})}
+            return content | {"low": number["interval"][0], "high": number["interval"][1]}
 
         kinds = ("discount", "temperature")
         effects = [
@@ -370,16 +370,16 @@ class PopulationEstimate(PointEstimate):
     @classmethod
     def of(cls, answer: ExpertValues, evidence: PopulationEvidence, converged: bool) -> PopulationEstimate:
         """Read the people from what a solution keeps of them."""
-        population, own = evidence.population, evidence.population.individuals
+        population, individuals = evidence.population, evidence.population.individuals
         withheld = ""
         if not converged:
             withheld = "the population is not identified"
         elif population.reward_covariance is None and any(error != 0 for error in evidence.reward_standard_errors):
             withheld = "the fit was saved by an earlier version, without the covariance of the reward: fit the table again"
         size = len(answer.experts)
-        errors = np.stack([own["logit_discount_error"], own["log_temperature_error"]], axis=1)
+        errors = np.stack([individuals["logit_discount_error"], individuals["log_temperature_error"]], axis=1)
         covariance = errors[:, :, None] * errors[:, None, :]
-        covariance[:, [0, 1], [1, 0]] *= own.get("correlation", np.zeros(size))[:, None]
+        covariance[:, [0, 1], [1, 0]] *= individuals.get("correlation", np.zeros(size))[:, None]
         free = 0 if population.reward_covariance is None else len(population.reward_covariance)
         together = population.person_reward_covariance
         notes = []
@@ -394,7 +394,7 @@ class PopulationEstimate(PointEstimate):
             population,
             converged,
             withheld,
-            np.stack([own["logit_discount"], own["log_temperature"]], axis=1),
+            np.stack([individuals["logit_discount"], individuals["log_temperature"]], axis=1),
             covariance,
             np.zeros((size, 2, free)) if together is None else together,
             deviations=evidence.deviations,

@@ -294,8 +294,8 @@ class PersonMoments:
 
     def of(self, who: Ints | slice, cells: Ints | slice) -> PersonMoments:
         """Return those of some persons, who have these cells."""
-        own = self.cells[cells] if self.cells.size else self.cells
-        return PersonMoments(self.mean[who], self.covariance[who], self.precision[who], own)
+        of_cells = self.cells[cells] if self.cells.size else self.cells
+        return PersonMoments(self.mean[who], self.covariance[who], self.precision[who], of_cells)
 
     @classmethod
     def under(cls, prior: Floats, mean: Floats, covariance: Floats, cells: Floats = NOTHING) -> PersonMoments:
@@ -346,10 +346,10 @@ class PersonBlock:
 
     def at_cells(self, places: Floats, effects: Floats) -> Floats:
         """Return η `(m,Q,2)` of the cells where v is `(n,Q,D)`."""
-        own = places[self.owner] if len(self.along) < len(self.owner) else places
-        eta = self.random[:, 0, None, None] * own[:, :, :2]
+        at_owner = places[self.owner] if len(self.along) < len(self.owner) else places
+        eta = self.random[:, 0, None, None] * at_owner[:, :, :2]
         for t in range(1, self.random.shape[1]):
-            eta += self.random[:, t, None, None] * own[:, :, 2 * t : 2 * t + 2]
+            eta += self.random[:, t, None, None] * at_owner[:, :, 2 * t : 2 * t + 2]
         return eta + (self.rest @ effects)[:, None] if self.rest.any() else eta
 
 
@@ -425,13 +425,13 @@ class Question:
             return part
         rows = layout.linear(block.along)
         scores = normal_scores(away, parts.root)
-        own = mean_over(shares, scores)
-        gradient = np.tensordot(own, rows, ([0, 1], [0, 1]))
-        scores -= own[:, None]
-        known = _normal_information(mean_over(shares, away), covariance_over(shares, away), parts.root) - covariance_over(
+        mean_scores = mean_over(shares, scores)
+        gradient = np.tensordot(mean_scores, rows, ([0, 1], [0, 1]))
+        scores -= mean_scores[:, None]
+        normal = _normal_information(mean_over(shares, away), covariance_over(shares, away), parts.root) - covariance_over(
             shares, scores
         )
-        curvature = np.tensordot(rows, known @ rows, ([0, 1], [0, 1]))
+        curvature = np.tensordot(rows, normal @ rows, ([0, 1], [0, 1]))
         cells = NOTHING
         if surface is not None and (layout.free.size or layout.mixed):
             where, more, information, cells = self.of_decisions(block, eta, surface, by_cell, own_reward)
@@ -476,8 +476,8 @@ class Question:
         by_cell = shares if len(shares) == len(block.owner) else shares[block.owner]
         off = np.zeros_like(shares) if surface is None else by_cell * np.abs(surface.errors)
         cuts = {} if surface is None else surface.cuts(off, layout.tolerance)
-        own = mean_over(shares, normal_scores(away, parts.root))
-        gradient = np.tensordot(own, layout.linear(block.along), ([0, 1], [0, 1]))
+        mean_scores = mean_over(shares, normal_scores(away, parts.root))
+        gradient = np.tensordot(mean_scores, layout.linear(block.along), ([0, 1], [0, 1]))
         if surface is not None and (layout.free.size or layout.mixed):
             where, more, _, _ = self.of_decisions(block, eta, surface, by_cell)
             gradient[where] += mean_over(shares, more).sum(axis=0)
@@ -505,15 +505,15 @@ class Question:
         warm = block.rest @ layout.temperature_basis
         moves = np.zeros((len(warm), 2, layout.spread.start - f))
         moves[:, 0, : block.rest.shape[1]], moves[:, 1, block.rest.shape[1] :] = block.rest, warm
-        own = -np.einsum("mq,mqij->mij", shares, surface.bends)
+        bends = -np.einsum("mq,mqij->mij", shares, surface.bends)
         total = np.zeros((layout.spread.start, layout.spread.start))
         total[:f, :f] = information
-        total[f:, f:] = np.einsum("mik,mij,mjl->kl", moves, own, moves, optimize=True)
+        total[f:, f:] = np.einsum("mik,mij,mjl->kl", moves, bends, moves, optimize=True)
         if f:
             total[:f, f:] = -np.einsum("mfi,mik->fk", cross, moves)
             total[f:, :f] = total[:f, f:].T
         scores = np.concatenate([block.by_person(in_theta), block.by_person(surface.slopes @ moves)], axis=2)
-        return np.arange(layout.spread.start), scores, total, positive_part(own)
+        return np.arange(layout.spread.start), scores, total, positive_part(bends)
 
     def local(self, psi: Floats, around: Floats, block: PersonBlock) -> AtPlaces | Floats:
         """Return what decisions say at places `(Q,D)` around the means of the block's persons, with derivatives if it is one
@@ -704,10 +704,10 @@ def _normal_information(mean: Floats, squares: Floats, root: Floats) -> Floats:
     forms = np.einsum("kic,lid->klcd", moved, moved) + inner + inner.transpose(1, 0, 2, 3)
     twice = size + np.flatnonzero(diagonal)
     forms[twice, twice, 1:, 1:] -= back @ entries[twice]
-    known = np.ones((len(mean), size + 1, size + 1))
-    known[:, 0, 1:] = known[:, 1:, 0] = mean
-    known[:, 1:, 1:] = squares
-    information: Floats = known.reshape(len(mean), -1) @ forms.reshape(len(entries) ** 2, -1).T
+    moments = np.ones((len(mean), size + 1, size + 1))
+    moments[:, 0, 1:] = moments[:, 1:, 0] = mean
+    moments[:, 1:, 1:] = squares
+    information: Floats = moments.reshape(len(mean), -1) @ forms.reshape(len(entries) ** 2, -1).T
     information = information.reshape(-1, len(entries), len(entries))
     return (information + information.transpose(0, 2, 1)) / 2
 
@@ -734,24 +734,26 @@ def _about_means(layout: PsiLayout, block: PersonBlock, root: Floats) -> Floats:
     warm = design @ layout.temperature_basis
     if layout.deep == 2 and not layout.mixed:
         # W = (Λ⁻¹ + Σ)⁻¹ = (Λ + |Λ| |Σ| Σ⁻¹)/(1 + tr ΣΛ + |Λ| |Σ|), which needs no inverse of Λ
-        own = block.persons.precision
-        size = np.linalg.det(own)
-        below = 1 + np.einsum("nij,ij->n", own, prior) + size * np.linalg.det(prior)
-        first, second = own[:, 0, 0] + size * prior[1, 1], own[:, 1, 1] + size * prior[0, 0]
+        precision = block.persons.precision
+        size = np.linalg.det(precision)
+        below = 1 + np.einsum("nij,ij->n", precision, prior) + size * np.linalg.det(prior)
+        first, second = precision[:, 0, 0] + size * prior[1, 1], precision[:, 1, 1] + size * prior[0, 0]
         near = design.T @ ((first / below + least)[:, None] * design)
-        across = design.T @ (((own[:, 0, 1] - size * prior[0, 1]) / below)[:, None] * warm)
+        across = design.T @ (((precision[:, 0, 1] - size * prior[0, 1]) / below)[:, None] * warm)
         far = warm.T @ ((second / below + least)[:, None] * warm)
         return np.block([[near, across], [across.T, far]])
     # in v the decisions say P, in v and β G, in β K; u = v − Aβ is averaged out
     moves = layout.linear(block.along)[:, : layout.deep, layout.free.size : layout.spread.start]
-    p, own = block.persons.precision, block.persons.cells
+    p, of_cells = block.persons.precision, block.persons.cells
     g = np.zeros_like(moves)
     k = np.zeros((len(p), moves.shape[2], moves.shape[2]))
     if layout.mixed:
-        rest = np.zeros((len(own), 2, moves.shape[2]))
+        rest = np.zeros((len(of_cells), 2, moves.shape[2]))
         rest[:, 0, : design.shape[1]], rest[:, 1, design.shape[1] :] = block.rest, block.rest @ layout.temperature_basis
-        random = (block.random[:, None, :, None] * np.eye(2)[:, None, :]).reshape(len(own), 2, -1)
-        p, g, k = (block.by_person(a.transpose(0, 2, 1) @ own @ b) for a, b in ((random, random), (random, rest), (rest, rest)))
+        random = (block.random[:, None, :, None] * np.eye(2)[:, None, :]).reshape(len(of_cells), 2, -1)
+        p, g, k = (
+            block.by_person(a.transpose(0, 2, 1) @ of_cells @ b) for a, b in ((random, random), (random, rest), (rest, rest))
+        )
     both = p @ moves + g
     within = np.linalg.solve(np.eye(layout.deep) + prior @ p, prior[None] @ both)
     crossed = moves.transpose(0, 2, 1) @ g
@@ -860,8 +862,8 @@ class Marginal:
         cuts = cuts[cuts < layout.persons]
         for i, (low, high) in enumerate(zip(cuts, [*cuts[1:], layout.persons], strict=True)):
             who, cells = slice(low, high), slice(ends[low], ends[high])
-            own = layout.owner[cells] - low
-            parts = layout.counts[cells], own, layout.random[cells], layout.rest[cells], layout.along[who]
+            owner = layout.owner[cells] - low
+            parts = layout.counts[cells], owner, layout.random[cells], layout.rest[cells], layout.along[who]
             made.append(PersonBlock(*parts, self.persons.of(who, cells), self._logs[i] if self._logs else None))
         return made
 

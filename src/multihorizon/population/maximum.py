@@ -183,7 +183,7 @@ def climb(
     """Return Newton's method from ψ, with the first nodes around `persons`; the entries of ψ that are held stay where they
     are.
     """
-    own = persons.precision
+    precision = persons.precision
     free = ~np.isin(np.arange(layout.size), held)
     marginal = Marginal(layout, persons, nodes)
     steps = 0
@@ -217,7 +217,7 @@ def climb(
             persons = _moved(persons, layout.unpack(psi).covariance, reached[1])
         steps += 1
         if held:
-            persons = replace(persons, precision=own)
+            persons = replace(persons, precision=precision)
         # Late and small moves of the nodes would change the integrals more than the step does.
         if _size(layout, placed, psi - placed) > (still if steps <= 15 else 0.3):
             if steps > 3:  # nodes that go halfway do not swing from one set of places to another and back
@@ -380,8 +380,8 @@ class Posterior:
     cells: Answers
 
 
-def posterior(maximum: Maximum, known: bool = True, typical: tuple[Floats, Floats] | None = None) -> Posterior:
-    """Return what is known of ψ, of each cell and of each person; `known` says whether the decisions identify anybody's discount.
+def posterior(maximum: Maximum, anybody: bool = True, typical: tuple[Floats, Floats] | None = None) -> Posterior:
+    """Return what is known of ψ, of each cell and of each person; `anybody` says whether decisions identify a discount of anybody.
 
     `typical` are the rows of X `(n,p)` and of Z `(n,q)` at which persons are described; None where they are their cells.
     """
@@ -389,9 +389,9 @@ def posterior(maximum: Maximum, known: bool = True, typical: tuple[Floats, Float
     decided = spectrum_of(maximum.value.information)
     layout = maximum.marginal.layout
     covariance = decided.inverse + _transition_covariance(maximum, decided.inverse)
-    identified = known and decided.identified()[layout.discount].all()
+    identified = anybody and decided.identified()[layout.discount].all()
     status = Status.CONVERGED if identified else Status.NOT_IDENTIFIED
-    if known and not maximum.finished:  # where nobody's discount is identified, the maximum decides nothing
+    if anybody and not maximum.finished:  # where nobody's discount is identified, the maximum decides nothing
         status = Status.NOT_CONVERGED
     spreads = [(1.0, maximum.psi)]
     left = covariance
@@ -752,10 +752,10 @@ def deviations_of_persons(maximum: Maximum) -> tuple[Floats, Floats]:
     """Return mean and standard deviation `(n,d)` of each person's deviation, given the decisions."""
     means, errors = [], []
     for _, shares, near in node_shares(maximum):
-        own = near.own_reward
-        assert own is not None
-        mean = (shares[:, :, None] * own.mode).sum(axis=1)
-        squares = np.diagonal(own.covariance, axis1=2, axis2=3) + own.mode**2
+        rewards = near.own_reward
+        assert rewards is not None
+        mean = (shares[:, :, None] * rewards.mode).sum(axis=1)
+        squares = np.diagonal(rewards.covariance, axis1=2, axis2=3) + rewards.mode**2
         means.append(mean)
         errors.append(np.sqrt((shares[:, :, None] * squares).sum(axis=1) - mean**2))
     return np.concatenate(means), np.concatenate(errors)
@@ -850,16 +850,16 @@ def _information(maximum: Maximum, wide: PsiLayout, psi: Floats, more: list[Floa
         more_scores = plan.along_columns(tasks[id(batch.mdp)])
         weights = (batch.visits * plan.policy).reshape(-1, plan.lam.size)[rows]
         for i, cell in enumerate(batch.owners.tolist()):
-            own = np.zeros((rows.size, k + layout.deep))
-            own[:, batch.features.used] = scores[:, i, :-2]
-            own[:, d : wide.discount.start] = more_scores[:, i]
+            by_parameter = np.zeros((rows.size, k + layout.deep))
+            by_parameter[:, batch.features.used] = scores[:, i, :-2]
+            by_parameter[:, d : wide.discount.start] = more_scores[:, i]
             near = scores[:, i, [-2]] * slope[cell]
             far = scores[:, i, [-1]]
             design = layout.design[number[cell]]
-            own[:, wide.discount] = near * design
-            own[:, wide.temperature] = far * (design @ layout.temperature_basis)
-            own[:, k::2], own[:, k + 1 :: 2] = near * random[cell], far * random[cell]
-            block = (own * weights[:, [i]]).T @ own
+            by_parameter[:, wide.discount] = near * design
+            by_parameter[:, wide.temperature] = far * (design @ layout.temperature_basis)
+            by_parameter[:, k::2], by_parameter[:, k + 1 :: 2] = near * random[cell], far * random[cell]
+            block = (by_parameter * weights[:, [i]]).T @ by_parameter
             person = int(owner[cell])
             of_person[person] = of_person.get(person, 0.0) + block
     precision = np.linalg.inv(parts.covariance)

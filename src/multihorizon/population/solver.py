@@ -233,11 +233,11 @@ class Population:
         typical = None
         if covariates.conditions:
             typical = covariates.typical @ covariates.units, covariates.typical_random @ covariates.random_units
-        known = posterior(maximum, identified, typical)
+        estimated = posterior(maximum, identified, typical)
         state_reward = population_state_reward(maximum)
-        inference = Inference(covariates, maximum, known, state_reward)
+        inference = Inference(covariates, maximum, estimated, state_reward)
         if self.deviations and inference.converged:
-            shared = known.persons
+            shared = estimated.persons
             nearly = nearly_shared(maximum, self.deviations, self.nodes, self.tolerance, self.max_steps, run.part(0.3, 1.0))
             if nearly.spread:
                 maximum = nearly.maximum
@@ -417,20 +417,22 @@ class Inference:
     deviations: Deviations | None = None
     deviation_words: Sequence[str] = ()
 
-    def __init__(self, covariates: Covariates, maximum: Maximum, known: Posterior, state_reward: StateRewardTest | None) -> None:
+    def __init__(
+        self, covariates: Covariates, maximum: Maximum, estimated: Posterior, state_reward: StateRewardTest | None
+    ) -> None:
         self.state_reward = state_reward
         self.covariates = covariates
         self.maximum = maximum
         self.layout = maximum.marginal.layout
-        self.known = known
+        self.known = estimated
         self.parts = self.layout.unpack(maximum.psi)
-        self.converged = known.status == Status.CONVERGED
+        self.converged = estimated.status == Status.CONVERGED
         self.degrees = max(1, len(covariates.names) - len(covariates.terms))
         # the covariances (p,p) of β and κ, the effects in units of the search, and of b and c
         discount, temperature, basis = self.layout.discount, self.layout.temperature, self.layout.temperature_basis
-        own = known.covariance[discount, discount], basis @ known.covariance[temperature, temperature] @ basis.T
-        self.own_covariance: tuple[Floats, Floats] = own
-        self.effect_covariance: list[Floats] = [covariates.units @ each @ covariates.units.T for each in own]
+        covariances = estimated.covariance[discount, discount], basis @ estimated.covariance[temperature, temperature] @ basis.T
+        self.own_covariance: tuple[Floats, Floats] = covariances
+        self.effect_covariance: list[Floats] = [covariates.units @ each @ covariates.units.T for each in covariances]
         self.average: Floats = covariates.typical_random.mean(axis=0)  # z on the average of conditions
 
     def person_covariance(self, psi: Floats) -> Floats:
@@ -460,12 +462,12 @@ class Inference:
         shares = np.linalg.norm(here, axis=1) / np.linalg.norm(before, axis=1) - 1
         apart = _correlation(here) - _correlation(uncorrelated)
         slopes = (self.slope_sizes(self.maximum.psi) / self.slope_sizes(loose) - 1)[:, 0]
-        own = zip(self.covariates.random_terms, slopes.tolist(), strict=True)
+        by_term = zip(self.covariates.random_terms, slopes.tolist(), strict=True)
         return {
             "effects": dict(zip(self.covariates.terms, effects.tolist(), strict=True)),
             "spread": dict(zip(("discount", "temperature"), shares.tolist(), strict=True)),
             "correlation": {"moved": apart},
-            "slopes": {term: share for term, share in own if term != "Intercept"},
+            "slopes": {term: share for term, share in by_term if term != "Intercept"},
         }
 
     @cached_property
@@ -486,8 +488,8 @@ class Inference:
         effects = self.covariates.units @ self.parts.effects[:, kind]
         table = {}
         for term, estimate, error in zip(self.covariates.terms, effects.tolist(), errors.tolist(), strict=True):
-            known = not (kind == 1 and term == "Intercept" and self.layout.scale_is_free)
-            error = error if known else np.nan
+            has_scale = not (kind == 1 and term == "Intercept" and self.layout.scale_is_free)
+            error = error if has_scale else np.nan
             table[term] = {"estimate": estimate, "standard_error": error, **self.tested(estimate, error)}
         if kind == 0:
             for term in [term for term in self.hardly_bound if term != "Intercept"]:
@@ -508,9 +510,9 @@ class Inference:
             varied = rows[sizes > RANK_TOLERANCE * len(columns) * sizes.max(initial=0.0)]
             apart = varied @ self.parts.effects[list(places), kind]
             covariance = varied @ self.own_covariance[kind][np.ix_(places, places)] @ varied.T
-            known = self.converged and len(varied) > 0
-            statistic = float(apart @ np.linalg.solve(covariance, apart)) / len(varied) if known else np.nan
-            p = float(fdtrc(len(varied), self.degrees, statistic)) if known else np.nan
+            testable = self.converged and len(varied) > 0
+            statistic = float(apart @ np.linalg.solve(covariance, apart)) / len(varied) if testable else np.nan
+            p = float(fdtrc(len(varied), self.degrees, statistic)) if testable else np.nan
             terms = [self.covariates.terms[place] for place in places]
             table[name] = {"F": statistic, "degrees": [len(varied), self.degrees], "p": p, "terms": terms}
         return table
@@ -525,8 +527,8 @@ class Inference:
             typical = (self.layout.largest * expit(means) if kind == 0 else np.exp(means)).tolist()
             pairs: list[dict[str, Any]] = []
             for i, j in combinations(range(len(rows)), 2):
-                apart, own = comparison.rows[j] - comparison.rows[i], rows[j] - rows[i]
-                estimate, error = float(own @ self.parts.effects[:, kind]), float(np.sqrt(own @ covariance @ own))
+                apart, contrast = comparison.rows[j] - comparison.rows[i], rows[j] - rows[i]
+                estimate, error = float(contrast @ self.parts.effects[:, kind]), float(np.sqrt(contrast @ covariance @ contrast))
                 said = self.tested(estimate, error)
                 used = np.flatnonzero(np.abs(apart) > RANK_TOLERANCE * np.abs(apart).max(initial=0.0))
                 if used.size == 1:  # one term says it all, and may be known by its profile
@@ -592,9 +594,9 @@ class Inference:
         apart = np.cov(covariates.random, rowvar=False, ddof=0).reshape(2 * centre.shape)
 
         def parts(psi: Floats) -> Floats:
-            own, effects = self.person_covariance(psi)[kind::2, kind::2], layout.unpack(psi).effects[:, kind]
+            of_kind, effects = self.person_covariance(psi)[kind::2, kind::2], layout.unpack(psi).effects[:, kind]
             fixed = [effects @ mix @ effects - np.trace(product) for mix, product in zip(mixes, products, strict=True)]
-            return np.array([centre @ own @ centre, *fixed, np.sum(own * apart)])
+            return np.array([centre @ of_kind @ centre, *fixed, np.sum(of_kind * apart)])
 
         def between(psi: Floats) -> float:
             variances = parts(psi)
@@ -620,25 +622,25 @@ class Inference:
 
     def cells(self) -> dict[str, Any]:
         """Return what is known of each person under each condition."""
-        covariates, known = self.covariates, self.known.cells
-        errors = np.sqrt(np.diagonal(known.covariance, axis1=1, axis2=2))
+        covariates, cells = self.covariates, self.known.cells
+        errors = np.sqrt(np.diagonal(cells.covariance, axis1=1, axis2=2))
         half = float(ndtri(0.975)) * errors[:, 0] if self.converged else np.full(len(errors), np.nan)
-        low, high = (self.layout.largest * expit(known.mean[:, 0] + move) for move in (-half, half))
+        low, high = (self.layout.largest * expit(cells.mean[:, 0] + move) for move in (-half, half))
         between = covariance_at(covariates.random, self.person_covariance(self.maximum.psi))[:, 0, 0]
         return {
             "expert": np.array(covariates.names, dtype=object)[covariates.owner],
             "pattern": np.array(covariates.patterns, dtype=object)[covariates.groups],
             **{column: covariates.frame[column].to_numpy() for column in covariates.conditions},
             "decisions": np.asarray(self.layout.counts.sum(axis=1)).ravel(),
-            "discount": known.discounts,
+            "discount": cells.discounts,
             "low": low,
             "high": high,
-            "logit_discount": known.mean[:, 0],
+            "logit_discount": cells.mean[:, 0],
             "logit_discount_error": errors[:, 0],
-            "log_temperature": known.mean[:, 1],
+            "log_temperature": cells.mean[:, 1],
             "log_temperature_error": errors[:, 1],
-            "correlation": np.clip(known.covariance[:, 0, 1] / np.maximum(errors.prod(axis=1), TINY), -1.0, 1.0),
-            "discount_reliability": np.clip(1 - known.within[:, 0, 0] / between, 0.0, 1.0),
+            "correlation": np.clip(cells.covariance[:, 0, 1] / np.maximum(errors.prod(axis=1), TINY), -1.0, 1.0),
+            "discount_reliability": np.clip(1 - cells.within[:, 0, 0] / between, 0.0, 1.0),
         }
 
     def predictions(self) -> dict[str, dict[str, Any]]:
@@ -670,11 +672,11 @@ class Inference:
     def findings(self) -> PopulationFindings:
         """Return what `evidence["population"]` says."""
         discount, temperature = self.effects(0), self.effects(1)
-        known = self.known.persons
+        persons = self.known.persons
         between = covariance_at(self.covariates.typical_random, self.person_covariance(self.maximum.psi))
-        within, between = (np.diagonal(each, axis1=1, axis2=2) for each in (known.within, between))
+        within, between = (np.diagonal(each, axis1=1, axis2=2) for each in (persons.within, between))
         reliability = np.clip(1 - within / between, 0.0, 1.0)
-        errors = np.sqrt(np.diagonal(known.covariance, axis1=1, axis2=2))
+        errors = np.sqrt(np.diagonal(persons.covariance, axis1=1, axis2=2))
         covariates = self.covariates
         return PopulationFindings(
             persons=len(covariates.names),
@@ -694,11 +696,11 @@ class Inference:
             groups=covariates.person_groups,
             covariates={str(column): values.to_numpy() for column, values in covariates.persons.items()},
             individuals={
-                "logit_discount": known.mean[:, 0].tolist(),
+                "logit_discount": persons.mean[:, 0].tolist(),
                 "logit_discount_error": errors[:, 0].tolist(),
-                "log_temperature": known.mean[:, 1].tolist(),
+                "log_temperature": persons.mean[:, 1].tolist(),
                 "log_temperature_error": errors[:, 1].tolist(),
-                "correlation": np.clip(known.covariance[:, 0, 1] / np.maximum(errors.prod(axis=1), TINY), -1.0, 1.0).tolist(),
+                "correlation": np.clip(persons.covariance[:, 0, 1] / np.maximum(errors.prod(axis=1), TINY), -1.0, 1.0).tolist(),
                 "discount_reliability": reliability[:, 0].tolist(),
                 "temperature_reliability": reliability[:, 1].tolist(),
                 "log_likelihood": self.maximum.value.persons.tolist(),
@@ -715,11 +717,11 @@ class Inference:
     def of_reward(self) -> dict[str, Any]:
         """Return how well the shared reward is known, and how its error goes with what is known of persons, where that is at most
         a million numbers: files that hold more take long to write and to read."""
-        place, own = self.layout.reward, self.known.persons.with_reward
+        place, with_persons = self.layout.reward, self.known.persons.with_reward
         return {
             "reward_covariance": self.known.covariance[place, place],
             "open_reward": self.known.open_reward,
-            "person_reward_covariance": own if own.size <= 1_000_000 else None,
+            "person_reward_covariance": with_persons if with_persons.size <= 1_000_000 else None,
         }
 
     def by_condition(self) -> dict[str, Any]:
@@ -752,8 +754,8 @@ class Inference:
         """Return what a typical person means where persons differ that much."""
         spread = float(np.linalg.norm(self.root_at(self.maximum.psi)[0]))
         groups = self.distribution or {}
-        own = np.quantile(self.known.persons.discounts, [0.25, 0.5, 0.75]).tolist()
-        quartiles = {name: group["quartiles"] for name, group in groups.items()} or {"": own}
+        of_persons = np.quantile(self.known.persons.discounts, [0.25, 0.5, 0.75]).tolist()
+        quartiles = {name: group["quartiles"] for name, group in groups.items()} or {"": of_persons}
         said = [
             in_words([decimals(value, 2) for value in values]) + (f" ({name})" if len(quartiles) > 1 else "")
             for name, values in quartiles.items()
@@ -809,7 +811,7 @@ class Inference:
 
     def solution(self, ridge_reason: str, problem: Problem) -> Solution:
         """Return all of it, with the shrunken discounts; `ridge_reason` says why a penalty holds the rewards."""
-        maximum, layout, known = self.maximum, self.layout, self.converged
+        maximum, layout, converged = self.maximum, self.layout, self.converged
         decisions = float(layout.counts.sum())
         n = problem.n_experts
         reward_errors = np.zeros(layout.n_reward)
@@ -840,7 +842,7 @@ class Inference:
             population=findings,
             log_likelihood=likelihood,
             decisions=decisions,
-            reward_standard_errors=[float(error) if known else None for error in reward_errors],
+            reward_standard_errors=[float(error) if converged else None for error in reward_errors],
             ridge=float(np.max(layout.ridge, initial=0.0)),
             ridge_reason=ridge_reason,
             deviations=self.deviations,
@@ -852,13 +854,13 @@ class Inference:
         return Solution.of(
             "Population",
             problem,
-            PopulationEstimate.of(answer, evidence, known),
+            PopulationEstimate.of(answer, evidence, converged),
             self.known.status,
             words,
             objective=likelihood,
             residual=maximum.distance,
             evidence=evidence,
-            standard_errors=np.where(known, people.errors, np.nan),
+            standard_errors=np.where(converged, people.errors, np.nan),
         )
 
 

@@ -235,18 +235,18 @@ class TypesPoint:
         shares = self.model.units.times[:, None] * self.posterior
         pooled = []
         for plan, parts in zip(self.plans.plans, self.model.parts, strict=True):
-            own = np.zeros((plan.log.shape[0] * plan.log.shape[1], plan.lam.size))
+            weighted = np.zeros((plan.log.shape[0] * plan.log.shape[1], plan.lam.size))
             for counts, which, kinds in parts:
-                own[np.ix_(plan.persons.visited_rows, which)] = counts.T @ shares[:, kinds]
-            pooled.append(own.reshape(plan.log.shape))
+                weighted[np.ix_(plan.persons.visited_rows, which)] = counts.T @ shares[:, kinds]
+            pooled.append(weighted.reshape(plan.log.shape))
         return pooled
 
     @cached_property
     def gradient(self) -> Floats:
         """Of the objective `(p,)`."""
         model = self.model
-        own = self.plans.pull_back(self.pooled) + model.planner.beside_gradient(self.x[: model.planner.size])
-        return np.append(own, model.units.times @ self.posterior - model.n * self.weights)
+        of_planner = self.plans.pull_back(self.pooled) + model.planner.beside_gradient(self.x[: model.planner.size])
+        return np.append(of_planner, model.units.times @ self.posterior - model.n * self.weights)
 
     @cached_property
     def informations(self) -> tuple[Floats, Floats]:
@@ -259,17 +259,17 @@ class TypesPoint:
             expected = (self.pooled[i].sum(axis=0) * plan.policy).reshape(-1, plan.lam.size)[rows]
             for counts, which, kinds in of_tasks:
                 for j, kind in zip(which.tolist(), kinds.tolist(), strict=True):
-                    own = scores[:, j]
-                    complete[np.ix_(places[j], places[j])] += own.T @ (expected[:, j, None] * own)
-                    parts.append((counts, kind, places[j], own))
+                    slopes = scores[:, j]
+                    complete[np.ix_(places[j], places[j])] += slopes.T @ (expected[:, j, None] * slopes)
+                    parts.append((counts, kind, places[j], slopes))
         share = np.arange(model.shares.start, model.size)
         complete[share, share] += model.n * self.weights
         together = max(1, 20_000_000 // (model.types * model.size))  # units at a time, for the memory
         for low in range(0, times.size, together):
             some = slice(low, low + together)
             each = np.zeros((model.types, times[some].size, model.size))  # s_ik
-            for counts, kind, places_of, own in parts:
-                each[kind][:, places_of] += counts[some] @ own
+            for counts, kind, places_of, slopes in parts:
+                each[kind][:, places_of] += counts[some] @ slopes
             each[np.arange(model.types), :, share] = 1.0
             each -= np.einsum("uk,kup->up", self.posterior[some], each)
             for kind in range(model.types):
@@ -308,8 +308,8 @@ class TypesPoint:
         """Return how the policies of the types bend along a step, as in `ChoicePoint`."""
         logs = [[plan.finite_log for plan in point.plans.plans] for point in (self, ahead, behind)]
         expected = [pooled.sum(axis=0) * plan.policy for pooled, plan in zip(self.pooled, self.plans.plans, strict=True)]
-        own = [w * (a - 2 * here + b) / share**2 for w, here, a, b in zip(expected, *logs, strict=True)]
-        return np.append(self.plans.pull_back(own), np.zeros(self.model.types))
+        bends = [w * (a - 2 * here + b) / share**2 for w, here, a, b in zip(expected, *logs, strict=True)]
+        return np.append(self.plans.pull_back(bends), np.zeros(self.model.types))
 
     def projected_gradient(self) -> float:
         """Return the largest entry of the gradient for each decision, without what is known or rests on a bound."""
@@ -335,9 +335,9 @@ class TypesPoint:
         matrix = self.informations[0] - self.informations[1] + self.held
         first = np.arange(planner.n_reward)
         matrix[first, first] -= planner.ridge
-        known = np.ones(self.model.size, dtype=np.bool_)
-        known[free] = spectrum(matrix[np.ix_(free, free)], tol=1e-9).identified()
-        return known[planner.discount_slice]
+        determined = np.ones(self.model.size, dtype=np.bool_)
+        determined[free] = spectrum(matrix[np.ix_(free, free)], tol=1e-9).identified()
+        return determined[planner.discount_slice]
 
 
 def ascend(start: TypesPoint, steps: int = 300, gain: float = 1e-7, held: Bools | None = None) -> Ascent[TypesPoint]:
@@ -394,18 +394,18 @@ def _one_more_starts(point: TypesPoint, more: TypesModel) -> Iterator[TypesPoint
                 alone = ascend(start, 8, 1e-2, held).point
                 yield more.at(more.pack(alone.reward, np.array(_apart(level, more.largest)), np.repeat(lam, 2), np.full(2, 0.5)))
         return
-    own = model.planner.n_temperatures == model.types and model.reward is not None
+    by_temperature = model.planner.n_temperatures == model.types and model.reward is not None
     for j in range(model.types):
         halves = np.append(np.delete(w, j), [w[j] / 2] * 2)
         rest, others = np.delete(gamma, j), np.delete(lam, j)
         apart = np.append(rest, _apart(gamma[j], more.largest))
         yield more.at(more.pack(theta, apart, np.append(others, [lam[j]] * 2), halves))
-        if own:
+        if by_temperature:
             yield more.at(more.pack(theta, np.append(rest, [gamma[j]] * 2), np.append(others, [lam[j] / 2, lam[j] * 2]), halves))
     typical = float(np.exp(w @ np.log(lam) / w.sum()))
     tried = [
         more.at(more.pack(theta, np.append(gamma, g), np.append(lam, factor * typical), np.append(0.8 * w, 0.2)))
-        for g, factor in product(grid, (1 / 3, 1.0, 3.0) if own else (1.0,))
+        for g, factor in product(grid, (1 / 3, 1.0, 3.0) if by_temperature else (1.0,))
     ]
     yield from sorted((p for p in tried if p is not None), key=lambda p: -p.objective)[:2]
 
@@ -425,9 +425,9 @@ def with_likely_rewards(end: Ascent[TypesPoint]) -> tuple[Ascent[TypesPoint], fl
     for _ in range(30):
         ridge = end.point.model.planner.ridge
         errors = np.diag(end.point.covariance)[: planner.n_reward]
-        known = float((1 - ridge * errors).sum())
+        determined = float((1 - ridge * errors).sum())
         size = float(((end.point.reward * sizes) ** 2).sum())
-        new = float(np.clip(np.sqrt(size / max(known, 1e-9)), 0.1, WEAK_PRIOR))
+        new = float(np.clip(np.sqrt(size / max(determined, 1e-9)), 0.1, WEAK_PRIOR))
         if abs(new - tau) < 0.01 * new:
             break
         tau = new
@@ -491,10 +491,10 @@ class Simulator:
             plans |= {divmod(place, k): (plan, j) for j, place in enumerate(plan.persons.positions.tolist())}
         self.tables, ranks = [], []
         for number, task in enumerate(self.problem.tasks):
-            own = [plans[number, kind] for kind in range(k)]
-            values = np.stack([plan.values[:, j] for plan, j in own], axis=1) @ self.weights
+            of_task = [plans[number, kind] for kind in range(k)]
+            values = np.stack([plan.values[:, j] for plan, j in of_task], axis=1) @ self.weights
             order = np.argsort(np.round(values / max(float(np.abs(values).max()), TINY), 9), kind="stable")
-            policies = np.stack([plan.policy[:, :, j].T for plan, j in own])
+            policies = np.stack([plan.policy[:, :, j].T for plan, j in of_task])
             actions = np.argsort(np.round(policies, 9), axis=2, kind="stable")
             chances = np.take_along_axis(policies, actions, axis=2).cumsum(axis=2)
             moves = sp.csr_array(task.mdp.stacked[:, order])
@@ -505,9 +505,9 @@ class Simulator:
         keys: dict[int, list[tuple[int, int, int]]] = {}
         for unit, *key in zip(begun.unit.tolist(), begun.task.tolist(), map(int, rank), begun.most.tolist(), strict=True):
             keys.setdefault(unit, []).append((key[0], key[1], key[2]))
-        listed = sorted(sorted(own) for own in keys.values())
-        self.unit: Ints = np.repeat(np.arange(len(listed)), [len(own) for own in listed])
-        self.task, self.first, self.most = np.array([key for own in listed for key in own], dtype=np.int64).T
+        listed = sorted(sorted(episodes) for episodes in keys.values())
+        self.unit: Ints = np.repeat(np.arange(len(listed)), [len(episodes) for episodes in listed])
+        self.task, self.first, self.most = np.array([key for episodes in listed for key in episodes], dtype=np.int64).T
 
     def draw(self, rng: np.random.Generator) -> Problem:
         """Return one study."""
@@ -524,8 +524,8 @@ class Simulator:
             cells = [np.zeros(0, dtype=np.int64)]
             while running.size:
                 kind = kinds[self.unit[running]]
-                own = chances[kind, state]
-                drawn = (rng.random((running.size, 1)) * own[:, -1:] >= own).sum(axis=1)
+                running_chances = chances[kind, state]
+                drawn = (rng.random((running.size, 1)) * running_chances[:, -1:] >= running_chances).sum(axis=1)
                 row = actions[kind, state, np.minimum(drawn, mdp.n_actions - 1)] * mdp.n_states + state
                 cells.append(self.unit[running] * moves.shape[0] + row)
                 # the next state is found by bisection in the running sum of all transitions, between the ends of its row
@@ -663,7 +663,7 @@ def types_solution(problem: Problem, fit: TypesFit) -> Solution:
     spread[posterior[:, ~identified].sum(axis=1) > 1 - LEVEL] = np.nan
     residual = point.projected_gradient()
     decisions = sum(float(task.counts.sum()) for task in problem.tasks)
-    told = {
+    types = {
         "number": model.types,
         "chosen": fit.tests[-1]["p"] is not None,
         "reward_known": model.reward is not None,
@@ -699,22 +699,22 @@ def types_solution(problem: Problem, fit: TypesFit) -> Solution:
         largest_discount=model.largest,
         steps=fit.end.steps,
         cautions=[],
-        types=told,
+        types=types,
     )
     answer = ExpertValues(problem.names, point.reward.copy(), discounts, posterior @ point.temperatures, problem.parameter_names)
     source = TypesEstimate(answer, point.discounts, errors, posterior, model.largest, findings)
     words = [
         f"Log-likelihood {decimals(point.value, 2)} of {decimals(decisions, 0)} decisions of {count(problem.n_experts, 'unit')}.",
-        number_words(told),
+        number_words(types),
     ]
     if not fit.converged:
         words.append(
             f"The climb was broken off, with a gradient of {power_of_ten(residual)} per decision: do not use this answer."
         )
     elif not usable:
-        words.append(open_words(told))
+        words.append(open_words(types))
     broken = [str(test["types"]) for test in fit.tests if not test["finished"]]
-    if broken and told["chosen"]:
+    if broken and types["chosen"]:
         words.append(f"Climbs in the test of {in_words(broken)} and one more types did not end: their number is not reliable.")
     if fit.deviation is not None:
         words.append(
@@ -743,12 +743,12 @@ def types_solution(problem: Problem, fit: TypesFit) -> Solution:
     )
 
 
-def number_words(told: Mapping[str, Any]) -> str:
+def number_words(types: Mapping[str, Any]) -> str:
     """Return how many types there are, and how that is known, in a sentence or two."""
-    number = count(told["number"], "type")
-    last = told["tests"][-1]
-    if not told["chosen"]:
-        return f"{number} {'was' if told['number'] == 1 else 'were'} asked for."
+    number = count(types["number"], "type")
+    last = types["tests"][-1]
+    if not types["chosen"]:
+        return f"{number} {'was' if types['number'] == 1 else 'were'} asked for."
     tried = f"{count(last['simulations'], 'simulated study')}".replace("studys", "studies")
     if last["p"] <= 0.05:
         return (
@@ -756,28 +756,28 @@ def number_words(told: Mapping[str, Any]) -> str:
             f"{decimals(last['p'], 2)})."
         )
     fewer = ""
-    if told["number"] > 1:
-        test = told["tests"][-2]
+    if types["number"] > 1:
+        test = types["tests"][-2]
         fewer = f"The last of them gains {decimals(test['statistic'], 1)} in twice the log-likelihood, and by chance, in "
         fewer += (
             f"{test['simulations']} simulated studies, at most {decimals(test['largest'], 1)} (p = {decimals(test['p'], 3)}). "
         )
     one_more = f"One more does not fit better than by chance (p = {decimals(last['p'], 2)}, by {tried})."
-    return f"{number} {'is' if told['number'] == 1 else 'are'} enough. {fewer}{one_more}"
+    return f"{number} {'is' if types['number'] == 1 else 'are'} enough. {fewer}{one_more}"
 
 
-def open_words(told: Mapping[str, Any]) -> str:
+def open_words(types: Mapping[str, Any]) -> str:
     """Return which discounts are not identified, and why, in a sentence."""
-    given = told.get("reward_known", False)
-    if told["number"] == 1:
+    given = types.get("reward_known", False)
+    if types["number"] == 1:
         why = "others are as likely" if given else "with one type, other rewards explain the same decisions as well"
         return f"The discount of the one type is not identified: {why}."
-    names = [f"type {k + 1}" for k, known in enumerate(told["identified"]) if not known]
+    names = [f"type {k + 1}" for k, identified in enumerate(types["identified"]) if not identified]
     instead = "ask for fewer types" if given else "ask for fewer types, or give the reward"
     return f"The discount of {in_words(names)} is not identified: {instead}."
 
 
-def types_words(told: Mapping[str, Any]) -> str:
+def types_words(types: Mapping[str, Any]) -> str:
     """Return the types in a sentence or two: how many, their shares, and their discounts."""
     each = [
         f"{percent(share)} have a discount "
@@ -786,14 +786,14 @@ def types_words(told: Mapping[str, Any]) -> str:
             if high - low <= VAGUE_WIDTH
             else f"from {decimals(low, 3)} to {decimals(high, 3)}"
         )
-        for share, discount, (low, high), known in zip(
-            told["shares"], told["discounts"], told["intervals"], told["identified"], strict=True
+        for share, discount, (low, high), identified in zip(
+            types["shares"], types["discounts"], types["intervals"], types["identified"], strict=True
         )
-        if known
+        if identified
     ]
     parts = [
-        number_words(told),
+        number_words(types),
         *([f"{in_words(each)}."] if each else []),
-        *([] if all(told["identified"]) else [open_words(told)]),
+        *([] if all(types["identified"]) else [open_words(types)]),
     ]
     return " ".join(parts)

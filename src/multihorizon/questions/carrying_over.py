@@ -380,8 +380,8 @@ def carry_over(
     problem = problem.in_tasks(MDP.as_known)
     asked: list[_Asked] = []
     for origin, target in permutations(levels, 2):
-        pair, told = _ask(problem, parts, origin, target)
-        remarks += told
+        pair, said_of_pair = _ask(problem, parts, origin, target)
+        remarks += said_of_pair
         asked += [] if pair is None else [pair]
     if not asked:
         raise ValueError(f"at least three persons must be seen under two values of {condition}, received fewer")
@@ -424,8 +424,8 @@ def _dealt(
     values = []
     for table in tables:
         if table.conditions is None or condition not in table.conditions:
-            known = [] if table.conditions is None else [str(name) for name in table.conditions]
-            raise ValueError(f"condition {condition} must be known of the episodes of {table.name}, received {in_words(known)}")
+            listed = [] if table.conditions is None else [str(name) for name in table.conditions]
+            raise ValueError(f"condition {condition} must be known of the episodes of {table.name}, received {in_words(listed)}")
         values.append(table.conditions[condition])
     column = pd.concat(values, ignore_index=True)
     if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
@@ -474,24 +474,26 @@ class _Asked:
 def _ask(problem: Problem, parts: dict[str, Decided], origin: str, target: str) -> tuple[_Asked | None, list[str]]:
     """Return what to ask of a pair, nothing where there are too few persons for a population; and who is left out, in words."""
     decided = [parts[level] for level in (origin, target)]
-    seen = [{e.name for e, own in zip(problem.experts, part, strict=True) if own.any()} for part in decided]
+    seen = [{e.name for e, counts in zip(problem.experts, part, strict=True) if counts.any()} for part in decided]
     experts = tuple(name for name in problem.names if name in seen[0] and name in seen[1])
     left_out = tuple(name for name in problem.names if (name in seen[0]) != (name in seen[1]))
     who = f"{count(len(left_out), 'person')} ({in_words(list(left_out))})"
-    told = []
+    left_words = []
     if left_out and origin < target:
-        told.append(f"Between {origin} and {target}, {who} seen under one of them only cannot be predicted from the other.")
+        left_words.append(f"Between {origin} and {target}, {who} seen under one of them only cannot be predicted from the other.")
     if len(experts) < least_persons(1):
-        return None, [*told, f"Fewer than three persons are left from {origin} to {target}."]
+        return None, [*left_words, f"Fewer than three persons are left from {origin} to {target}."]
 
     def some(part: Decided) -> Problem:
         """Return the decisions of those who are predicted as a problem."""
         pairs = zip(problem.experts, part, strict=True)
         return problem.with_experts(
-            replace(expert, counts=own, conditions=None) for expert, own in pairs if own.any() and expert.name in set(experts)
+            replace(expert, counts=counts, conditions=None)
+            for expert, counts in pairs
+            if counts.any() and expert.name in set(experts)
         )
 
-    return _Asked(origin, target, experts, some(decided[0]), some(decided[1]), left_out), told
+    return _Asked(origin, target, experts, some(decided[0]), some(decided[1]), left_out), left_words
 
 
 def _unearned(pair: _Asked) -> list[str]:
@@ -728,7 +730,7 @@ def together(origin: str, target: str, first: Spread | None, second: Spread | No
         return change
 
     shift = float(moved(precision, weighted.sum(axis=0))[0])
-    others = np.array([moved(precision - own, weighted.sum(axis=0) - each) for own, each in zip(G, weighted, strict=True)])
+    others = np.array([moved(precision - one, weighted.sum(axis=0) - each) for one, each in zip(G, weighted, strict=True)])
     apart = np.array([-1.0, 1.0, 0.0, 0.0])
     error = float(np.sqrt(apart @ np.linalg.pinv(precision) @ apart))
     reach = float(t_ppf((1 + LEVEL) / 2, n - 1)) * error

@@ -403,8 +403,8 @@ class Information:
         turn[:t, :t], turn[t:, t:] = np.eye(t), spread.vectors[:, spread.kept] / spread.scale[:, None]
         made = replace(self, layout=replace(layout, maps=layout.maps @ turn, prior=turn.T @ layout.prior @ turn))
         split = made.split(np.ones(len(self.pieces)))
-        own = np.sqrt(np.maximum(np.diag(matrix)[:t], TINY))
-        if split is None or not np.linalg.eigvalsh(split[0] / np.outer(own, own))[0] > 1e-10:
+        sizes = np.sqrt(np.maximum(np.diag(matrix)[:t], TINY))
+        if split is None or not np.linalg.eigvalsh(split[0] / np.outer(sizes, sizes))[0] > 1e-10:
             return None
         return replace(made, reference=float(np.diag(np.linalg.inv(split[0])).max()))
 
@@ -472,9 +472,9 @@ class Information:
             norm = np.sqrt(np.maximum(w, 0.0))[:, None] * q.T
         toward = np.einsum("tz,eqz->etq", regress, layout.maps, optimize=True)
         if not curved:
-            own = np.zeros(self.pieces.shape[1:])
-            np.add.at(own, layout.kind, layout.weight[:, None, None] * (toward.transpose(0, 2, 1) @ gradient @ toward))
-            return Worth(value, self.pieces.reshape(len(self.pieces), -1) @ own.ravel(), np.zeros((0, 0)))
+            by_kind = np.zeros(self.pieces.shape[1:])
+            np.add.at(by_kind, layout.kind, layout.weight[:, None, None] * (toward.transpose(0, 2, 1) @ gradient @ toward))
+            return Worth(value, self.pieces.reshape(len(self.pieces), -1) @ by_kind.ravel(), np.zeros((0, 0)))
         moved = (toward @ self.pieces[:, layout.kind]) * layout.weight[:, None, None]  # (J,E,t,q)
         across = np.einsum("jetq,euq->jtu", moved, toward, optimize=True)
         j, e, _, q = moved.shape
@@ -537,9 +537,9 @@ def _information(pilot: Pilot, offered: Schedule, run: Run) -> Iterator[Informat
                 _add_pieces(offered, plan, pieces, decisions)
             like = np.bincount(layout.kind, layout.weight, minlength=n)
             made = Information(pieces, decisions @ like / like.sum(), layout)
-            told = made.told()
-            if told is not None or i == 0:
-                yield made if told is None else told
+            estimable = made.told()
+            if estimable is not None or i == 0:
+                yield made if estimable is None else estimable
 
 
 def _add_pieces(offered: Schedule, plan: Plans, pieces: Floats, decisions: Floats) -> None:

@@ -309,8 +309,8 @@ def _pair(difference: Difference, largest: float, horizon: Horizon) -> str:
         return float(largest * (expit(mean + d / 2) - expit(mean - d / 2)))
 
     ends = sorted(apart(float(sign * end)) for end in pair["interval"])
-    known = not np.isnan(sum(ends))
-    size = f"difference {_size(high - low)}{f' ({_size(ends[0])} to {_size(ends[1])})' if known else ''}"
+    has_interval = not np.isnan(sum(ends))
+    size = f"difference {_size(high - low)}{f' ({_size(ends[0])} to {_size(ends[1])})' if has_interval else ''}"
     p = f"p {p_text(pair['adjusted'])}"
     reach = f"or {horizon.number(high)} and {horizon.text(low)}"
     if pair["number"]:
@@ -340,7 +340,7 @@ def _pair(difference: Difference, largest: float, horizon: Horizon) -> str:
             return f"{whom}: typical discounts {decimals(high, 2)} and {decimals(low, 2)}, {reach}, {size}, {p}"
         whom = f"between {named_group(column, far)} and {named_group(column, near)}"
         missing = f"The data do not show a difference {whom}: typical discounts {decimals(high, 2)} and {decimals(low, 2)}"
-    most = f"; a difference of up to {_size(max(map(abs, ends)))} would be compatible" if known else ""
+    most = f"; a difference of up to {_size(max(map(abs, ends)))} would be compatible" if has_interval else ""
     return f"{missing}, {p}{most}"
 
 
@@ -364,7 +364,7 @@ def _also_at_random(difference: Difference, hotter: Difference | None) -> str:
     """Return what temperatures add to the sentence on a pair; nothing where they do not differ."""
     if hotter is None:
         return ""
-    (own,), (pair,) = difference.pairs, hotter.pairs
+    (ahead,), (pair,) = difference.pairs, hotter.pairs
     (_, hot) = pair["levels"]
     times = np.exp(abs(pair["estimate"]))
     p = f"p {p_text(pair['adjusted'])}"
@@ -378,7 +378,7 @@ def _also_at_random(difference: Difference, hotter: Difference | None) -> str:
             return f"; but they choose more at random with {with_it} ({p})"
         whom = named_group(difference.name, hot)
         return f"; but {whom} chooses more at random: its temperature is {significant(times, 2)} times as high ({p})"
-    more, times = ("more", times) if hot == own["levels"][1] else ("less", 1 / times)
+    more, times = ("more", times) if hot == ahead["levels"][1] else ("less", 1 / times)
     them = "they also choose" if difference.within else "it also chooses"
     return f"; {them} {more} at random, with a temperature {significant(times, 2)} times as high ({p})"
 

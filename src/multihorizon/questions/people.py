@@ -360,21 +360,21 @@ class KnownCells:
         population, apart = evidence.population, evidence.deviations
         if problem is None or solution.status != Status.CONVERGED or (apart and apart.spread):
             return None
-        own = solution.require_problem()
-        people = own if decided is None else decided
+        fitted = solution.require_problem()
+        people = fitted if decided is None else decided
         if population.cells is None:
             people = people.by_person()
-            known = population.individuals
+            moments = population.individuals
             groups = population.groups
             persons = names = solution.experts
             keys, own_keys = _keys(people.names, []), _keys(persons, [])
         elif people.cells.owner is None or people.conditions is None:
             return None
         else:
-            known = population.cells
+            moments = population.cells
             groups = population.cells["pattern"]
-            persons = tuple(map(str, known["expert"]))
-            columns = [np.asarray(known[name]) for name in population.conditions]
+            persons = tuple(map(str, moments["expert"]))
+            columns = [np.asarray(moments[name]) for name in population.conditions]
             own_keys = _keys(persons, columns)
             said = zip(*columns, strict=True)
             names = tuple(
@@ -386,15 +386,15 @@ class KnownCells:
         place = {key: i for i, key in enumerate(own_keys)}
         cell = np.array([place.get(key, -1) for key in keys], dtype=np.int64)
         counts = [task.counts for task in people.gathered(cell, len(names), None, None).tasks]
-        tasks = tuple(replace(task, counts=own_counts) for task, own_counts in zip(own.tasks, counts, strict=True))
+        tasks = tuple(replace(task, counts=own_counts) for task, own_counts in zip(fitted.tasks, counts, strict=True))
         if population.types is None:
-            eta, weights = _nodes(known)
+            eta, weights = _nodes(moments)
         else:
             kinds = population.types
             with np.errstate(divide="ignore"):  # a discount of 0 or the largest one
                 logits = logit(np.array(kinds["discounts"]) / population.largest_discount)
             eta = np.stack([logits, np.log(kinds["temperatures"])], axis=1)[None]
-            weights = np.asarray(known["posterior"])
+            weights = np.asarray(moments["posterior"])
         return cls(persons, names, np.asarray(groups), tasks, solution.reward, population.largest_discount, eta, weights)
 
     def some(self, cells: Ints) -> KnownCells:
@@ -451,11 +451,11 @@ def _keys(persons: Iterable[Any], columns: Sequence[Iterable[Any]]) -> list[tupl
     return [tuple(map(str, key)) for key in zip(persons, *columns, strict=True)]
 
 
-def _nodes(known: Mapping[str, Any]) -> tuple[Floats, Floats]:
+def _nodes(moments: Mapping[str, Any]) -> tuple[Floats, Floats]:
     """Return η `(m,9,2)` at nine nodes of what is known of each cell, and their weights `(m,9)`."""
     names = "logit_discount", "log_temperature", "logit_discount_error", "log_temperature_error"
-    x, y, a, b = (np.asarray(known[name], dtype=np.float64)[:, None] for name in names)
-    rho = np.asarray(known["correlation"])[:, None] if "correlation" in known else np.zeros_like(x)
+    x, y, a, b = (np.asarray(moments[name], dtype=np.float64)[:, None] for name in names)
+    rho = np.asarray(moments["correlation"])[:, None] if "correlation" in moments else np.zeros_like(x)
     z, one = np.sqrt(3) * np.array([-1.0, 0.0, 1.0]), np.array([1.0, 4.0, 1.0]) / 6
     u, v = (each.ravel() for each in np.meshgrid(z, z, indexing="ij"))
     eta = np.stack([x + a * u, y + b * (rho * u + np.sqrt(1 - rho**2) * v)], axis=2)
@@ -473,12 +473,12 @@ def expected_choices(solution: Solution) -> Compared | None:
     every = KnownCells.of(solution)
     if every is None:
         return None
-    known = every.affordable
-    policies = known.policies()
+    affordable = every.affordable
+    policies = affordable.policies()
     parts = []
     first = 0
     often = total = entries = 0.0
-    for task, planner in zip(known.tasks, known.tables.planners, strict=True):
+    for task, planner in zip(affordable.tasks, affordable.tables.planners, strict=True):
         rows, mdp = planner.visited_rows, task.mdp
         state, action = rows % mdp.n_states, rows // mdp.n_states
         counts = task.counts[:, rows].toarray()
@@ -489,7 +489,11 @@ def expected_choices(solution: Solution) -> Compared | None:
     repeat = often > 0.5 * total and entries < 2e7
     made = []
     for mdp, state, action, counts, visits, expected in parts:
-        cells = [([i], known.names[i]) for i in np.flatnonzero(visits.any(axis=1)).tolist()] if repeat else [(slice(None), "all")]
+        cells = (
+            [([i], affordable.names[i]) for i in np.flatnonzero(visits.any(axis=1)).tolist()]
+            if repeat
+            else [(slice(None), "all")]
+        )
         for which, name in cells:
             tables = np.zeros((2, mdp.n_states, mdp.n_actions))
             tables[:, state, action] = counts[which].sum(axis=0), expected[which].sum(axis=0)
@@ -506,35 +510,35 @@ def all_choices(solution: Solution) -> AllChoices | None:
     every = KnownCells.of(solution)
     if every is None or len(every.eta) == 1:
         return None
-    known = every.affordable
-    m = len(known.names)
+    shown = every.affordable
+    m = len(shown.names)
     most = 400
-    known = known.some(np.linspace(0, m - 1, most).astype(np.int64)) if m > most else known
-    eta, weights = known.eta, known.weights
+    shown = shown.some(np.linspace(0, m - 1, most).astype(np.int64)) if m > most else shown
+    eta, weights = shown.eta, shown.weights
     mean = np.einsum("mq,mqk->mk", weights, eta)
     covariance = np.einsum("mq,mqj,mqk->mjk", weights, eta - mean[:, None], eta - mean[:, None])
     step = 1e-3 * np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
-    near = replace(known, eta=mean[:, None] + step, weights=np.full((len(mean), 4), 0.25))
+    near = replace(shown, eta=mean[:, None] + step, weights=np.full((len(mean), 4), 0.25))
     log = np.concatenate([part.swapaxes(0, 1) for _, part in near.at_nodes()])
     slopes = np.stack([log[:, :, 0] - log[:, :, 1], log[:, :, 2] - log[:, :, 3]], axis=2) / 2e-3
     states = []
     first = 0
-    for planner in known.tables.planners:
+    for planner in shown.tables.planners:
         states.append(first + planner.visited_rows % planner.mdp.n_states)
         first += planner.mdp.n_states
     state = np.concatenate(states)
     order = np.argsort(state, kind="stable")
     state, number = state[order], np.bincount(state)[state[order]]
-    policies, counts = known.policies()[:, order], known.counts.toarray()[:, order]
+    policies, counts = shown.policies()[:, order], shown.counts.toarray()[:, order]
     visits = counts @ (state[:, None] == np.unique(state)).astype(np.float64)
     visits = visits[:, np.searchsorted(np.unique(state), state)]
     cell, row = np.nonzero((visits > 0) & (number > 1))
     if not cell.size or cell.size > MOST_ROWS:
         return None
     J, expected = slopes[:, order][cell, row], (visits * policies)[cell, row]
-    own = np.zeros((len(mean), 2, 2))
-    np.add.at(own, cell, expected[:, None, None] * J[:, :, None] * J[:, None, :])
-    values, axes = np.linalg.eigh(np.linalg.inv(covariance) - own)
+    informations = np.zeros((len(mean), 2, 2))
+    np.add.at(informations, cell, expected[:, None, None] * J[:, :, None] * J[:, None, :])
+    values, axes = np.linalg.eigh(np.linalg.inv(covariance) - informations)
     prior = np.einsum("mij,mj,mkj->mik", axes, np.maximum(values, 0.0), axes)
     size = 2 * len(mean)
     places = (2 * cell[:, None] + np.arange(2)).ravel()
@@ -589,15 +593,15 @@ def held_out_choices(
     for fold, part_of_work in run.over(folds):
         part_of_work.progress(0.0, f"fold {fold + 1}: the population")
         train = asked.solve(problem.of_episodes(tables, [part != fold for part in parts]), seed=run.seed)
-        known = KnownCells.of(train, problem.of_episodes(tables, [part == fold for part in parts]))
-        if known is None:
+        held_out = KnownCells.of(train, problem.of_episodes(tables, [part == fold for part in parts]))
+        if held_out is None:
             raise ValueError("the population cannot be estimated from a part of the episodes")
-        policies = known.policies()
-        counts = known.counts.toarray()
-        visits = counts @ known.tables.same_state.toarray()
+        policies = held_out.policies()
+        counts = held_out.counts.toarray()
+        visits = counts @ held_out.tables.same_state.toarray()
         seen = visits > 0
         pairs.append((policies[seen], counts[seen], visits[seen]))
-        whose = np.array([place[name] for name in known.persons])
+        whose = np.array([place[name] for name in held_out.persons])
         np.add.at(decisions, whose, counts.sum(axis=1))
         np.add.at(total, whose, (counts * np.log(np.maximum(policies, TINY))).sum(axis=1))
     return HeldOut(decisions, total, pairs)
@@ -687,30 +691,30 @@ def predicted_by_group(solution: Solution) -> list[GroupPrediction]:
     predictions = []
     for name in [name for name in population.predictions if name in set(size.index[:largest_groups])]:
         members = np.flatnonzero(every.groups == name)
-        known = every.some(members[np.linspace(0, members.size - 1, min(members.size, each, 100)).astype(np.int64)])
+        shown = every.some(members[np.linspace(0, members.size - 1, min(members.size, each, 100)).astype(np.int64)])
         total, expected, taken, variance = np.zeros((4, 10))
-        same_state = known.tables.same_state
-        decided = known.counts.toarray()
-        for cells, logs in known.at_nodes():
-            for log, weights, counts in zip(logs.swapaxes(0, 1), known.weights[cells], decided[cells], strict=True):
+        same_state = shown.tables.same_state
+        decided = shown.counts.toarray()
+        for cells, logs in shown.at_nodes():
+            for log, weights, counts in zip(logs.swapaxes(0, 1), shown.weights[cells], decided[cells], strict=True):
                 rows = np.flatnonzero(counts)
                 policies = np.exp(log)
                 number, score = counts[rows], log[rows]
                 moved = weights * (score - (score @ weights)[:, None])
                 share = np.clip(policies @ weights - moved @ policies.T, 0.0, 1.0)
                 bins = np.where(same_state[rows].toarray() > 0, np.minimum((10 * share).astype(np.int64), 9), -1)
-                own = bins[np.arange(rows.size), rows]
+                taken_bins = bins[np.arange(rows.size), rows]
                 for k in np.unique(bins[bins >= 0]).tolist():
                     inside = (share * (bins == k)).sum(axis=1)
                     total[k] += float((bins == k).sum(axis=1) @ number)
                     expected[k] += float(inside @ number)
                     variance[k] += float((inside * (1 - inside)) @ number)
-                    taken[k] += float((own == k) @ number)
+                    taken[k] += float((taken_bins == k) @ number)
         half = ndtri(0.975) * np.sqrt(variance)
         all_choices = np.maximum(total, 1.0)
         low = np.maximum(expected - half, 0.0)
         high = np.minimum(expected + half, total)
         shares = np.stack([expected, low, high, taken, total * all_choices]) / all_choices
         listed = [PredictedShare._make(shares[:, k].tolist()) for k in np.flatnonzero(total >= FEWEST_DECISIONS)]
-        predictions.append(GroupPrediction(name, len(known.names), listed))
+        predictions.append(GroupPrediction(name, len(shown.names), listed))
     return predictions
