@@ -381,7 +381,7 @@ class Posterior:
 
 
 def posterior(maximum: Maximum, anybody: bool = True, typical: tuple[Floats, Floats] | None = None) -> Posterior:
-    """Return what is known of ψ, of each cell and of each person; `anybody` says whether decisions identify a discount of anybody.
+    """Return what is known of ψ, of each cell and of each person; `anybody`: whether decisions identify anybody's discount.
 
     `typical` are the rows of X `(n,p)` and of Z `(n,q)` at which persons are described; None where they are their cells.
     """
