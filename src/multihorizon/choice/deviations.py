@@ -202,17 +202,17 @@ class NearPoint(Point):
     def curvatures(self) -> Floats:
         """Return H_k `(K,d,d)`."""
         curvatures = np.zeros((*self.deviations.shape, self.deviations.shape[1])) + np.diag(self.likelihood.precision)
-        for k, places, own in self.arrows:
+        for k, places, information in self.arrows:
             theta = places[places < self.likelihood.n_reward]
-            curvatures[k][np.ix_(theta, theta)] += own[: theta.size, : theta.size]
+            curvatures[k][np.ix_(theta, theta)] += information[: theta.size, : theta.size]
         return curvatures
 
     def expected(self, x: Floats) -> Floats:
         """Return the most likely deviations `(K,d)` to first order at another x."""
         expected = self.deviations.copy()
-        for k, places, own in self.arrows:
+        for k, places, information in self.arrows:
             theta = places[places < self.likelihood.n_reward]
-            pull = own[: theta.size] @ (x - self.x)[places]
+            pull = information[: theta.size] @ (x - self.x)[places]
             expected[k, theta] -= np.linalg.solve(self.curvatures[k][np.ix_(theta, theta)], pull)
         return expected
 
@@ -226,8 +226,8 @@ class NearPoint(Point):
         for k, parts in by_expert.items():
             places = np.unique(np.concatenate([places for places, _ in parts]))
             total = np.zeros((places.size, places.size))
-            for own, block in parts:
-                room = np.searchsorted(places, own)
+            for of_part, block in parts:
+                room = np.searchsorted(places, of_part)
                 total[np.ix_(room, room)] += block
             arrows.append((k, places, total))
         return arrows
@@ -236,10 +236,10 @@ class NearPoint(Point):
         """Yield positions in x, and the information of each expert's decisions in them with δ_k eliminated; then that of the
         moves.
         """
-        for k, places, own in self.arrows:
+        for k, places, information in self.arrows:
             theta = places[places < self.likelihood.n_reward]
-            pull = own[: theta.size]
-            yield places, own - pull.T @ np.linalg.solve(self.curvatures[k][np.ix_(theta, theta)], pull)
+            pull = information[: theta.size]
+            yield places, information - pull.T @ np.linalg.solve(self.curvatures[k][np.ix_(theta, theta)], pull)
         for moves in self.likelihood.moves:
             yield self.likelihood.place_of(moves.mdp), np.diag(moves.counts)
 
@@ -248,11 +248,11 @@ class NearPoint(Point):
         logs = [[plan.finite_log for plan in point.plans] for point in (self, ahead, behind)]
         bent = [w * (a - 2 * here + b) / share**2 for w, here, a, b in zip(self.weights, *logs, strict=True)]
         total = self.pull_back(bent)
-        own = by_person(self.plans, bent, self.deviations.shape)
+        along_deviations = by_person(self.plans, bent, self.deviations.shape)
         for k, places, information in self.arrows:
             theta = places[places < self.likelihood.n_reward]
             total[places] -= information[: theta.size].T @ np.linalg.solve(
-                self.curvatures[k][np.ix_(theta, theta)], own[k, theta]
+                self.curvatures[k][np.ix_(theta, theta)], along_deviations[k, theta]
             )
         return total
 
@@ -342,9 +342,11 @@ class NearPoint(Point):
             if last:
                 mixed = (ahead.pull_back(counts) - behind.pull_back(counts)) / (2 * share)
         # What is left of the equation is small, and H will do for it.
-        for k, places, own in self.arrows:
+        for k, places, information in self.arrows:
             theta = places[places < model.n_reward]
-            mixed[places] -= own[: theta.size].T @ np.linalg.solve(self.curvatures[k][np.ix_(theta, theta)], left[k, theta])
+            mixed[places] -= information[: theta.size].T @ np.linalg.solve(
+                self.curvatures[k][np.ix_(theta, theta)], left[k, theta]
+            )
         return mixed
 
 
@@ -403,9 +405,9 @@ def states_visited(tables: Tables, counts: Sparse) -> Ints:
     actions = np.full((tables.rows + 1, int(sizes.max(initial=1))), tables.rows)
     owner = np.repeat(np.arange(tables.rows), sizes)
     actions[owner, np.arange(owner.size) - same.indptr[owner]] = same.indices
-    own = [np.unique(first[counts.indices[a:b]]) for a, b in zip(counts.indptr[:-1], counts.indptr[1:], strict=True)]
-    states = np.full((len(own), max((each.size for each in own), default=0)), tables.rows)
-    for i, each in enumerate(own):
+    reached = [np.unique(first[counts.indices[a:b]]) for a, b in zip(counts.indptr[:-1], counts.indptr[1:], strict=True)]
+    states = np.full((len(reached), max((each.size for each in reached), default=0)), tables.rows)
+    for i, each in enumerate(reached):
         states[i, : each.size] = each
     visited: Ints = actions[states]
     return visited

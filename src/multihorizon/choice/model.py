@@ -419,8 +419,8 @@ class ListedModel(ChoiceModel):
         penalty: Quadratic | None = None,
         ridge: Floats | float = 0.0,
     ) -> None:
-        known = np.zeros(problem.n_parameters) if settings.reward is None else settings.reward
-        self.known_range = max(batch.range_of(known) for batch in self.batches)
+        reward = np.zeros(problem.n_parameters) if settings.reward is None else settings.reward
+        self.known_range = max(batch.range_of(reward) for batch in self.batches)
         self.feature_sizes = problem.feature_sizes
         super().__init__(problem.n_experts, problem.n_parameters, settings, bounds, penalty, ridge)
 

@@ -375,12 +375,13 @@ class Persons:
 
     def in_task(self, mdp: MDP, engine: Engine) -> Persons:
         """Return the same persons where the same moves have other probabilities."""
-        features, known = self.features, self.known_reward
+        features = self.features
+        known_reward = self.known_reward
         if self.arrival is not None:
             features = Features(mdp.stacked @ self.arrival, mdp, self.features.free, self.features.used)
         if self.known_arrival is not None:
-            known = mdp.stacked @ self.known_arrival
-        return replace(self, mdp=mdp, engine=engine, features=features, known_reward=known)
+            known_reward = mdp.stacked @ self.known_arrival
+        return replace(self, mdp=mdp, engine=engine, features=features, known_reward=known_reward)
 
     def at(self, discount: float) -> Persons:
         """Return the same persons in the task as all of them see it at one discount."""
@@ -682,9 +683,9 @@ def logged_moves(problem: Problem) -> tuple[LoggedMoves, ...]:
         if durations is not None and durations.sizes is not None and durations.kinds is not None:
             parts = np.full(part.size, -1)
             lasting = part >= 0
-            own, kind = part[lasting], durations.kinds[lasting]
-            effects, first, parts[lasting] = _numbered(durations.entries[lasting] * MOST_PARTS + own)
-            numbers, begins, number = _numbered(kind * MOST_PARTS + own)
+            of_part, kind = part[lasting], durations.kinds[lasting]
+            effects, first, parts[lasting] = _numbered(durations.entries[lasting] * MOST_PARTS + of_part)
+            numbers, begins, number = _numbered(kind * MOST_PARTS + of_part)
             shares = np.bincount(parts[lasting], durations.shares[lasting])[parts[lasting][begins]]
             estimate, of = np.concatenate([estimate, shares]), np.concatenate([of, moving + number[first]])
             group = np.concatenate([group, numbers // MOST_PARTS + group.max(initial=-1) + 1])
@@ -737,10 +738,10 @@ def redrawn(mdp: MDP, rng: np.random.Generator) -> MDP:
             data[ends[row] : ends[row + 1]] = _drawn_anew(data[ends[row] : ends[row + 1]], size, rng)
     if durations is not None and durations.sizes is not None and durations.kinds is not None:
         for kind in np.unique(durations.kinds).tolist():
-            own = np.flatnonzero(durations.kinds == kind)
-            _, first, number = _numbered(durations.times[own])
-            drawn = _drawn_anew(durations.shares[own[first]], float(durations.sizes[own[0]]), rng)
-            data[moves + own] = drawn[number]
+            entries = np.flatnonzero(durations.kinds == kind)
+            _, first, number = _numbered(durations.times[entries])
+            drawn = _drawn_anew(durations.shares[entries[first]], float(durations.sizes[entries[0]]), rng)
+            data[moves + entries] = drawn[number]
     return mdp.with_probabilities(data)
 
 

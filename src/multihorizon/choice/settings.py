@@ -179,17 +179,17 @@ def read_settings(
         temperatures, together = (np.full(k, np.nan), (0,) * k) if scale_known else (None, None)
     else:
         temperatures = np.full(k, float(temperature))
-    known = None
+    given = None
     if discounts is not None:
         many = isinstance(discounts, Mapping)
-        known = numbers_of(discounts, problem.names, "discounts", "expert") if many else np.full(k, as_discount(discounts))
-        for k in np.flatnonzero((known == 1) & _endless(problem))[:1]:  # without discounting the values would be infinite
+        given = numbers_of(discounts, problem.names, "discounts", "expert") if many else np.full(k, as_discount(discounts))
+        for k in np.flatnonzero((given == 1) & _endless(problem))[:1]:  # without discounting the values would be infinite
             raise ValueError(f"the discount of {problem.names[k]} must be below 1, because the task may never end, received 1")
-    shared = _read_groups(problem, groups, known)
+    shared = _read_groups(problem, groups, given)
     free = temperatures is not None and np.isnan(temperatures).any()
-    if known is not None and not np.isnan(known).any() and not free and reward is not None:
+    if given is not None and not np.isnan(given).any() and not free and reward is not None:
         raise ValueError("rewards, discounts and temperatures are all given: leave out at least one of them to be estimated")
-    return Settings(shared, known, together, temperatures, reward)
+    return Settings(shared, given, together, temperatures, reward)
 
 
 def _endless(problem: Problem) -> Bools:
@@ -201,7 +201,7 @@ def _endless(problem: Problem) -> Bools:
     return endless
 
 
-def _read_groups(problem: AnyProblem, groups: Mapping[str, Any] | None, known: Floats | None) -> tuple[int, ...] | None:
+def _read_groups(problem: AnyProblem, groups: Mapping[str, Any] | None, discounts: Floats | None) -> tuple[int, ...] | None:
     """Return the number of each expert's group; members of one cannot have different known discounts."""
     if groups is None:
         return None
@@ -215,14 +215,14 @@ def _read_groups(problem: AnyProblem, groups: Mapping[str, Any] | None, known: F
         raise ValueError(f"groups name {unknown[0]}, but there is no expert of that name: the experts are {names}")
     keys = [("group", members[name]) if name in members else ("alone", name) for name in problem.names]
     number = {key: i for i, key in enumerate(dict.fromkeys(keys))}
-    given = np.full(len(keys), np.nan) if known is None else known
+    given = np.full(len(keys), np.nan) if discounts is None else discounts
     together: dict[tuple[str, str], list[int]] = {}
     for k, key in enumerate(keys):
         together.setdefault(key, []).append(k)
-    for own in together.values():
-        distinct = sorted({float(given[k]) for k in own if not np.isnan(given[k])})
+    for experts in together.values():
+        distinct = sorted({float(given[k]) for k in experts if not np.isnan(given[k])})
         if len(distinct) > 1:
-            names = ", ".join(problem.names[k] for k in own)
+            names = ", ".join(problem.names[k] for k in experts)
             raise ValueError(f"{names} share one discount, but different ones are given: {', '.join(map(str, distinct))}")
     return tuple(number[key] for key in keys)
 
@@ -257,11 +257,11 @@ def with_known_reward(problem: Problem, known: Any) -> tuple[Problem, Floats | N
     return paid, None if paid.n_parameters else np.zeros(0)
 
 
-def _paid(mdp: MDP, known: Any) -> tuple[Floats, Floats | None]:
+def _paid(mdp: MDP, reward: Any) -> tuple[Floats, Floats | None]:
     """Return what is paid for each decision, in rows a·S + s, and on arrival where it is paid there."""
     states = mdp.n_states
     rows = mdp.n_actions * mdp.n_states
-    array = _by_state(mdp.state_names, known) if isinstance(known, Mapping) else as_floats(known, "known_reward")
+    array = _by_state(mdp.state_names, reward) if isinstance(reward, Mapping) else as_floats(reward, "known_reward")
     if array.shape == (states, mdp.n_actions):
         array = array.T.ravel()
     if array.shape not in ((states,), (rows,)):
@@ -279,9 +279,9 @@ def _paid(mdp: MDP, known: Any) -> tuple[Floats, Floats | None]:
     return read_only(np.where(mdp.live.T.ravel(), array, 0.0)), None
 
 
-def _by_state(names: tuple[str, ...], known: Mapping[str, float]) -> Floats:
+def _by_state(names: tuple[str, ...], by_name: Mapping[str, float]) -> Floats:
     """Return the known reward `(n,)` from a mapping that names every state."""
-    reward = numbers_of(known, names, "known_reward", "state")
+    reward = numbers_of(by_name, names, "known_reward", "state")
     missing = np.flatnonzero(np.isnan(reward))
     if missing.size:
         raise ValueError(f"known_reward must have a number for every state, received none for {names[missing[0]]!r}")

@@ -412,9 +412,9 @@ def fit_outcomes(
     chosen = smoothing or choose_smoothing(seen, basis, both, held_out_rows(seen))
     features = basis(seen.states)
     near = [factorised(gram) for gram in step_sums(features, seen.action, after, n_actions).grams]
-    own = step_sums(chosen.inputs(seen.states), seen.action, both, n_actions)
-    equations = SmoothedSystem(own.grams, chosen)
-    solved = equations.solve(own.loads)
+    sums = step_sums(chosen.inputs(seen.states), seen.action, both, n_actions)
+    equations = SmoothedSystem(sums.grams, chosen)
+    solved = equations.solve(sums.loads)
     paid = solved[:, :, :f]
     return LeastSquares(paid, solved[:, :, f:] if ends else paid, chosen, equations, near)
 
@@ -635,11 +635,11 @@ class SieveData:
         """Return each expert's decisions among steps, which may be others than those that the first stage was fitted to."""
         parts = []
         for k in range(len(steps.experts)):
-            own = steps.select(steps.expert == k)
-            known = self.stage.available(self.basis(own.states))
-            taken = own.action == np.arange(len(own.actions))[:, None]
-            foreseen = known[own.action, np.arange(len(own))]
-            parts.append(LoggedDecisions(self.stage.rows(own.states), own.action, known | taken, foreseen))
+            theirs = steps.select(steps.expert == k)
+            available = self.stage.available(self.basis(theirs.states))
+            taken = theirs.action == np.arange(len(theirs.actions))[:, None]
+            foreseen = available[theirs.action, np.arange(len(theirs))]
+            parts.append(LoggedDecisions(self.stage.rows(theirs.states), theirs.action, available | taken, foreseen))
         return tuple(parts)
 
     @property

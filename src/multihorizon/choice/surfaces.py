@@ -292,9 +292,9 @@ class Tables:
     def lacking(self, eta: Floats) -> Floats:
         """Return some η `(K,2)` for all patches that are not prepared among those in which η `(…,2)` lie."""
         numbers = self.patches.of(eta, add=False)
-        known = np.zeros(len(self.patches.corners) + 1, dtype=bool)
-        known[list(self._tables)] = True
-        missing = ~known[numbers]  # −1, where there is no patch, is the last and not known
+        prepared = np.zeros(len(self.patches.corners) + 1, dtype=bool)
+        prepared[list(self._tables)] = True
+        missing = ~prepared[numbers]  # −1, where there is no patch, is the last and not prepared
         if not missing.any():
             return np.zeros((0, 2))
         cells = self.patches.cells(eta[missing])
@@ -365,8 +365,8 @@ class Tables:
         flat_eta = eta.reshape(-1, 2)
         pieces = []
         for piece in self._pieces(numbers, flat_eta, q, inner):
-            own = counts if piece.who.size == n else counts[piece.who]
-            columns = own @ self._tables[piece.patch].columns
+            piece_counts = counts if piece.who.size == n else counts[piece.who]
+            columns = piece_counts @ self._tables[piece.patch].columns
             worth, missed, tested, expected = np.split(columns, SIDE**2 + len(_TESTS) * np.arange(3), axis=1)
             temperatures = np.exp(flat_eta[piece.flat, 1].clip(-REACH[1], REACH[1]))
             value = _evaluated(worth, piece) / temperatures
@@ -420,11 +420,11 @@ class Tables:
         """Return ∂ℓ/∂η `(K,2)` and ∂²ℓ/∂η² `(K,2,2)` at the places of a piece; `worth` `(persons,m²)` are the polynomials
         of λℓ.
         """
-        own = worth.reshape(-1, SIDE, SIDE)
+        polynomials = worth.reshape(-1, SIDE, SIDE)
         x, y = (2 / size for size in self.patches.corners[piece.patch][2:])
-        in_x, in_y = x * (_differentiation() @ own), y * (own @ _differentiation().T)
+        in_x, in_y = x * (_differentiation() @ polynomials), y * (polynomials @ _differentiation().T)
         tables = (
-            own,
+            polynomials,
             in_x,
             in_y,
             x * (_differentiation() @ in_x),
@@ -444,9 +444,9 @@ class Tables:
         across = np.zeros((n, self.free.size, 2))
         temperatures = np.exp(eta.reshape(-1, 2)[:, 1].clip(-REACH[1], REACH[1]))
         for piece in surface.pieces:
-            own = counts[piece.who]
+            piece_counts = counts[piece.who]
             slopes = self._slopes(piece.patch)
-            worth = (own @ slopes.reshape(self.rows, -1)).reshape(piece.who.size, SIDE**2, self.free.size)
+            worth = (piece_counts @ slopes.reshape(self.rows, -1)).reshape(piece.who.size, SIDE**2, self.free.size)
             for j in range(self.free.size):
                 scores[piece.flat, j] = _evaluated(worth[:, :, j], piece) / temperatures[piece.flat]
             there = piece.pooled(shares.ravel()[piece.flat] / temperatures[piece.flat]).reshape(-1, SIDE, SIDE)
@@ -454,7 +454,7 @@ class Tables:
             for i, along in enumerate((x * (_differentiation().T @ there), y * (there @ _differentiation()) - there)):
                 across[piece.who, :, i] += (along.reshape(-1, 1, SIDE**2) @ worth)[:, 0]
             # the Fisher information at the table's places, with the decisions that are pooled there
-            decided = own.T @ piece.pooled(shares.ravel()[piece.flat])
+            decided = piece_counts.T @ piece.pooled(shares.ravel()[piece.flat])
             lam = np.exp(self.patches.places(piece.patch, _GRID)[:, 1])
             weights = (self.same_state @ decided) * np.exp(self._tables[piece.patch].worth / lam)
             moved = slopes / lam[:, None]
@@ -475,10 +475,10 @@ class Tables:
             moves = self._slopes(piece.patch)
             for person, places, weights in piece.by_person():
                 real = np.flatnonzero(rows[person] < self.rows)
-                own, flat = rows[person, real], piece.flat[places]
+                person_rows, flat = rows[person, real], piece.flat[places]
                 weights = weights / temperatures[flat, None]
-                log[np.ix_(flat, real)] = weights @ worth[own].T
-                slopes[np.ix_(flat, real)] = np.tensordot(weights, moves[own], (1, 1))
+                log[np.ix_(flat, real)] = weights @ worth[person_rows].T
+                slopes[np.ix_(flat, real)] = np.tensordot(weights, moves[person_rows], (1, 1))
         return log.reshape(n, q, r), slopes.reshape(n, q, r, f)
 
     def along_lines(self, rows: Ints, eta: Floats, surface: Surface, by_log: Floats, by_slopes: Floats) -> Floats:
@@ -515,7 +515,7 @@ class Tables:
                 assert isinstance(plans, Plans)
                 scores = plans.scores(every)[0][:, :, :-2]
                 likely = np.exp(plans.log.reshape(-1, plans.lam.size)[every]) * plans.lam
-                own = weights[first : first + size, part]
+                part_weights = weights[first : first + size, part]
                 for i, j in enumerate(columns):
                     products = (likely * scores[:, :, i])[:, :, None] * scores
                     spread = (in_state @ products.reshape(every.size, -1)).reshape(-1, *products.shape[1:])
@@ -523,7 +523,7 @@ class Tables:
                     values[mdp.terminal] = 0.0
                     later = (mdp.stacked[rows] @ values.reshape(mdp.n_states, -1)).reshape(size, *values.shape[1:])
                     bends = plans.gamma[:, None] * later - values[rows % mdp.n_states]
-                    total[columns] += np.einsum("rg,rgl->l", own[:, :, j], bends)
+                    total[columns] += np.einsum("rg,rgl->l", part_weights[:, :, j], bends)
             first += size
         return total
 
@@ -551,13 +551,13 @@ class Tables:
             part = slice(low, high)
             gamma = np.maximum(self.largest * expit(eta[part, 0]), planner.mdp.least_discount)
             lam = np.exp(eta[part, 1])
-            own = replace(planner, owners=np.arange(part.stop - low)).at(float(gamma[0]))
+            placed = replace(planner, owners=np.arange(part.stop - low)).at(float(gamma[0]))
             if self.family is not None:
                 weights = self.family.step_discounts(gamma[:, None], self.steps)
-                yield part, weighted_plans(own, self.theta, lam, *weights)
+                yield part, weighted_plans(placed, self.theta, lam, *weights)
                 continue
-            near = None if start is None else Plans(own, start[:, part], start[:, part], gamma, lam)
-            yield part, own.plan(self.theta, gamma, lam, near)
+            near = None if start is None else Plans(placed, start[:, part], start[:, part], gamma, lam)
+            yield part, placed.plan(self.theta, gamma, lam, near)
 
     def _planned(self, eta: Floats, start: list[Floats] | None) -> tuple[Floats | None, list[Floats]]:
         """Return `log π` `(rows,K)` at places η, None where a soft value is infinite, and the values `(S,K)` of each task."""
@@ -604,8 +604,8 @@ def _tensor(inside: Floats) -> Floats:
 
 def _evaluated(tables: Floats, piece: Piece) -> Floats:
     """Return polynomials `(persons,m²)` at the places of a piece `(K,)`: first along x, once for places that share it."""
-    own = tables.reshape(-1, SIDE, SIDE)[piece.inverse[piece.starts]]
-    along = np.einsum("ja,jab->jb", piece.by_x, own)
+    polynomials = tables.reshape(-1, SIDE, SIDE)[piece.inverse[piece.starts]]
+    along = np.einsum("ja,jab->jb", piece.by_x, polynomials)
     values: Floats = np.einsum("kb,kb->k", along[piece.number], piece.by_y)
     return values
 

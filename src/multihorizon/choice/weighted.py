@@ -160,8 +160,8 @@ class WeightedLikelihood(ListedModel):
 
     def discounts(self, x: Floats) -> Floats:
         """Return each expert's discount where the family has one, NaN elsewhere."""
-        own = self.coordinates(x)
-        return own[:, 0].copy() if isinstance(self.family, Exponential) else np.full(len(own), np.nan)
+        coordinates = self.coordinates(x)
+        return coordinates[:, 0].copy() if isinstance(self.family, Exponential) else np.full(len(coordinates), np.nan)
 
     def columns_of(self, expert: int) -> Ints:
         """Return the positions in x of an expert's coordinates `(m,)`."""
@@ -199,8 +199,8 @@ class WeightedPoint(ChoicePoint):
             moved, by_rho, by_temperature = plan.pull_back(y)
             owners, features = plan.persons.owners, plan.persons.features
             total[: model.n_reward] += features.transposed @ moved.sum(axis=2).ravel()
-            own = np.einsum("tn,tnm->nm", by_rho, plan.slopes)
-            np.add.at(total, np.array([model.columns_of(k) for k in owners]), own)
+            along_slopes = np.einsum("tn,tnm->nm", by_rho, plan.slopes)
+            np.add.at(total, np.array([model.columns_of(k) for k in owners]), along_slopes)
             np.add.at(total, model.temperature_slice.start + model.temperature_groups[owners], by_temperature)
         return total
 

@@ -336,13 +336,13 @@ class _Path:
         return self._at(theta) or self.lowest
 
     def _at(self, theta: Floats) -> DualPoint | None:
-        for known in (self.last, self.lowest):
-            if np.array_equal(theta, known.theta):
-                return known
+        for visited in (self.last, self.lowest):
+            if np.array_equal(theta, visited.theta):
+                return visited
         point = self.dual.at(np.array(theta), self.lowest)
         if point is not None:
             self.last = point
-            self.lowest = min(self.lowest, point, key=lambda known: known.value)
+            self.lowest = min(self.lowest, point, key=lambda visited: visited.value)
         return point
 
 

@@ -154,8 +154,8 @@ def _direct(response: Response, policy: Floats) -> Floats:
     pi = np.where(mdp.terminal[:, None], 0.0, policy)
     P = mdp.under(pi)
     resolvent = Resolvent(P, response.discount)
-    own = np.where(mdp.terminal, 0.0, resolvent.solve(mdp.initial, transpose=True))
-    counts -= resolvent.solve(P.T @ own, transpose=True)[:, None] * pi
+    occupancy = np.where(mdp.terminal, 0.0, resolvent.solve(mdp.initial, transpose=True))
+    counts -= resolvent.solve(P.T @ occupancy, transpose=True)[:, None] * pi
     change: Floats = response.expert.feature_matrix.T @ counts.T.ravel()
     return change
 

@@ -361,8 +361,8 @@ class _OneExpert:
             with np.errstate(over="ignore", invalid="ignore"):
                 direction = (weights * chord) @ self.slopes[s, actions] / lam
                 constant = float(weights @ flat)
-            known = np.isfinite(direction).all() and np.isfinite(constant) and (later[s, actions] < 600 * lam).all()
-            most = constant + self.extreme(direction)[0] if known else np.inf
+            finite = np.isfinite(direction).all() and np.isfinite(constant) and (later[s, actions] < 600 * lam).all()
+            most = constant + self.extreme(direction)[0] if finite else np.inf
             gains[number] = lam * np.log(max(most, 1.0)) if np.isfinite(most) else np.inf
         return gains
 
@@ -451,8 +451,8 @@ class _OneExpert:
         of them.
         """
         attained = _Attained(self.centre, self.n)
-        known = {tuple(np.round(y, 9).tolist()): y for y in starts}
-        for y in list(known.values())[:400]:
+        members = {tuple(np.round(y, 9).tolist()): y for y in starts}
+        for y in list(members.values())[:400]:
             attained.see(y, self.member(y, self.centre.values))
         unit = self.lam / max(float(np.abs(self.slopes).max(initial=0.0)), 1e-300)  # it changes log-odds by about 1
         shape = (2, *self.live.shape)

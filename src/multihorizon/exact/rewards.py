@@ -59,8 +59,8 @@ def read_restrictions(names: Sequence[str], given: Any) -> tuple[Floats, Floats]
     matrix, bounds = np.array(rows, dtype=np.float64).reshape(-1, len(names)) + 0.0, np.array(limits, dtype=np.float64) + 0.0
     single = np.flatnonzero((matrix != 0).sum(axis=1) == 1)
     for place in range(len(names)):
-        own = single[matrix[single, place] != 0]
-        above, below = own[matrix[own, place] > 0], own[matrix[own, place] < 0]
+        held = single[matrix[single, place] != 0]
+        above, below = held[matrix[held, place] > 0], held[matrix[held, place] < 0]
         if above.size and below.size:
             values = bounds / np.where(matrix[:, place] == 0, 1.0, matrix[:, place])
             upper, lower = above[np.argmin(values[above])], below[np.argmax(values[below])]
@@ -105,11 +105,11 @@ def _unit(names: tuple[str, ...], label: object) -> Floats:
 def _from_frame(names: tuple[str, ...], frame: pd.DataFrame) -> tuple[Floats, Floats]:
     frame = frame.rename(columns={"feature": "state"})
     order, within = {"smaller", "larger"}, {"lower", "upper"}
-    known = order | within | {"state"}
+    allowed = order | within | {"state"}
     columns = set(frame.columns)
     paired = order <= columns or not order & columns
     limited = ("state" in columns) == bool(within & columns)
-    if not columns <= known or not columns or not paired or not limited:
+    if not columns <= allowed or not columns or not paired or not limited:
         raise ValueError(
             "a table of restrictions must have the columns smaller and larger, or state with lower or upper, "
             f"received {', '.join(map(str, frame.columns))}"

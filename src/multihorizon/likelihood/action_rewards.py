@@ -136,8 +136,8 @@ class StateRewardTest(Result):
     def read(cls, content: Mapping[str, Any]) -> StateRewardTest:
         """Return the test from what `to_dict` gave, which a file may have held."""
         names = ("statistic", "p_value", "gain")
-        known = {f.name: content[f.name] for f in fields(cls) if f.name in content}
-        return cls(**known | {name: np.nan if known[name] is None else float(known[name]) for name in names})
+        kept = {f.name: content[f.name] for f in fields(cls) if f.name in content}
+        return cls(**kept | {name: np.nan if kept[name] is None else float(kept[name]) for name in names})
 
     @property
     def clear(self) -> bool:
@@ -187,8 +187,8 @@ class StateRewardTest(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; None for what is not known."""
-        known = {**asdict(self), "summary": self.sentences()}
-        return {name: None if isinstance(value, float) and np.isnan(value) else value for name, value in known.items()}
+        values = {**asdict(self), "summary": self.sentences()}
+        return {name: None if isinstance(value, float) and np.isnan(value) else value for name, value in values.items()}
 
     def _content(self) -> dict[str, Any]:
         return self.to_dict()
@@ -201,7 +201,7 @@ def tested_at(point: Point, wider: WiderReward) -> ScoreTest:
     q = every[0].shape[1]
     gradient, information = np.zeros(p + q), np.zeros((p + q, p + q))
     gradient[:p] = model.beside_gradient(point.x)
-    own = dict[int, Floats]()
+    by_owner = dict[int, Floats]()
     slopes = list[tuple[Ints, Floats]]()
     for i, (plan, columns) in enumerate(zip(point.plans, every, strict=True)):
         batch, n = plan.persons, plan.lam.size
@@ -213,10 +213,10 @@ def tested_at(point: Point, wider: WiderReward) -> ScoreTest:
             where = np.concatenate([places[person], p + np.arange(q)])
             slope = scores[:, person]
             gradient[where] += beyond[:, person] @ slope
-            total = own.setdefault(owner, np.zeros((p + q, p + q))) if isinstance(point, NearPoint) else information
+            total = by_owner.setdefault(owner, np.zeros((p + q, p + q))) if isinstance(point, NearPoint) else information
             total[np.ix_(where, where)] += (slope * expected[:, [person]]).T @ slope
             slopes.append((where, slope))
-    for block in own.values():  # with the expert's own deviation eliminated
+    for block in by_owner.values():  # with the expert's own deviation eliminated
         held = block[:d, :d] + np.diag(point.likelihood.precision) if isinstance(point, NearPoint) else block[:d, :d]
         information += block - block[:, :d] @ np.linalg.solve(held, block[:d])
     for moves in model.moves:

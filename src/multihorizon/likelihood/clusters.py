@@ -187,8 +187,8 @@ def middle(point: Point) -> Floats:
     carried = _carried(point)
     if model.clusters is not None and model.clusters.unit == "expert":
         scores = np.zeros((model.n_experts, model.size))
-        for own in _by_expert(point):
-            scores[own.owner, own.places] += own.scores.sum(axis=0)
+        for expert in _by_expert(point):
+            scores[expert.owner, expert.places] += expert.scores.sum(axis=0)
         for k, (places, carry) in carried.items():
             scores[k, places] = carry @ scores[k, places]
         total: Floats = model.n_experts / max(model.n_experts - 1, 1) * scores.T @ scores
@@ -196,17 +196,17 @@ def middle(point: Point) -> Floats:
         total[moves, moves] += model.move_counts
         return total
     total = point.information.copy()
-    for own in _by_expert(point):
-        size = len(own.numbers)
+    for expert in _by_expert(point):
+        size = len(expert.numbers)
         if size < 2:
             continue
-        scores = own.scores
+        scores = expert.scores
         scores = scores - scores.mean(axis=0)
-        excess = size / (size - 1) * scores.T @ scores - own.information
-        places = own.places
-        if own.owner in carried:
-            places, carry = carried[own.owner]
-            carry = carry[:, np.searchsorted(places, own.places)]
+        excess = size / (size - 1) * scores.T @ scores - expert.information
+        places = expert.places
+        if expert.owner in carried:
+            places, carry = carried[expert.owner]
+            carry = carry[:, np.searchsorted(places, expert.places)]
             excess = carry @ excess @ carry.T
         total[np.ix_(places, places)] += excess
     return total
@@ -229,12 +229,12 @@ def clusters_that_count(point: Point, along: Floats) -> float:
     model = point.likelihood
     if model.clusters is not None and model.clusters.unit == "expert":
         each = np.zeros(model.n_experts)
-        for own in _by_expert(point):
-            each[own.owner] += float(own.expected(along[own.places]).sum())
+        for expert in _by_expert(point):
+            each[expert.owner] += float(expert.expected(along[expert.places]).sum())
         return max(1.0, float(each.sum()) ** 2 / max(float((each**2).sum()), TINY) - 1)
     total = squares = 0.0
-    for own in _by_expert(point):
-        each = own.expected(along[own.places])
+    for expert in _by_expert(point):
+        each = expert.expected(along[expert.places])
         variance, counted = float(each.sum()), float((each**2).sum())
         total += variance
         if len(each) > 1 and counted > 0:
@@ -252,15 +252,15 @@ def independence_figures(taken: Independence, point: Point, robust: Floats | Non
     if taken.clusters is None or robust is None or of_model is None:
         return said
     columns = np.arange(model.size)[model.discount_slice]
-    own: list[set[int]] = [set() for _ in range(model.n_experts)]
+    by_owner: list[set[int]] = [set() for _ in range(model.n_experts)]
     for owner, numbers in zip(model.problem.owner, taken.clusters.numbers, strict=True):
-        own[owner].update(numbers.tolist())
+        by_owner[owner].update(numbers.tolist())
     variances = [np.diag(matrix)[columns] for matrix in (robust, of_model)]
     wider = np.sqrt(np.where(variances[1] > 0, variances[0] / np.maximum(variances[1], TINY), 1.0))
     counted = [np.inf if model.fixed[c] else clusters_that_count(point, of_model[:, c]) for c in columns.tolist()]
     return {
         **said,
-        "clusters": [len(numbers) for numbers in own],
+        "clusters": [len(numbers) for numbers in by_owner],
         "widening": wider[model.groups].tolist(),
         "freedom": [None if np.isinf(n) else n for n in np.array(counted)[model.groups].tolist()],
     }
@@ -323,17 +323,17 @@ def sign_flip_test(point: Point, contrasts: Floats, seed: int = 0) -> tuple[floa
     carried = _carried(point)
     parts: dict[int, list[Floats]] = {}
     values = np.round(model.person_values(point), 6)
-    for own in _by_expert(point):
-        turned = follow[own.places]
-        if own.owner in carried:
-            places, carry = carried[own.owner]
-            turned = carry[:, np.searchsorted(places, own.places)].T @ follow[places]
-        parts.setdefault(own.owner, []).append(own.scores @ turned)
+    for expert in _by_expert(point):
+        turned = follow[expert.places]
+        if expert.owner in carried:
+            places, carry = carried[expert.owner]
+            turned = carry[:, np.searchsorted(places, expert.places)].T @ follow[places]
+        parts.setdefault(expert.owner, []).append(expert.scores @ turned)
     if model.clusters is not None and model.clusters.unit == "expert":
-        parts = {k: [np.sum([part.sum(axis=0) for part in own], axis=0)[None]] for k, own in parts.items()}
+        parts = {k: [np.sum([part.sum(axis=0) for part in pieces], axis=0)[None]] for k, pieces in parts.items()}
     # Experts draw in the order of their likelihoods, so that it does not matter how they are listed.
     order = sorted(parts, key=lambda k: float(values[k]))
-    made = np.sum([part.sum(axis=0) for own in parts.values() for part in own], axis=0)
+    made = np.sum([part.sum(axis=0) for pieces in parts.values() for part in pieces], axis=0)
     statistic = float(made @ metric @ made)
     drawn = np.zeros(0)
     for times in (999, 9000):  # more draws only where the first make the hypothesis doubtful
@@ -407,7 +407,7 @@ def _together(sums: Sequence[Floats], single: Floats) -> tuple[float, float, flo
 
     `sums` are those of the scores over each episode `(E,m)`, by expert, and `single` `(m,m)` is the sum of all `r_t r_tᵀ`.
     """
-    total = np.sum([own.T @ own for own in sums], axis=0) - single
+    total = np.sum([each.T @ each for each in sums], axis=0) - single
     return float(np.trace(total[:-1, :-1])), float(np.linalg.eigvalsh(total[:-1, :-1])[-1]), float(total[-1, -1])
 
 
@@ -462,8 +462,8 @@ def _centred_scores(
             cell = np.repeat(cells_of_episodes(table, conditions)[kept], length[kept])
             read[id(table)] = *table.choices_of(kept), expert, length, kept, cell
         state, action, expert, length, kept, cell = read[id(table)]
-        own = np.repeat(expert[kept], length[kept]) == k
-        choices.append((table, state[own], action[own], cell[own], length[kept & (expert == k)]))
+        theirs = np.repeat(expert[kept], length[kept]) == k
+        choices.append((table, state[theirs], action[theirs], cell[theirs], length[kept & (expert == k)]))
         episodes += int((expert == k).sum())
     # The reward, or where it is known the discounts and temperatures.
     places = np.arange(model.size)
@@ -488,11 +488,11 @@ def _centred_scores(
         rows, columns, slopes = point.scores(b)
         place = np.zeros(batch.mdp.n_actions * batch.mdp.n_states, dtype=np.int64)
         place[rows] = np.arange(rows.size)
-        for i, (position, own) in enumerate(zip(batch.positions, columns, strict=True)):
+        for i, (position, in_x) in enumerate(zip(batch.positions, columns, strict=True)):
             table, state, action, cell, lengths = choices[position]
             states, actions = table.match(batch.mdp)
             state, action = states[state], actions[action]
-            turned = np.column_stack([directions[own], along[own, batch.owners[i]]])
+            turned = np.column_stack([directions[in_x], along[in_x, batch.owners[i]]])
             scores = (slopes[:, i] @ turned)[place[action * batch.mdp.n_states + state]]
             here = np.unique(cell * batch.mdp.n_states + state, return_inverse=True)[1]
             visits = np.maximum(np.bincount(here), 1)

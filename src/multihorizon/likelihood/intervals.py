@@ -95,10 +95,10 @@ def precision(point: ChoicePoint) -> Precision:
     model = point.likelihood
     ones = np.ones(point.x.size)
     if isinstance(point, Point) and model.is_large:
-        covariances, known, values = profile_covariances(point)
-        own = slice(model.n_reward, model.n_reward + known.size)
+        covariances, determined, values = profile_covariances(point)
+        part = slice(model.n_reward, model.n_reward + determined.size)
         variance, identified = np.zeros(model.size), np.zeros(model.size, dtype=np.bool_)
-        variance[own], identified[own] = np.diag(covariances[:, own]), known
+        variance[part], identified[part] = np.diag(covariances[:, part]), determined
         return Precision(variance, identified, values, None, np.zeros((model.size, 0)), ones)
     free = np.flatnonzero(~model.fixed)
     # Discounts and log-temperatures have no unit: where they have less information than this, it is rounding.
@@ -146,7 +146,7 @@ def reward_contrasts(point: Point) -> Contrasts:
     precise = precision(point)
     assert precise.covariance is not None
     null = precise.null_space[:d] / (np.abs(precise.null_space[:d]).max(initial=0.0) or 1.0)
-    known = np.linalg.norm(null, axis=1) <= 1e-3
+    determined = np.linalg.norm(null, axis=1) <= 1e-3
     matrix = np.eye(d, model.size)
     if problem.tabular:
         arrivals = np.zeros(d)  # how often the logged decisions are expected to arrive in each state
@@ -155,12 +155,12 @@ def reward_contrasts(point: Point) -> Contrasts:
                 arrivals += expert.feature_matrix.T @ expert.counts.T.ravel()
         # The most rewards that are equal in the open directions, at least two; of as many, those decisions led to most often.
         alike = [np.linalg.norm(null - row, axis=1) <= 1e-3 for row in null]
-        known = max(alike, key=lambda group: (group.sum(), float(arrivals[group].sum())))
-        known = known & (known.sum() > 1)
-        steps = np.where(known, arrivals, 0.0)
+        determined = max(alike, key=lambda group: (group.sum(), float(arrivals[group].sum())))
+        determined = determined & (determined.sum() > 1)
+        steps = np.where(determined, arrivals, 0.0)
         matrix[:, :d] -= steps / max(steps.sum(), TINY)
     errors = np.sqrt(np.maximum(((matrix @ precise.covariance) * matrix).sum(axis=1), 0.0))
-    return Contrasts(np.where(known, matrix[:, :d] @ reward, np.nan), np.where(known, errors, np.nan))
+    return Contrasts(np.where(determined, matrix[:, :d] @ reward, np.nan), np.where(determined, errors, np.nan))
 
 
 def profile_information(point: Point) -> tuple[Floats, Floats, Floats]:
@@ -181,9 +181,9 @@ def profile_information(point: Point) -> tuple[Floats, Floats, Floats]:
         columns = matrix[free]
         solved = np.zeros((free.size, size))
         solved[:, others] = spectrum(matrix[np.ix_(others, others)]).solve(columns[:, others].T).T
-    own = columns[:, free]
-    profiled: Floats = own - columns[:, others] @ solved[:, others].T
-    return 0.5 * (profiled + profiled.T), np.diag(own).copy(), solved
+    block = columns[:, free]
+    profiled: Floats = block - columns[:, others] @ solved[:, others].T
+    return 0.5 * (profiled + profiled.T), np.diag(block).copy(), solved
 
 
 def profile_covariances(point: Point) -> tuple[Floats, Bools, Floats]:
@@ -196,9 +196,9 @@ def profile_covariances(point: Point) -> tuple[Floats, Bools, Floats]:
     d = model.n_reward
     m = model.n_discounts + model.n_temperatures
     free = np.flatnonzero(~model.fixed[d : d + m])
-    profiled, own, gives_way = profile_information(point)
+    profiled, information, gives_way = profile_information(point)
     # A discount keeps a share of its information when the reward is profiled out; where it is not identified, one near 1e-13.
-    directions = spectrum(profiled, np.sqrt(np.where(own > 0, own, 1.0)), least=1e-8)
+    directions = spectrum(profiled, np.sqrt(np.where(information > 0, information, 1.0)), least=1e-8)
     covariances = np.zeros((m, model.size))
     covariances[free] = -directions.inverse @ gives_way
     covariances[np.ix_(free, d + free)] = directions.inverse
@@ -343,21 +343,21 @@ class _Part:
         members = np.flatnonzero(model.groups == group)
         temperatures = list(dict.fromkeys(model.temperature_groups[members].tolist()))
         alone = model.of_experts(members.tolist())
-        moves = [model.place_of(own.mdp) for own in alone.moves]
+        moves = [model.place_of(each.mdp) for each in alone.moves]
         first = model.temperature_slice.start
         places = np.concatenate([np.arange(model.n_reward), [model.n_reward + group], first + np.array(temperatures), *moves])
         here = alone.at(point.x[places])
         assert here is not None
         assert precise.of_model is not None
-        own = here.information
+        information = here.information
         free = np.ix_(~alone.fixed, ~alone.fixed)
-        together, rest = np.zeros_like(own), np.zeros_like(own)
+        together, rest = np.zeros_like(information), np.zeros_like(information)
         together[free] = np.linalg.pinv(precise.of_model[np.ix_(places, places)][free], rcond=1e-12, hermitian=True)
-        rest[free] = positive_part((together - own)[free])
+        rest[free] = positive_part((together - information)[free])
         slope = point.gradient[places] - here.gradient
         start = alone.holding(Quadratic(point.x[places], slope, rest)).at(point.x[places])
         assert start is not None
-        return cls(point, start, places, precise.of_model[:, places] @ together, Dense(own + rest))
+        return cls(point, start, places, precise.of_model[:, places] @ together, Dense(information + rest))
 
     def ends(self, target: float, error: float) -> tuple[float, float] | None:
         """Return the ends of the interval; None where one does not stand the check with the likelihood of all experts."""
@@ -444,12 +444,12 @@ def _profile_end(
         Such a climb is begun anew with a new curvature, and then from a place half as far away.
         """
         reached: list[Point] = []
-        for known, steps in ((metric, 60), (None, 300)):
-            begin = moved(nearest, value, known or nearest.metric())
+        for fixed_metric, steps in ((metric, 60), (None, 300)):
+            begin = moved(nearest, value, fixed_metric or nearest.metric())
             if begin is None:
                 return None
             # What a climb may leave of log-likelihood moves the signed root by less than its tolerance.
-            end = climb(begin, one > 0, steps, 1e-4, known)
+            end = climb(begin, one > 0, steps, 1e-4, fixed_metric)
             if end.finished:
                 return end.point, 0.0
             reached.append(end.point)
@@ -515,9 +515,9 @@ def one_discount_is_open(point: Point, rejected: float) -> bool:
 def contrasts_of(model: ChoiceModel, members: tuple[int, ...]) -> int:
     """Return how many free discounts one shared discount replaces; 0 where nothing can be tested: known ones that differ, say."""
     groups = np.unique(model.groups[list(members)])
-    known = model.known[model.discount_slice][groups]
-    distinct = np.unique(known[~np.isnan(known)]).size
-    return int(np.isnan(known).sum()) - (1 - distinct) if distinct <= 1 else 0
+    discounts = model.known[model.discount_slice][groups]
+    distinct = np.unique(discounts[~np.isnan(discounts)]).size
+    return int(np.isnan(discounts).sum()) - (1 - distinct) if distinct <= 1 else 0
 
 
 def degrees_of(point: Point, shared: Point, members: tuple[int, ...], contrasts: int) -> int:

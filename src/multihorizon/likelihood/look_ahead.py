@@ -118,9 +118,9 @@ def _offered(point: WeightedPoint) -> tuple[WeightedPoint, Floats | None]:
         tried = [_own_temperatures(there) for there in tried]
     scores = np.array([model.person_values(there) for there in tried])
     summed = np.array([np.bincount(model.groups, values) for values in scores])
-    own = np.bincount(model.groups, model.person_values(point))
+    current = np.bincount(model.groups, model.person_values(point))
     x = point.x.copy()
-    for group in np.flatnonzero(summed.max(axis=0) > own + LEAST_GAIN):
+    for group in np.flatnonzero(summed.max(axis=0) > current + LEAST_GAIN):
         best = tried[int(summed[:, group].argmax())].x
         members = np.flatnonzero(model.groups == group)
         columns = model.columns_of(int(members[0])).tolist()
@@ -174,10 +174,10 @@ def _parameters(fit: LookaheadFit) -> tuple[Floats, Floats, Bools]:
     # Not identified is what moves by more than this along a direction without information.
     size = 1e-3 * np.abs(precise.null_space).max(initial=0.0)
     for k, slope in enumerate(slopes):
-        own = model.columns_of(k)
+        columns = model.columns_of(k)
         with np.errstate(invalid="ignore"):  # a weight of 0 is an infinite κ
-            errors[k] = np.sqrt(np.diag(slope @ precise.covariance[np.ix_(own, own)] @ slope.T))
-            identified[k] = ~(np.abs(slope @ precise.null_space[own]).max(axis=1, initial=0.0) > size)
+            errors[k] = np.sqrt(np.diag(slope @ precise.covariance[np.ix_(columns, columns)] @ slope.T))
+            identified[k] = ~(np.abs(slope @ precise.null_space[columns]).max(axis=1, initial=0.0) > size)
     return np.where(identified, values, np.nan), np.where(identified & np.isfinite(values), errors, np.nan), identified
 
 
@@ -242,7 +242,7 @@ def _message(problem: Problem, fit: LookaheadFit, evidence: dict[str, Any], resi
         f"gradient {power_of_ten(residual)} per decision."
     ]
     for name, column in evidence["identified"].items():
-        unknown = [expert for expert, known in zip(problem.names, column, strict=True) if not known]
+        unknown = [expert for expert, is_identified in zip(problem.names, column, strict=True) if not is_identified]
         if unknown:
             parts.append(f"The decisions do not show {name} of {first_few(unknown)}.")
     if any(mdp.sample_sizes is not None for mdp in problem.mdps):

@@ -167,8 +167,8 @@ class MaximumLikelihood:
         if self.deviations != "estimated":
             as_non_negative(self.deviations, "deviations")
         if isinstance(self.lookahead, type) or not isinstance(self.lookahead, Lookahead):
-            known = ", ".join(f"{type(family).__name__}()" for family in FAMILIES)
-            raise ValueError(f"lookahead must be one of {known}, or a Lookahead of your own, received {self.lookahead!r}")
+            families = ", ".join(f"{type(family).__name__}()" for family in FAMILIES)
+            raise ValueError(f"lookahead must be one of {families}, or a Lookahead of your own, received {self.lookahead!r}")
         if self.discounts is not None and type(self.lookahead) is not Exponential:
             raise ValueError(f"known discounts need an exponential look-ahead, received a {self.lookahead.name} one")
 
@@ -410,8 +410,8 @@ def _holds(end: Ascent[Point]) -> bool:
         return end.finished
     precise = precision(point)
     assert precise.covariance is not None
-    known = precise.identified[: model.n_reward]
-    errors = np.sqrt(np.diag(precise.covariance))[: model.n_reward][known] * model.feature_sizes[known]
+    determined = precise.identified[: model.n_reward]
+    errors = np.sqrt(np.diag(precise.covariance))[: model.n_reward][determined] * model.feature_sizes[determined]
     if errors.max(initial=0.0) > 100:
         return False
     for number, plan in enumerate(point.plans):
@@ -419,8 +419,8 @@ def _holds(end: Ascent[Point]) -> bool:
         (rows, columns, scores) = point.scores(number)
         visited = batch.visits[rows % batch.mdp.n_states] > 0
         for i, places in enumerate(columns):
-            own = scores[visited[:, i], i]
-            variances = ((own @ precise.covariance[np.ix_(places, places)]) * own).sum(axis=1)
+            seen = scores[visited[:, i], i]
+            variances = ((seen @ precise.covariance[np.ix_(places, places)]) * seen).sum(axis=1)
             if variances.max(initial=0.0) > 10**2:
                 return False
     return True
@@ -503,10 +503,10 @@ def _solution(problem: Problem, likeliest: Fit) -> Solution:
     ends = ~model.fixed[part] & (not model.scale_is_free)
     coldest, hottest, flat = ((ends & mask)[model.temperature_groups] for mask in (coldest, hottest, ~precise.identified[part]))
     lost = coldest | hottest | flat
-    known = model.fixed[ahead][model.groups]
+    fixed = model.fixed[ahead][model.groups]
     # With deviations that may be large, a discount can be anything: its standard error is larger than all discounts there are.
     open_ = (precise.standard_errors[ahead][model.groups] > 1) & isinstance(model, NearlyShared)
-    identified = precise.identified[ahead][model.groups] & (not others) & (~lost | known) & ~open_
+    identified = precise.identified[ahead][model.groups] & (not others) & (~lost | fixed) & ~open_
     reasons = np.where(identified, "", Reason.ANOTHER if others else Reason.FLAT).astype(object)
     reasons[~identified & coldest] = Reason.COLDEST
     reasons[~identified & hottest] = Reason.RANDOM
@@ -524,7 +524,7 @@ def _solution(problem: Problem, likeliest: Fit) -> Solution:
         decisions=model.decisions,
         identified=identified.tolist(),
         known={
-            "discounts": known.tolist(),
+            "discounts": fixed.tolist(),
             "temperatures": temperatures.tolist(),
             "reward": "all" if model.settings.reward is not None else "in part" if paid else None,
         },

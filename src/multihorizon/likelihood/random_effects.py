@@ -518,9 +518,9 @@ def _differences(point: ChoicePoint) -> tuple[Floats, Floats]:
         free[: model.n_reward] = free[model.transition_slice] = False
         matrix = profile_information(cast(Point, point))[0]
     else:
-        known = resting(point)
-        known[model.temperature_slice] = False
-        free &= ~known
+        at_rest = resting(point)
+        at_rest[model.temperature_slice] = False
+        free &= ~at_rest
         matrix = point.curvature()[np.ix_(free, free)]
     # The penalty informs all differences: directions without information have no part in them, and a trace of damping is enough.
     follow = np.zeros_like(contrasts)

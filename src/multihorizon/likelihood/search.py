@@ -260,8 +260,8 @@ def _about_as_likely(top: ChoicePoint, places: list[tuple[int, float]]) -> list[
         x[part.start + moved] = level
         there = top.moved(x)
         if there is not None:
-            own = _own_values(there)
-            kept += [(int(group), level) for group in moved if own[group] > values[group] - WITHIN]
+            reached = _own_values(there)
+            kept += [(int(group), level) for group in moved if reached[group] > values[group] - WITHIN]
     return kept
 
 
@@ -397,9 +397,9 @@ def _tried(likelihood: Likelihood, count: int, rng: np.random.Generator) -> Iter
 
     Where all discounts are known there is nothing to scatter, and one start. With many experts there are too many combinations.
     """
-    known = likelihood.known[likelihood.discount_slice]
+    given = likelihood.known[likelihood.discount_slice]
     n = likelihood.n_discounts
-    tried: list[Floats] = [] if np.isnan(known).any() else [known]
+    tried: list[Floats] = [] if np.isnan(given).any() else [given]
     if not tried:
         for level in (0.1, 0.5, 0.9):
             alike = choice_probability_start(likelihood, np.full(n, level))
@@ -461,10 +461,10 @@ def _frequencies(likelihood: Likelihood, batch: Persons, x: Floats) -> tuple[Pla
     plan = Plans(batch, np.zeros((batch.mdp.n_states, gamma.size)), np.where(policy > 0, log, -np.inf), gamma, lam)
     # Solves are with the frequencies themselves: exp(log π̂) has other last digits, and a climb that does not end magnifies them.
     vars(plan)["resolvents"] = batch.engine.resolvents(policy, gamma)
-    known = batch.known_reward.reshape(*log.shape[:2], 1)
-    source = np.where(batch.mdp.terminal[:, None], 0.0, (policy * known).sum(axis=0) + lam * plan.entropy)
+    paid = batch.known_reward.reshape(*log.shape[:2], 1)
+    source = np.where(batch.mdp.terminal[:, None], 0.0, (policy * paid).sum(axis=0) + lam * plan.entropy)
     values = plan.resolvents.solve(source[:, :, None])[:, :, 0]
-    without_reward = known + gamma * (batch.mdp.stacked @ values).reshape(log.shape) - values
+    without_reward = paid + gamma * (batch.mdp.stacked @ values).reshape(log.shape) - values
     return plan, log - without_reward / lam
 
 

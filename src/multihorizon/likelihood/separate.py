@@ -112,9 +112,9 @@ class FromPlans:
         begin = self._values[task][:, persons]
         gamma = places[part, 0]
         lam = np.exp(places[part, 1])
-        own = replace(planner, owners=np.arange(part.size)).at(float(gamma[0]))  # one by one where moves take time
-        near = None if np.isnan(begin).any() else Plans(own, begin, begin, gamma, lam)
-        plans = own.plan(self.tables.theta, gamma, lam, near)
+        placed = replace(planner, owners=np.arange(part.size)).at(float(gamma[0]))  # one by one where moves take time
+        near = None if np.isnan(begin).any() else Plans(placed, begin, begin, gamma, lam)
+        plans = placed.plan(self.tables.theta, gamma, lam, near)
         scores = None if plans is None else _scores(plans)
         if (plans is None or scores is None) and part.size > 1:  # some of them have infinite values
             for half in np.array_split(part, 2):
@@ -167,14 +167,14 @@ class PersonsApart:
         n = problem.n_experts
         none = np.full(problem.n_experts, np.nan)
         temperatures = np.ones(n) if settings.temperatures is None else settings.temperatures
-        known = np.stack([none if settings.discounts is None else settings.discounts, np.log(temperatures)], axis=1)
-        self.fixed: Bools = ~np.isnan(known)
+        given = np.stack([none if settings.discounts is None else settings.discounts, np.log(temperatures)], axis=1)
+        self.fixed: Bools = ~np.isnan(given)
         least = max(planner.mdp.least_discount for planner in self.tables.planners)
         paid = max(planner.range_of(settings.reward) for planner in self.tables.planners)
         self.usual = usual_temperature(paid)
         coldest, hottest = log_temperature_bounds(self.usual, paid)
-        self.lower: Floats = np.where(self.fixed, known, [least, coldest])
-        self.upper: Floats = np.where(self.fixed, known, [self.largest, hottest])
+        self.lower: Floats = np.where(self.fixed, given, [least, coldest])
+        self.upper: Floats = np.where(self.fixed, given, [self.largest, hottest])
 
     def fit(self, progress: Progress = silent) -> PersonsFit:
         """Return the maximum of each person."""
@@ -295,10 +295,10 @@ class _Grid:
         shares = np.array([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.995, 0.999, 0.9999, 1.0])
         logs = np.array([*np.linspace(-6, 4, 21), 5.0, 6.5, 8.0])
         # what is known and the same for many has a place on the grid
-        known = [np.unique(model.lower[model.fixed[:, k], k]) for k in (0, 1)]
+        given = [np.unique(model.lower[model.fixed[:, k], k]) for k in (0, 1)]
         self.gamma, self.logs = (
-            np.union1d(nodes, own) if own.size <= 5 else nodes
-            for nodes, own in zip((model.largest * shares, logs + np.log(model.usual)), known, strict=True)
+            np.union1d(nodes, extra) if extra.size <= 5 else nodes
+            for nodes, extra in zip((model.largest * shares, logs + np.log(model.usual)), given, strict=True)
         )
         self.table = table_on(model.tables, self.gamma, self.logs)
 
@@ -433,7 +433,7 @@ def left_open(names: Sequence[str], reasons: Sequence[str]) -> list[str]:
         "identified.",
         Reason.UNFINISHED: "The climb of {} was broken off unconverged: they have no answer, and all others keep theirs.",
     }
-    those = {reason: [name for name, own in zip(names, reasons, strict=True) if own == reason] for reason in why}
+    those = {reason: [name for name, each in zip(names, reasons, strict=True) if each == reason] for reason in why}
     return [sentence.format(first_few(those[reason])) for reason, sentence in why.items() if those[reason]]
 
 

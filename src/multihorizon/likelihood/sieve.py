@@ -205,9 +205,9 @@ def relevant_coordinates(steps: Steps) -> tuple[list[int], dict[str, float]]:
     loads = loads.reshape(others + 1, features.shape[1], -1)
     statistic, degrees = np.zeros(len(sources)), np.zeros(len(sources))
     for k in range(len(steps.experts)):
-        own = np.flatnonzero(steps.expert == k)
-        all_known = np.ones((others + 1, own.size), dtype=np.bool_)
-        decisions = LoggedDecisions([features[own]] * (others + 1), steps.action[own], all_known, all_known[0])
+        theirs = np.flatnonzero(steps.expert == k)
+        all_known = np.ones((others + 1, theirs.size), dtype=np.bool_)
+        decisions = LoggedDecisions([features[theirs]] * (others + 1), steps.action[theirs], all_known, all_known[0])
         coefficients, _, information = _fit_logit(decisions, loads, ridge=1e-3)
         covariance = la.inv(information + 1e-3 * np.eye(coefficients.size))
         for j, place in enumerate(places):
@@ -394,11 +394,11 @@ def sieve_precision(point: SievePoint) -> tuple[Precision, Floats]:
     """
     precise = precision(point)
     added = first_stage_scores(point)
-    own = precise.covariance
-    assert own is not None
+    covariance = precise.covariance
+    assert covariance is not None
     if added is None:
-        return replace(precise, widening=np.full(point.x.size, np.nan)), own
-    full = own + (own @ added) @ (own @ added).T
+        return replace(precise, widening=np.full(point.x.size, np.nan)), covariance
+    full = covariance + (covariance @ added) @ (covariance @ added).T
     ratio = np.sqrt(np.diag(full) / np.where(precise.variance > 0, precise.variance, np.inf))
     return replace(precise, widening=np.where(precise.variance > 0, ratio, 1.0)), full
 
@@ -449,8 +449,8 @@ def resampled(point: SievePoint, choice: Choice, regressor: Any, count: int, see
         rng = np.random.default_rng(stream)
         rows = []
         for k in range(len(steps.experts)):
-            own = np.flatnonzero(steps.expert[first] == k)
-            rows += [np.arange(first[e], last[e]) for e in rng.choice(own, own.size)]
+            episodes = np.flatnonzero(steps.expert[first] == k)
+            rows += [np.arange(first[e], last[e]) for e in rng.choice(episodes, episodes.size)]
         data = SieveData.of(steps.select(np.concatenate(rows)), choice.transformer, regressor, model.data.stage.smoothing)
         start = SieveModel(model.problem, data, model.settings, model.strength, model.penalty).at(point.x)
         end = None if start is None else climb(start, gain=1e-3, max_steps=40)
@@ -593,9 +593,9 @@ class RewardFunctions(Result):
         stage = model.data.stage
         q = np.stack([row @ c for row, c in zip(stage.rows(points), plan.coefficients, strict=True)])
         available = stage.available(model.data.basis(points))
-        known = available.any(axis=0)
-        value, log = soft_values(q, available | ~known, plan.lam)
-        return np.where(known, value, np.nan), np.where(known, log, np.nan)
+        offered = available.any(axis=0)
+        value, log = soft_values(q, available | ~offered, plan.lam)
+        return np.where(offered, value, np.nan), np.where(offered, log, np.nan)
 
     def _contrast(self, states: Any) -> Floats:
         rows: Floats = self.point.likelihood.data.basis(self._points(states)).toarray() - self.origin
@@ -739,14 +739,14 @@ class SieveLikelihood:
         if discounts is None:
             return Settings(temperatures=temperatures)
         if isinstance(discounts, Mapping):
-            known = numbers_of(discounts, problem.names, "discounts", "expert")
+            given = numbers_of(discounts, problem.names, "discounts", "expert")
         else:
-            known = np.full(k, float(discounts))
-        if (known > LARGEST_DISCOUNT).any():
+            given = np.full(k, float(discounts))
+        if (given > LARGEST_DISCOUNT).any():
             raise ValueError(
                 f"a known discount must be at most {LARGEST_DISCOUNT}, because steps alone show no end, received more"
             )
-        return Settings(discounts=known, temperatures=temperatures)
+        return Settings(discounts=given, temperatures=temperatures)
 
     def _solution(
         self, problem: SampledProblem, fitted: Found, choice: Choice, relevance: dict[str, float], drawn: Floats | None
@@ -757,14 +757,14 @@ class SieveLikelihood:
         (precise, matrix) = sieve_precision(point)
         shares = overlap(data, steps)
         of_experts = np.arange(model.size)[model.discount_slice][model.groups]
-        known = model.fixed[of_experts]
+        fixed = model.fixed[of_experts]
         # An expert with less than 5 % of shared states is not compared with anyone; one expert alone has nobody to compare with.
-        comparable = ((shares >= 0.05) & (shares.size > 1)) | known.any()
-        identified = (precise.identified[of_experts] & comparable) | known
+        comparable = ((shares >= 0.05) & (shares.size > 1)) | fixed.any()
+        identified = (precise.identified[of_experts] & comparable) | fixed
         residual = point.projected_gradient()
         converged = fitted.end.finished and residual <= CONVERGED_GRADIENT
         errors = precise.standard_errors[of_experts] if drawn is None else drawn.std(axis=0, ddof=1)
-        errors = np.where(known, 0.0, np.where(identified & converged, errors, np.nan))
+        errors = np.where(fixed, 0.0, np.where(identified & converged, errors, np.nan))
         # Whether the basis is too poor is only asked where it was given, or is the largest that is tried.
         largest = isinstance(choice.transformer, Splines) and choice.transformer.size >= max(_sizes(steps))
         share, gain = richer_gain(steps, choice.transformer) if self.basis is not None or largest else (0.0, 0.0)

@@ -479,10 +479,10 @@ def maximize_many(
     who = np.flatnonzero(np.isfinite(here.value))
     for _ in range(max_steps):
         now = here.with_curvature(secants).of(who)
-        own = places[who]
+        points = places[who]
         low = lower[who]
         high = upper[who]
-        free = ~at_bounds(own, now.gradient, low, high)
+        free = ~at_bounds(points, now.gradient, low, high)
         left = _gain(now, free, least[who])
         done = (left < gain) | (_reach(now, low, high, free) < 1e-8)
         finished[who[done]] = True
@@ -490,18 +490,18 @@ def maximize_many(
         who = who[going]
         now = now.of(going)
         left = left[going]
-        own, low, high, free = own[going], low[going], high[going], free[going]
+        points, low, high, free = points[going], low[going], high[going], free[going]
         if not who.size:
             break
-        step = _steps(now, own, low, high, free, damping[who])
+        step = _steps(now, points, low, high, free, damping[who])
         step *= (share[who] / np.maximum(1.0, np.abs(step).max(axis=1, initial=0.0) / longest))[:, None]
         promised = (now.gradient * step).sum(axis=1) - 0.5 * np.einsum("ni,nij,nj->n", step, now.curvature, step)
-        there = at(who, own + step)
+        there = at(who, points + step)
         steps[who] += 1
         gained = there.value - now.value
         # where less is predicted than the last digits can show, a step must leave less to gain
         tiny = (promised > 0) & (promised < 1e-13 * np.maximum(1.0, np.abs(now.value)))
-        rest = _gain(there, ~at_bounds(own + step, there.gradient, low, high), least[who])
+        rest = _gain(there, ~at_bounds(points + step, there.gradient, low, high), least[who])
         better = np.isfinite(there.value) & (promised > 0) & np.where(tiny, rest < left, gained > 1e-3 * promised)
         if secant:
             corrected = _secant(now, there, step, secants[who])
@@ -570,29 +570,29 @@ def profile_ends(
         high = upper[who]
         bad = np.zeros(who.size, dtype=np.bool_)
         here = at(who, places[who])
-        own = places[who]
-        promised = _loosened(here, own, low, high).promised
+        points = places[who]
+        promised = _loosened(here, points, low, high).promised
         # where g stays, as on its bound, v is climbed to the end: a step without damping may go to and fro
-        far = np.isfinite(here.value) & (promised > np.where(own[:, 0] == before[who], 1e-7, 0.02))
-        before[who] = own[:, 0]
+        far = np.isfinite(here.value) & (promised > np.where(points[:, 0] == before[who], 1e-7, 0.02))
+        before[who] = points[:, 0]
         if far.any():
-            some, fixed = who[far], own[far, :1]
+            some, fixed = who[far], points[far, :1]
             least, most = (np.concatenate([fixed, side[far, 1:]], axis=1) for side in (low, high))
             gain = 1e-3 if (promised[far] > 0.02).all() else 1e-8
-            ends = maximize_many(partial(of_some, at, some), own[far], least, most, gain=gain)
-            own[far], bad[far] = ends.places, ~ends.finished
+            ends = maximize_many(partial(of_some, at, some), points[far], least, most, gain=gain)
+            points[far], bad[far] = ends.places, ~ends.finished
             here.put(np.flatnonzero(far), ends.here, np.ones(some.size, dtype=np.bool_))
-        loose = _loosened(here, own, low, high)
+        loose = _loosened(here, points, low, high)
         bad |= ~np.isfinite(here.value)
         gap = top.value[who] - here.value - loose.promised
         root = np.sqrt(2 * np.maximum(gap, 0.0))
         below = ~bad & (root < target)
-        inside[who[below]], tilt[who[below]] = own[below], loose.tilt[below]
-        outside[who[~below & ~bad]] = own[~below & ~bad, 0]
+        inside[who[below]], tilt[who[below]] = points[below], loose.tilt[below]
+        outside[who[~below & ~bad]] = points[~below & ~bad, 0]
         near, beyond = inside[who, 0], outside[who]
         closed = np.isfinite(beyond)
-        apart = np.abs(own[:, 0] - near)
-        ended = ~bad & (loose.promised < 1e-7) & ((np.abs(root - target) < 1e-6) | ((own[:, 0] == bound[who]) & below))
+        apart = np.abs(points[:, 0] - near)
+        ended = ~bad & (loose.promised < 1e-7) & ((np.abs(root - target) < 1e-6) | ((points[:, 0] == bound[who]) & below))
         # beyond the end of an interval there may be no value at all
         ended |= (closed & (np.abs(beyond - near) < 1e-9)) | (bad & (apart < 1e-7))
         lost = ~bad & (gap < -1e-3)  # likelier than the maximum, which then is none
@@ -601,18 +601,18 @@ def profile_ends(
         with np.errstate(divide="ignore", invalid="ignore"):
             step = -(target - root) * root / loose.slope
         wide = np.where(closed, 0.5 * (beyond - near), sign * 2 * stride[who])
-        moved = np.where(np.isfinite(step) & ((step * sign > 0) == below), own[:, 0] + step, near + wide)
-        moved = np.where(closed, moved, own[:, 0] + np.clip(moved - own[:, 0], -4 * stride[who], 4 * stride[who]))
+        moved = np.where(np.isfinite(step) & ((step * sign > 0) == below), points[:, 0] + step, near + wide)
+        moved = np.where(closed, moved, points[:, 0] + np.clip(moved - points[:, 0], -4 * stride[who], 4 * stride[who]))
         astray = ((moved - near) * sign <= 0) | (closed & ((beyond - moved) * sign <= 0))
         moved = np.clip(np.where(astray, near + wide, moved), low[:, 0], high[:, 0])
-        follow = own[:, 1] + loose.step + loose.tilt * (moved - own[:, 0])
+        follow = points[:, 1] + loose.step + loose.tilt * (moved - points[:, 0])
         # where there is no value, or one so low that v may have gone astray, v begins at that of the last place inside
-        moved = np.where(bad, near + 0.5 * (own[:, 0] - near), moved)
+        moved = np.where(bad, near + 0.5 * (points[:, 0] - near), moved)
         astray = bad | (root > 2 * target)
         follow = np.where(astray, inside[who, 1] + tilt[who] * (moved - near), follow)
         places[who, 1] = np.clip(follow, low[:, 1], high[:, 1])
-        stride[who] = np.maximum(np.abs(moved - own[:, 0]), 1e-6)
-        last = np.where(np.abs(own[:, 0] - bound[who]) < 1e-6, bound[who], own[:, 0])
+        stride[who] = np.maximum(np.abs(moved - points[:, 0]), 1e-6)
+        last = np.where(np.abs(points[:, 0] - bound[who]) < 1e-6, bound[who], points[:, 0])
         places[who, 0] = np.where(ended, last, moved)
         who = who[~ended & ~lost]
         if not who.size:
