@@ -57,8 +57,6 @@ from multihorizon.mdp import MDP, refuse_durations
 from multihorizon.planning.plan import check_policy, one_hot
 
 Kind = Literal["policy", "actions", "action sets", "demonstrations"]
-#: The field that holds the data of each kind.
-_DATA: dict[str, str] = {"policy": "policy", "actions": "sets", "action sets": "sets", "demonstrations": "counts"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,8 +150,9 @@ class Expert:
                 as_shape(np.asarray(array), shape, f"{data} of expert {self.name}")
                 object.__setattr__(self, data, read_only(np.asarray(array)))
         object.__setattr__(self, "feature_matrix", self.mdp.stacked if self.features is None else self.features)
-        if self.kind not in _DATA or getattr(self, _DATA[self.kind]) is None:
-            expected = ", ".join(f'{data} for "{kind}"' for kind, data in _DATA.items())
+        field_of = {"policy": "policy", "actions": "sets", "action sets": "sets", "demonstrations": "counts"}
+        if self.kind not in field_of or getattr(self, field_of[self.kind]) is None:
+            expected = ", ".join(f'{data} for "{kind}"' for kind, data in field_of.items())
             raise ValueError(
                 f"expert {self.name} must have the data of its kind ({expected}), received kind {self.kind!r} without it"
             )

@@ -26,7 +26,7 @@ from rich.cells import cell_len
 
 from multihorizon.checks import HasFrame
 from multihorizon.files import visible, write_json
-from multihorizon.words import STYLE, Table, in_html, is_p_value, shortened, without_empty, written
+from multihorizon.words import Table, in_html, is_p_value, shortened, without_empty, written
 
 #: Colours that stay apart for the common kinds of colour blindness (Okabe and Ito's palette).
 COLOURS = ("#0072B2", "#E69F00", "#CC79A7", "#009E73", "#D55E00", "#56B4E9", "#999999")
@@ -92,9 +92,22 @@ class Result(HasFrame):
 
     def _repr_html_(self) -> str:
         """Return the result as a cell of a notebook shows it. Nothing is computed for that."""
+        # The look of the text around the result, so light or dark.
+        style = (
+            ".mh-result table{border-collapse:collapse;margin:.6em 0;font-variant-numeric:tabular-nums}"
+            ".mh-result th,.mh-result td{padding:.15em .7em .15em 0;text-align:left;vertical-align:top;border:0}"
+            ".mh-result thead th{border-bottom:1px solid currentColor;font-weight:600}"
+            ".mh-result caption{caption-side:top;text-align:left;font-weight:600;color:inherit;padding:.2em 0}"
+            ".mh-result{overflow-x:auto}.mh-result .mh-number{text-align:right;white-space:nowrap}"
+            ".mh-result p{margin:.3em 0;max-width:48em}"
+            ".mh-result .mh-facts th{font-weight:400;opacity:.75}"
+            ".mh-result th.mh-bar{font-weight:400;opacity:.75;white-space:nowrap}"
+            ".mh-result .mh-bar span+span{float:right}"
+            ".mh-result .mh-bar svg{display:block;margin-top:.25em;width:120px;height:12px;color:#2f83bf}"
+        )
         facts = [f"<th>{in_html(name)}</th><td>{in_html(text)}</td>" for name, text in self._written_facts()]
         rows = "".join(f"<tr>{''.join(facts[i : i + 2])}</tr>" for i in range(0, len(facts), 2))
-        parts = [f"<style>{STYLE}</style><p><b>{type(self).__name__}</b></p>"]
+        parts = [f"<style>{style}</style><p><b>{type(self).__name__}</b></p>"]
         parts += [f'<table class="mh-facts"><tbody>{rows}</tbody></table>'] if facts else []
         parts += [f"<p>{in_html(line)}</p>" for line in self.sentences().splitlines() if line.strip()]
         parts += [table.html() for table in self._tables(compute=False)]

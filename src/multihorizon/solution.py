@@ -707,23 +707,6 @@ class _SavedEstimate(TypedDict):
     largest_discount: float
 
 
-#: What a saved solution holds, besides its evidence. Version 0.2 saved no horizon.
-_SAVED = {
-    **dict.fromkeys(("solver", "status", "message", "version"), str),
-    **dict.fromkeys(("objective", "residual", "seconds"), float),
-    **dict.fromkeys(("discounts", "reward"), Floats),
-    **dict.fromkeys(("temperature", "standard_errors"), Floats | None),
-    "experts": list[str],
-    "options": dict[str, Any],
-    "evidence": dict[str, Any],
-    "seed": int,
-    "trace": _SavedTrace | None,
-    "confidence_intervals": dict[str, Floats] | None,
-    "horizon": _SavedHorizon | None,
-    "estimate": _SavedEstimate | None,
-}
-
-
 def _option(value: Any) -> Any:
     """Return an option as the solver takes it: a part of a solver is saved as a mapping with the name of its class."""
     kind = solver_class(value["kind"]) if isinstance(value, Mapping) and isinstance(value.get("kind"), str) else None
@@ -732,10 +715,25 @@ def _option(value: Any) -> Any:
 
 def _fields_from(content: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a solution from what a file holds; ValueError where that is something else."""
+    # Version 0.2 saved no horizon.
+    kinds = {
+        **dict.fromkeys(("solver", "status", "message", "version"), str),
+        **dict.fromkeys(("objective", "residual", "seconds"), float),
+        **dict.fromkeys(("discounts", "reward"), Floats),
+        **dict.fromkeys(("temperature", "standard_errors"), Floats | None),
+        "experts": list[str],
+        "options": dict[str, Any],
+        "evidence": dict[str, Any],
+        "seed": int,
+        "trace": _SavedTrace | None,
+        "confidence_intervals": dict[str, Floats] | None,
+        "horizon": _SavedHorizon | None,
+        "estimate": _SavedEstimate | None,
+    }
     for name, value in content.items():
-        if name not in _SAVED:
+        if name not in kinds:
             raise ValueError(f"it has an entry {name!r}, which no solution has")
-        as_declared(value, _SAVED[name], name)
+        as_declared(value, kinds[name], name)
     entries = {
         key: value for key, value in content.items() if key not in ("version", "confidence_intervals", "horizon", "estimate")
     }

@@ -165,7 +165,6 @@ _IN_LATEX = {
     "χ": r"$\chi$",
     "±": r"$\pm$",
 }
-_IN_MARKDOWN = {"&": "&amp;", "<": "&lt;", ">": "&gt;"} | {c: rf"\{c}" for c in "\\`*_[]()#|$~^!"}
 
 
 def in_latex(text: str) -> str:
@@ -175,7 +174,7 @@ def in_latex(text: str) -> str:
 
 def in_markdown(text: str) -> str:
     """Return the text as Markdown shows it, in the cell of a table too."""
-    return "".join(_IN_MARKDOWN.get(c, c) for c in _one_line(text))
+    return re.sub(r"([\\`*_\[\]()#|$~^!])", r"\\\1", escape(_one_line(text), quote=False))
 
 
 def in_html(text: str) -> str:
@@ -213,7 +212,16 @@ def written(values: Sequence[Any], role: Role = "number", like: Sequence[Any] | 
 
 def _writer(role: Role, column: Sequence[Any]) -> Callable[[float], str]:
     """Return how numbers with this role are written, in a column with these numbers; what is not known is a dash."""
-    write = _WRITERS.get(role) or (_in_column(column, 3, 0) if role == "amount" else _in_column(column, 4, 2))
+    writers: dict[Role, Callable[[float], str]] = {
+        "discount": lambda value: decimals(value, 3),
+        "chance": lambda value: decimals(value, 3),
+        "score": lambda value: decimals(value, 3),
+        "count": lambda value: decimals(value, 0),
+        "share": percent,
+        "p": lambda value: p_text(value, ""),
+        "horizon": horizon_text,
+    }
+    write = writers.get(role) or (_in_column(column, 3, 0) if role == "amount" else _in_column(column, 4, 2))
     infinite = write if role in ("p", "horizon") else lambda value: "∞" if value > 0 else "-∞"
     return lambda value: UNKNOWN if isnan(value) else infinite(value) if isinf(value) else write(value)
 
@@ -230,17 +238,6 @@ def _in_column(column: Sequence[Any], digits: int, least: int) -> Callable[[floa
         return significant(value, 3) if middle < 1e-3 or (places and abs(value) >= 1e6) else decimals(value, places)
 
     return write
-
-
-_WRITERS: dict[Role, Callable[[float], str]] = {
-    "discount": lambda value: decimals(value, 3),
-    "chance": lambda value: decimals(value, 3),
-    "score": lambda value: decimals(value, 3),
-    "count": lambda value: decimals(value, 0),
-    "share": percent,
-    "p": lambda value: p_text(value, ""),
-    "horizon": horizon_text,
-}
 
 
 def is_p_value(name: str) -> bool:
@@ -476,21 +473,6 @@ def _bar(values: Sequence[float], low: float, high: float) -> str:
     if not isnan(values[0]):
         parts.append(f'<circle cx="{at(values[0])}" cy="6" r="3.5" fill="currentColor" stroke="none"/>')
     return f'<svg viewBox="0 0 120 12" aria-hidden="true" stroke="currentColor" fill="none">{"".join(parts)}</svg>'
-
-
-#: The look of results in a notebook: that of the text around them, so light or dark.
-STYLE = (
-    ".mh-result table{border-collapse:collapse;margin:.6em 0;font-variant-numeric:tabular-nums}"
-    ".mh-result th,.mh-result td{padding:.15em .7em .15em 0;text-align:left;vertical-align:top;border:0}"
-    ".mh-result thead th{border-bottom:1px solid currentColor;font-weight:600}"
-    ".mh-result caption{caption-side:top;text-align:left;font-weight:600;color:inherit;padding:.2em 0}"
-    ".mh-result{overflow-x:auto}.mh-result .mh-number{text-align:right;white-space:nowrap}"
-    ".mh-result p{margin:.3em 0;max-width:48em}"
-    ".mh-result .mh-facts th{font-weight:400;opacity:.75}"
-    ".mh-result th.mh-bar{font-weight:400;opacity:.75;white-space:nowrap}"
-    ".mh-result .mh-bar span+span{float:right}"
-    ".mh-result .mh-bar svg{display:block;margin-top:.25em;width:120px;height:12px;color:#2f83bf}"
-)
 
 
 #: Good news, news to be careful with, and bad news.

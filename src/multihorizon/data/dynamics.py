@@ -447,15 +447,20 @@ def contradictions(demonstrations: Demonstrations, mdp: MDP) -> list[Contradicti
     terminal = "If episodes end there, leave out the rows of the state, which makes it terminal."
     record = " If they go on and the record stops, leave out the column next_state."
     on, ever = ", and in the transitions one goes on", ". In the transitions the state goes on for ever, and pays at each step"
+    choices = (
+        "Correct the transitions; or leave them out, and they are estimated from the table; or, if they are right and the "
+        "record of where moves led is wrong, leave out the column next_state; or, if they are what people believe, "
+        "say so with believed=True."
+    )
     against = [
         Contradiction(
-            "impossible move", f"the decisions must agree with the transitions, received {never}.", CHOICES, len(wrong)
+            "impossible move", f"the decisions must agree with the transitions, received {never}.", choices, len(wrong)
         ),
         Contradiction("ending", f"{every.format(_listed(stopping))}{on}.", terminal + record, len(stopping)),
         Contradiction("absorbing ending", f"{every.format(_listed(absorbing))}{ever}.", terminal, len(absorbing), False),
     ]
     if seldom is not None:
-        against.insert(1, Contradiction("unlikely move", str(seldom), CHOICES, len(seldom.rows), seldom.decisive))
+        against.insert(1, Contradiction("unlikely move", str(seldom), choices, len(seldom.rows), seldom.decisive))
     return [one for one in against if one.count]
 
 
@@ -486,14 +491,6 @@ def describe_belief(demonstrations: Demonstrations, mdp: MDP) -> list[str]:
     return [
         f"The transitions are taken as what people believe, whatever happened: {what}. They were not compared with the table."
     ]
-
-
-#: What a user can do about transitions that contradict the table.
-CHOICES = (
-    "Correct the transitions; or leave them out, and they are estimated from the table; or, if they are right and the record of "
-    "where moves led is wrong, leave out the column next_state; or, if they are what people believe, say so with "
-    "believed=True."
-)
 
 
 def unlikely_moves(demonstrations: Demonstrations, mdp: MDP) -> pd.DataFrame:

@@ -46,14 +46,6 @@ from multihorizon.solution import Solution
 from multihorizon.words import significant
 
 Ending = Literal["terminal", "absorbing"]
-#: The names of the last release, which still work in this one, with a warning.
-RENAMED = {
-    "lp_discounts": "hard_discounts",
-    "lp_experts": "hard_experts",
-    "lp_action_sets": "hard_action_sets",
-    "mce_discounts": "soft_discounts",
-    "mce_experts": "soft_experts",
-}
 
 
 @dataclass(frozen=True)
@@ -84,11 +76,18 @@ class Domain:
         object.__setattr__(self, "reward", read_only(self.reward))
 
     def __getattr__(self, name: str) -> Any:
-        """Return what had this name in the last release."""
-        if name not in RENAMED:
+        """Return what had this name in the last release, with a warning."""
+        renamed_fields = {
+            "lp_discounts": "hard_discounts",
+            "lp_experts": "hard_experts",
+            "lp_action_sets": "hard_action_sets",
+            "mce_discounts": "soft_discounts",
+            "mce_experts": "soft_experts",
+        }
+        if name not in renamed_fields:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        warnings.warn(f"{name} of Domain is now {RENAMED[name]}", DeprecationWarning, stacklevel=2)
-        return getattr(self, RENAMED[name])
+        warnings.warn(f"{name} of Domain is now {renamed_fields[name]}", DeprecationWarning, stacklevel=2)
+        return getattr(self, renamed_fields[name])
 
     def hard_experts(self) -> list[Ints]:
         """Return one action per state `(S,)` for each of `hard_discounts`: the first optimal one in the order of the actions."""
