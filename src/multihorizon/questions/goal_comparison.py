@@ -355,8 +355,8 @@ def _predicted(
         choices = table.choices_by(problem.experts[first].mdp, np.where(out, np.arange(out.size), -1), out.size)
         total = np.zeros(out.size)
         for k, policy in enumerate(policies[first : first + len(table.experts)]):
-            own = out & (owner == k)
-            total[own] = choices[own] @ np.log(np.maximum(policy, TINY)).T.ravel()
+            of_expert = out & (owner == k)
+            total[of_expert] = choices[of_expert] @ np.log(np.maximum(policy, TINY)).T.ravel()
         result.append(total)
         first += len(table.experts)
     return result
@@ -387,7 +387,7 @@ def policies_apart(solution: Solution) -> list[Floats]:
         members = problem.with_experts(e for e, owner in zip(problem.experts, problem.owner, strict=True) if owner == k)
         temperature = model.temperatures(point.x)[[k]]
         ridge = (model.feature_sizes / (10 * temperature)) ** 2
-        known = None if model.settings.discounts is None else model.settings.discounts[[k]]
-        fit = best_fit(Likelihood(members, Settings(discounts=known, temperatures=temperature)).holding(None, ridge), -np.inf)
+        discounts = None if model.settings.discounts is None else model.settings.discounts[[k]]
+        fit = best_fit(Likelihood(members, Settings(discounts=discounts, temperatures=temperature)).holding(None, ridge), -np.inf)
         alone.append(iter(fit.point.policies()))
     return [next(alone[k]) for k in problem.owner]

@@ -240,8 +240,8 @@ class Goals(Result, Generic[Found]):
 
     def _tables(self, compute: bool) -> list[Table]:
         rows = [vars(pair) | {"experts": ", ".join(pair.experts)} for pair in self.pairs]
-        own = Table(self.to_frame(), "experts", self._drawn[1:])
-        return [own, Table(without_empty(pd.DataFrame(rows)), "pairs")] if rows else [own]
+        of_experts = Table(self.to_frame(), "experts", self._drawn[1:])
+        return [of_experts, Table(without_empty(pd.DataFrame(rows)), "pairs")] if rows else [of_experts]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain numbers, strings, lists and dicts, as JSON takes them; None where nothing is known."""
@@ -265,21 +265,21 @@ def _known_discounts(solution: Identification | Solution) -> dict[str, float]:
         identified: Sequence[bool] = solution.discounts_identified.tolist()
     else:
         converged = solution.status != Status.NOT_CONVERGED
-        identified = [known and converged for known in LikelihoodEvidence.of(solution).identified]
+        identified = [is_identified and converged for is_identified in LikelihoodEvidence.of(solution).identified]
     pairs = zip(solution.experts, solution.discounts, identified, strict=True)
-    return {name: float(gamma) if known else np.nan for name, gamma, known in pairs}
+    return {name: float(gamma) if is_identified else np.nan for name, gamma, is_identified in pairs}
 
 
 def _describe(solution: Identification | Solution) -> str:
-    known = list(_known_discounts(solution).values())
+    gammas = list(_known_discounts(solution).values())
     exact = isinstance(solution, Identification)
     if isinstance(solution, Identification) and solution.status == "infeasible":
-        return "No reward and discount explain this expert." if len(known) == 1 else solution.headline()
+        return "No reward and discount explain this expert." if len(gammas) == 1 else solution.headline()
     if solution.status == Status.NOT_CONVERGED:
         return "The fit of this group did not converge, so no discount is given."
-    if len(known) == 1 and np.isnan(known[0]):
+    if len(gammas) == 1 and np.isnan(gammas[0]):
         return "Alone, so the discount is not identified."
-    discounts = ("not identified" if np.isnan(gamma) else f"{gamma:.{4 if exact else 3}f}" for gamma in known)
+    discounts = ("not identified" if np.isnan(gamma) else f"{gamma:.{4 if exact else 3}f}" for gamma in gammas)
     return f"Discounts {', '.join(discounts)}."
 
 
@@ -368,11 +368,11 @@ def _goals_of_policies(problem: Problem, temperature: PolicyTemperature, toleran
     open_pairs = [(g, h) for g, h in combinations(range(len(groups)), 2) if not policies.apart(groups[g], groups[h])]
     number = [next(g for g, group in enumerate(groups) if name in group) for name in names]
     memberships = np.eye(len(groups))[number]
-    for k, own in enumerate(number):
-        others = [g for pair in open_pairs if own in pair for g in pair if g != own]
-        memberships[k, others + [own] * (len(groups[own]) == 1 and bool(others))] = np.nan
+    for k, home in enumerate(number):
+        others = [g for pair in open_pairs if home in pair for g in pair if g != home]
+        memberships[k, others + [home] * (len(groups[home]) == 1 and bool(others))] = np.nan
     sharing = memberships[:, number]
-    np.fill_diagonal(sharing, [memberships[k, own] if len(groups[own]) == 1 else 0.0 for k, own in enumerate(number)])
+    np.fill_diagonal(sharing, [memberships[k, home] if len(groups[home]) == 1 else 0.0 for k, home in enumerate(number)])
     return Goals(
         experts=names,
         groups=groups,
@@ -503,7 +503,7 @@ class _Policies:
         n_parts, part = connected_components(close, directed=False)
         joined: list[frozenset[str]] = []
         for p in range(n_parts):
-            members = [group for group, own in zip(groups, part, strict=True) if own == p]
+            members = [group for group, number in zip(groups, part, strict=True) if number == p]
             joined += [frozenset().union(*members)] if len(members) > 2 and self._share(members) else members
         return joined
 
@@ -582,10 +582,10 @@ def group_experts(together: Solution, test: SharedGoalTest, temperature: Tempera
     )
     run.progress(1.0, f"{n_groups} groups")
     shared = shared[np.ix_(place, place)]
-    own = [next(g for g, group in enumerate(groups) if name in group) for name in names]
+    group_of = [next(g for g, group in enumerate(groups) if name in group) for name in names]
     pairs = []
     for i, j in combinations(number, 2):
-        verdict: Shares = "differ" if (min(own[i], own[j]), max(own[i], own[j])) in apart else "cannot tell"
+        verdict: Shares = "differ" if (min(group_of[i], group_of[j]), max(group_of[i], group_of[j])) in apart else "cannot tell"
         verdict = "share" if shared[i, j] >= SURE else verdict
         why = scores.why_left_out(place[i], place[j])
         pairs.append(Pair((names[i], names[j]), verdict, float(shared[i, j]), left_out=why))

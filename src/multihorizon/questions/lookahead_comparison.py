@@ -248,7 +248,7 @@ def _nested_test(fit: LookaheadFit, wider: LookaheadFit) -> tuple[float, int, fl
     if fit is wider or not (fit.ascent.finished and wider.ascent.finished):
         return np.nan, 0, np.nan
     most = {"depth": 0, "quasi-hyperbolic": 1}.get(fit.model.family.name, fit.model.n_coordinates)
-    degrees = sum(wide - min(most, own) for wide, own in zip(*map(lookahead_counts, (wider.model, fit.model)), strict=True))
+    degrees = sum(wide - min(most, fitted) for wide, fitted in zip(*map(lookahead_counts, (wider.model, fit.model)), strict=True))
     statistic = max(0.0, 2 * (wider.point.objective - fit.point.objective))
     return statistic, degrees, float(chi2_sf(statistic, degrees)) if degrees else 1.0
 

@@ -246,11 +246,11 @@ def fold_of_episodes(table: Demonstrations, folds: int, rng: np.random.Generator
     cell = cells_of_episodes(table, conditions)
     fold = np.zeros(owners.size, dtype=np.int64)
     for expert, name in enumerate(table.experts):
-        own = rng.permutation(np.flatnonzero(owners == expert))
-        if own.size < folds:
-            raise ValueError(f"expert {name} must have at least {folds} episodes to hold some out, received {own.size}")
+        episodes = rng.permutation(np.flatnonzero(owners == expert))
+        if episodes.size < folds:
+            raise ValueError(f"expert {name} must have at least {folds} episodes to hold some out, received {episodes.size}")
         first = int(rng.integers(folds)) if conditions else 0  # else episodes under one condition would all be in one fold
-        fold[own[np.argsort(cell[own], kind="stable")]] = (first + np.arange(own.size)) % folds
+        fold[episodes[np.argsort(cell[episodes], kind="stable")]] = (first + np.arange(episodes.size)) % folds
     return fold
 
 
@@ -514,13 +514,13 @@ class AllChoices:
             cells = max(cells, begin + batch.mdp.n_actions * batch.mdp.n_states)
             worth = plan.gamma * (batch.mdp.stacked @ plan.values) / plan.lam
             policy, counts = (each.reshape(-1, batch.owners.size) for each in (plan.policy, batch.counts))
-            for i, (owner, own) in enumerate(zip(batch.owners.tolist(), columns, strict=True)):
+            for i, (owner, parameters) in enumerate(zip(batch.owners.tolist(), columns, strict=True)):
                 here = np.flatnonzero(many & (batch.visits[state, i] > 0))
                 here = here[np.argsort(state[here], kind="stable")]
                 place = rows[here]
                 visits = batch.visits[state[here], i]
-                theta = own[own < d]
-                places = np.concatenate([own, model.size + owner * d + theta]) if near else own
+                theta = parameters[parameters < d]
+                places = np.concatenate([parameters, model.size + owner * d + theta]) if near else parameters
                 values = slopes[here, i]
                 values = np.concatenate([values, values[:, : theta.size]], axis=1) if near else values
                 width = model.size + near * k * d
@@ -541,13 +541,13 @@ class AllChoices:
             prior += model.penalty.matrix
         free = ~model.fixed
         resting = (point.x <= model.lower) | (point.x >= model.upper)
-        known = sp.csr_array(prior)
+        precision = sp.csr_array(prior)
         if near:
-            known = sp.csr_array(sp.block_diag([prior, *[np.diag(deviations)] * k]))
+            precision = sp.csr_array(sp.block_diag([prior, *[np.diag(deviations)] * k]))
             free = np.concatenate([free, np.tile(free[:d], k)])
             resting = np.append(resting, np.zeros(k * d, dtype=np.bool_))
         kept = np.flatnonzero(free)
-        return cls(taken, expected, case, together, stacked[:, kept], known[kept][:, kept], resting[kept], later)
+        return cls(taken, expected, case, together, stacked[:, kept], precision[kept][:, kept], resting[kept], later)
 
 
 def overall_words(test: OverallTest, begin: bool = True) -> str:

@@ -333,9 +333,9 @@ class Listed(Target):
         held, gradient = self.normal_priors(u)
         gradient += self.pull(u, point.gradient)
         if self.uniform:
-            own = u[self.ahead_part]
-            held += float((log_expit(own) + log_expit(-own)).sum())
-            gradient[self.ahead_part] += 1 - 2 * expit(own)
+            logits = u[self.ahead_part]
+            held += float((log_expit(logits) + log_expit(-logits)).sum())
+            gradient[self.ahead_part] += 1 - 2 * expit(logits)
         value = point.objective + held
         return (value, gradient) if np.isfinite(value) and np.isfinite(gradient).all() else None
 
@@ -371,9 +371,9 @@ class Listed(Target):
         if self.rewards.size:
             reported["reward"] = ("parameter",), places[:, self.rewards]
         if self.ahead.size and isinstance(model, WeightedLikelihood):
-            own = np.array([model.family.report(model.coordinates(x))[0] for x in places])
+            ahead = np.array([model.family.report(model.coordinates(x))[0] for x in places])
             names = model.family.parameters(model.steps)
-            reported |= {name: (("expert",), own[:, :, i]) for i, name in enumerate(names)}
+            reported |= {name: (("expert",), ahead[:, :, i]) for i, name in enumerate(names)}
         elif self.ahead.size:
             reported["discount"] = ("expert",), np.array([model.discounts(x) for x in places])
         if self.warm.size:
@@ -390,8 +390,8 @@ class Listed(Target):
             return self.model.person_values(point)
         values = np.empty(len(self.distinct))
         for number, plan in enumerate(point.plans):
-            own = self.distinct[:, 0] == number
-            values[own] = plan.finite_log[tuple(self.distinct[own, 1:].T)]
+            of_plan = self.distinct[:, 0] == number
+            values[of_plan] = plan.finite_log[tuple(self.distinct[of_plan, 1:].T)]
         return values[self.repeats]
 
 
@@ -561,10 +561,10 @@ class PeopleTarget(Target):
         off = []
         for k, (psi, each) in enumerate(zip(draws, parts, strict=True)):
             if decided:
-                own, logs[k] = self._persons(psi, rng)
+                v, logs[k] = self._persons(psi, rng)
             else:
-                own = layout.means(each.effects) + rng.standard_normal((layout.persons, layout.deep)) @ each.root.T
-            eta[k] = (z[:, :, None] * own.reshape(layout.persons, -1, 2)).sum(axis=1) + rest @ each.effects
+                v = layout.means(each.effects) + rng.standard_normal((layout.persons, layout.deep)) @ each.root.T
+            eta[k] = (z[:, :, None] * v.reshape(layout.persons, -1, 2)).sum(axis=1) + rest @ each.effects
             if k in check:
                 finer = Marginal(layout, self.maximum.persons_at(psi), 25 if self.count < 25 else 41).scores(psi)
                 assert finer is not None
@@ -580,12 +580,12 @@ class PeopleTarget(Target):
         asked = (near if self.marginal is None else self.marginal).scores(psi)
         assert likely is not None
         assert asked is not None
-        own = []
+        v = []
         for part in likely:
             below = part.shares.cumsum(axis=1) < rng.random((len(part.shares), 1))
             chosen = np.minimum(below.sum(axis=1), part.shares.shape[1] - 1)
-            own.append(part.places[np.arange(len(chosen)), chosen])
-        return np.concatenate(own), np.concatenate([part.persons for part in asked])
+            v.append(part.places[np.arange(len(chosen)), chosen])
+        return np.concatenate(v), np.concatenate([part.persons for part in asked])
 
 
 def posterior(
@@ -671,10 +671,10 @@ def sampled_estimate(tree: Any, solution: Solution) -> Sampled:
     """
     draws = tree["posterior"]
     size = np.asarray(tree["posterior"]["discount"])[..., 0].size
-    known = {"reward": solution.reward, "discount": solution.discounts, "temperature": solution.answer.temperatures}
+    values_of = {"reward": solution.reward, "discount": solution.discounts, "temperature": solution.answer.temperatures}
     reward, discounts, temperatures = (
         np.asarray(draws[name]).reshape(size, -1).T if name in draws else np.repeat(np.asarray(values)[:, None], size, axis=1)
-        for name, values in known.items()
+        for name, values in values_of.items()
     )
     return Sampled(solution.answer, Draws(reward, discounts, temperatures))
 
@@ -847,14 +847,14 @@ def _tree(target: Target, parts: Sequence[Chain], rng: np.random.Generator) -> A
         "/log_likelihood": dataset([{"decisions": ((target.decided,), part.log_likelihood)} for part in parts]),
         "/prior": dataset([prior]),
     }
-    own = xarray.Dataset({"u": (("chain", "draw", "place"), np.stack([part.draws for part in parts]))})
+    drawn = xarray.Dataset({"u": (("chain", "draw", "place"), np.stack([part.draws for part in parts]))})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of quantities that are known, and so do not vary
         rhat, ess = (
             np.concatenate(
                 [
                     np.ravel(measured[name])
-                    for each in (own, after)
+                    for each in (drawn, after)
                     for measured in (measure(each),)
                     for name in measured.data_vars
                 ]
@@ -874,9 +874,9 @@ def _tree(target: Target, parts: Sequence[Chain], rng: np.random.Generator) -> A
         "open_directions": open_directions,
     }
     tree = xarray.DataTree.from_dict(groups)
-    told = {f"prior_{name}": words for name, words in target.told.items()}
+    priors = {f"prior_{name}": words for name, words in target.told.items()}
     said = {"log_likelihood_of": target.decided, "sampler": "nutpie", "inference_library": "multihorizon"}
-    tree.attrs = {**said, "inference_library_version": package_version(), **told, **measured}
+    tree.attrs = {**said, "inference_library_version": package_version(), **priors, **measured}
     tree.attrs["warnings"] = _warnings(tree, widths)
     return tree
 

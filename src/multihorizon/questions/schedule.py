@@ -76,8 +76,8 @@ def tables_of(
     for table, own_experts in zip(tables, kept, strict=True):
         if len(counts) < len(problem.experts) and own_experts.any():
             counts += list(table.counts(problem.experts[len(counts)].mdp)[own_experts])
-    own = [require_counts(expert) for expert in problem.experts]
-    if sum(map(np.sum, kept)) != len(own) or not all(map(np.array_equal, counts, own)):
+    required = [require_counts(expert) for expert in problem.experts]
+    if sum(map(np.sum, kept)) != len(required) or not all(map(np.array_equal, counts, required)):
         raise ValueError("demonstrations must be the tables the problem was made of, one for each task in order")
     return tables
 
@@ -137,15 +137,15 @@ class StudyDesign:
             if share != 1.0:  # in states drawn in proportion to those of the study
                 visits = rng.multinomial(max(1, round(share * visits.sum())), visits / visits.sum())
             return rng.multinomial(visits.astype(np.int64), policy / policy.sum(axis=1, keepdims=True)).astype(np.float64)
-        own = self.starts[place]
+        starts = self.starts[place]
         counts = np.zeros((expert.mdp.n_states, expert.mdp.n_actions))
-        if not own.size:
+        if not starts.size:
             return counts
-        wanted = max(1, round(share * own.size))  # all starts equally often, the rest drawn
+        wanted = max(1, round(share * starts.size))  # all starts equally often, the rest drawn
         chosen = np.concatenate(
-            [np.tile(np.arange(own.size), wanted // own.size), rng.permutation(own.size)[: wanted % own.size]]
+            [np.tile(np.arange(starts.size), wanted // starts.size), rng.permutation(starts.size)[: wanted % starts.size]]
         )
-        columns = simulate_policy(expert.mdp, policy, chosen.size, self.lengths[place][chosen], second, own[chosen])
+        columns = simulate_policy(expert.mdp, policy, chosen.size, self.lengths[place][chosen], second, starts[chosen])
         np.add.at(counts, (columns[2], columns[3]), 1.0)
         return counts
 
@@ -167,9 +167,9 @@ def read_design(problem: Problem, demonstrations: Demonstrations | Sequence[Demo
             episodes = table.by_episode
             states = table.match(problem.experts[len(starts)].mdp)[0][episodes.first_state]
             for expert in members:
-                own = episodes.expert == expert
-                starts.append(states[own])
-                lengths.append(np.full(starts[-1].size, int(episodes.length[own].max())))
+                of_expert = episodes.expert == expert
+                starts.append(states[of_expert])
+                lengths.append(np.full(starts[-1].size, int(episodes.length[of_expert].max())))
     return StudyDesign(problem, tuple(starts), tuple(lengths), decisions)
 
 
@@ -299,7 +299,7 @@ class Schedule:
             if (given > cls.longest).any():
                 row = int(np.argmax(given > cls.longest))
                 raise ValueError(f"{rows.at(row)}: column {name} must be at most {cls.longest:,}, received {given[row]:,}")
-        own = {
+        per_candidate = {
             "most": numbers("most", np.inf, 1),
             "cost": numbers("cost", 1.0, 0, whole=False),
             "times": numbers("times", 0, 0),
@@ -324,7 +324,7 @@ class Schedule:
             if mdp.terminal[states].any():
                 row = int(np.argmax(mdp.terminal[states]))
                 raise ValueError(f"{rows.at(block[row])}: an episode must not begin where it ends, received {wanted[row]}")
-            for kind, values in own.items():
+            for kind, values in per_candidate.items():
                 if len({*values[block].tolist()}) > 1:
                     raise ValueError(f"{rows.at(block[-1])}: column {kind} must be the same in all rows of {name}")
             repeated = np.repeat(block, episodes[block])
@@ -336,11 +336,11 @@ class Schedule:
                     place,
                     tuple(starts.tolist()),
                     tuple(length[repeated].tolist()),
-                    float(own["most"][block[0]]),
-                    float(own["cost"][block[0]]) if "cost" in has else None,
+                    float(per_candidate["most"][block[0]]),
+                    float(per_candidate["cost"][block[0]]) if "cost" in has else None,
                 )
             )
-            times.append(int(own["times"][block[0]]))
+            times.append(int(per_candidate["times"][block[0]]))
         used = {"candidate", "state", "task", "length", "episodes", "most", "cost", "times"}
         return cls(mdps, tuple(candidates), np.array(times, dtype=np.int64), unused=tuple(sorted(has - used)))
 
@@ -409,34 +409,34 @@ class Schedule:
             times = [(c, n) for c, n in zip(self.candidates, self.times.tolist(), strict=True) if c.task == task]
             starts.append(np.array([s for c, n in times for s in c.starts * n], dtype=np.int64))
             lengths.append(np.array([length for c, n in times for length in c.lengths * n], dtype=np.int64))
-        if not sum(own.size for own in starts):
+        if not sum(states.size for states in starts):
             raise ValueError("a schedule must have at least one candidate that is given once, received none")
         policies = policies_of(everywhere, known, rewards, discounts, temperatures)
         number = {id(mdp): task for task, mdp in enumerate(self.tasks)}
         places = [number[id(expert.mdp)] for expert in everywhere.experts]
         decided = [float(self.times @ self.visits(t, policy).sum(axis=1)) for t, policy in zip(places, policies, strict=True)]
-        own = [tuple(array[place] for place in places) for array in (starts, lengths)]
-        return StudyDesign(everywhere, own[0], own[1], sum(decided) / problem.n_experts)
+        by_expert = [tuple(array[place] for place in places) for array in (starts, lengths)]
+        return StudyDesign(everywhere, by_expert[0], by_expert[1], sum(decided) / problem.n_experts)
 
 
-def in_tasks(problem: Problem, tasks: Sequence[MDP], features: Sequence[Any] | None = None, known: Any = None) -> Problem:
+def in_tasks(problem: Problem, tasks: Sequence[MDP], features: Sequence[Any] | None = None, known_reward: Any = None) -> Problem:
     """Return the problem's persons in each of these tasks, with one decision of every kind: what planned studies begin with.
 
     A reward of states goes by their names. Features are those of the problem's task with the same states and actions, unless
-    they are given, `(A·S,d)`, or `(S,d)` on arrival, for each task. A `known` reward goes by the order of states and actions.
+    they are given, `(A·S,d)`, or `(S,d)` on arrival, for each task. A `known_reward` goes by the order of states and actions.
 
     Raises:
         ValueError: where the reward says nothing of a task.
     """
     experts = []
-    own = list({id(expert.mdp): expert for expert in problem.experts}.values())
+    by_task = list({id(expert.mdp): expert for expert in problem.experts}.values())
     for place, mdp in enumerate(tasks):
-        alike = [e for e in own if e.mdp.state_names == mdp.state_names and e.mdp.action_names == mdp.action_names]
+        alike = [e for e in by_task if e.mdp.state_names == mdp.state_names and e.mdp.action_names == mdp.action_names]
         same = [e for e in alike if e.mdp.stacked is mdp.stacked] or alike
         if len(same) > 1:  # tasks of the problem that differ in features go by their order
-            same = own[place : place + 1] if len(own) == len(tasks) and own[place] in same else same[:1]
+            same = by_task[place : place + 1] if len(by_task) == len(tasks) and by_task[place] in same else same[:1]
         like = same[0] if same else None
-        if known is not None and like is None and (problem.tabular or not isinstance(known, Mapping)):
+        if known_reward is not None and like is None and (problem.tabular or not isinstance(known_reward, Mapping)):
             raise ValueError(
                 f"task {place + 1} must list states and actions as the guess does, whose reward is known by their order"
             )
@@ -486,12 +486,12 @@ def in_tasks(problem: Problem, tasks: Sequence[MDP], features: Sequence[Any] | N
     return problem.with_experts(experts)
 
 
-def policies_of(problem: Problem, known: Any, rewards: Floats, discounts: Floats, temperatures: Floats) -> list[Floats]:
+def policies_of(problem: Problem, known_reward: Any, rewards: Floats, discounts: Floats, temperatures: Floats) -> list[Floats]:
     """Return the policy `(S,A)` of each of the problem's experts and tasks under each person's reward and parameters.
 
-    `known` is the known part of the reward, as in `MaximumLikelihood`, `rewards` `(K,d)` the parameters of the rest.
+    `known_reward` is the known part of the reward, as in `MaximumLikelihood`, `rewards` `(K,d)` the parameters of the rest.
     """
-    paid = with_known_reward(problem, known)[0]
+    paid = with_known_reward(problem, known_reward)[0]
     model = Likelihood(paid, Settings(temperatures=np.full(problem.n_experts, np.nan)))
     x = np.concatenate([rewards[0], discounts, np.log(temperatures)])
     plans = model.plans(model.in_tasks(x), x, rewards if np.ptp(rewards, axis=0).any() else rewards[0], None)
@@ -649,8 +649,8 @@ def _individuals(guesses: Sequence[Solution], persons: int | None, further: bool
             f"persons must be {'the' if further else 'at least the'} {k} of the guess, received {number}: "
             'fit Population("~ 1") to plan for other numbers of persons'
         )
-    known = first.options.get("known_reward")
-    paid, reward = with_known_reward(problem, known)
+    known_reward = first.options.get("known_reward")
+    paid, reward = with_known_reward(problem, known_reward)
     d = 0 if reward is not None else paid.n_parameters
     drawn = [Parameters(one.personal_rewards, one.discounts, np.asarray(one.temperature)) for one in guesses]
     remarks = []
@@ -681,15 +681,15 @@ def _individuals(guesses: Sequence[Solution], persons: int | None, further: bool
                 drawn += _drawn(first.estimate.draw(draws - 1, np.random.default_rng(seed)), first)
             except NoUncertaintyError as error:
                 remarks.append(f"The guess is taken as it is: {error}.")
-        own = np.arange(k)
+        places = np.arange(k)
         nothing = np.full(k, -1)
-        tied = Tied(own, nothing, k, 0, np.inf, False, np.zeros(d), np.zeros(0))
+        tied = Tied(places, nothing, k, 0, np.inf, False, np.zeros(d), np.zeros(0))
         layout = _layout_of_individuals(tied, number / k - 1)
     counted = [expert.counts for expert in problem.experts if expert.counts is not None]
     members = [[n for n, g in zip(problem.names, tied.discount_of, strict=True) if g == i] for i in range(tied.n_discounts)]
     return Pilot(
         problem=problem,
-        known_reward=known,
+        known_reward=known_reward,
         draws=drawn,
         layout=lambda _: layout,
         targets=tuple(map(in_words, members)),
@@ -721,7 +721,7 @@ def _tied(solution: Solution, point: Point, d: int) -> Tied:
         free = dict.fromkeys(g for g in groups.tolist() if not model.fixed[at.start + g])
         place = {g: i for i, g in enumerate(free)}
         numbers.append(np.array([place.get(g, -1) for g in groups.tolist()]))
-    sizes = [int(own.max(initial=-1)) + 1 for own in numbers]
+    sizes = [int(numbers_of.max(initial=-1)) + 1 for numbers_of in numbers]
     if not sizes[0]:
         raise ValueError("the guess must have discounts that were estimated, received known ones only")
     evidence = LikelihoodEvidence.of(solution)
@@ -734,7 +734,7 @@ def _tied(solution: Solution, point: Point, d: int) -> Tied:
 
 def _layout_of_individuals(tied: Tied, more: float) -> Layout:
     """Return the layout of one person of each kind, and of `more` further ones of each, who have parameters of their own."""
-    k, d, own, t, n = tied.discount_of.size, tied.ridge.size, tied.deviations.size, tied.n_discounts, tied.n_temperatures
+    k, d, deviations, t, n = tied.discount_of.size, tied.ridge.size, tied.deviations.size, tied.n_discounts, tied.n_temperatures
     temperatures, size = t + d, t + d + n
     apart = n == k and k > 1  # each has a temperature
     prior = {(t + i, t + i): float(weight) for i, weight in enumerate(tied.ridge)}
@@ -746,9 +746,9 @@ def _layout_of_individuals(tied: Tied, more: float) -> Layout:
         for person in range(k):
             stands = more if like else 1.0
             columns = [(i, t + i) for i in range(d)]
-            columns += [(i, size + i) for i in range(own)]
+            columns += [(i, size + i) for i in range(deviations)]
             prior |= {(size + i, size + i): stands * float(p) for i, p in enumerate(tied.deviations)}
-            size += own
+            size += deviations
             if tied.discount_of[person] >= 0:
                 columns.append((d, size if like else int(tied.discount_of[person])))
                 size += like
@@ -896,7 +896,7 @@ def _layout_of_population(
     maps[:, d, 1 + d : d + p] = slope[:, None] * matrix[:, others]
     maps[:, d + 1, d + p : d + 2 * p] = matrix
     for e in range(n):
-        own = d + 2 * p + 2 * e
-        maps[e, d, own], maps[e, d + 1, own + 1] = slope[e], 1.0
-        prior[own : own + 2, own : own + 2] = weight[e] * precision
+        first = d + 2 * p + 2 * e
+        maps[e, d, first], maps[e, d + 1, first + 1] = slope[e], 1.0
+        prior[first : first + 2, first : first + 2] = weight[e] * precision
     return Layout(np.arange(n), weight, maps, prior, 1)

@@ -265,10 +265,10 @@ def _test(point: Point, spread: float, members: tuple[int, ...]) -> SharedDiscou
     degrees = degrees_of(point, end.point, members, contrasts)
     shared = float(end.point.likelihood.discounts(end.point.x)[members[0]])
     statistic = max(0.0, 2 * (log_likelihood_given(point, spread) - log_likelihood_given(end.point, spread)))
-    known = degrees > 0 and (end.finished or statistic > 2 * HOPELESS)
-    p_value = float(chi2_sf(statistic, degrees)) if known else np.nan
+    testable = degrees > 0 and (end.finished or statistic > 2 * HOPELESS)
+    p_value = float(chi2_sf(statistic, degrees)) if testable else np.nan
     why = "the fit with one discount did not end" if degrees else "one discount determines as much as several"
-    return SharedDiscountTest(names, shared, statistic, degrees, p_value, p_value, "" if known else why)
+    return SharedDiscountTest(names, shared, statistic, degrees, p_value, p_value, "" if testable else why)
 
 
 def _test_by_clusters(point: Point, end: Ascent[Point], members: tuple[int, ...], contrasts: int) -> SharedDiscountTest:
@@ -382,9 +382,9 @@ def shared_goal_test(solution: Solution, simulations: int = 999, run: Run = Run(
     if point.likelihood.n_reward <= 100 and point.likelihood.clusters is None:
         total = np.zeros(1 + simulations)
         climbed = run.map(partial(_climbed_gains, point.likelihood, point.x), experts)
-        for number, (expert, parts, own) in enumerate(zip(experts, quadratic, climbed, strict=True), start=1):
-            beyond = own[1:] - expert.gains(expert.scores, free)[1 : own.size]
-            total += np.concatenate([own[:1], parts[1:] + beyond[expert.chosen]])
+        for number, (expert, parts, gains) in enumerate(zip(experts, quadratic, climbed, strict=True), start=1):
+            beyond = gains[1:] - expert.gains(expert.scores, free)[1 : gains.size]
+            total += np.concatenate([gains[:1], parts[1:] + beyond[expert.chosen]])
             run.progress(number / len(experts), f"rewards of their own: {number} of {len(experts)} experts")
     deviation = (total[0] - total[1:].mean()) / max(float(total[1:].std()), 1e-12)
     exceeded = int((total[1:] >= total[0] - 1e-9 * abs(total[0])).sum())
@@ -576,13 +576,13 @@ def _drawn(point: Point, simulations: int, run: Run) -> list[_Drawn]:
             visits = batch.visits[seen, i]
             policy = plan.policy[:, seen, i].T
             made = batch.counts[:, seen, i].T
-            own = np.isin(state, seen)
-            cells = np.searchsorted(seen, state[own]), action[own]
+            at_seen = np.isin(state, seen)
+            cells = np.searchsorted(seen, state[at_seen]), action[at_seen]
             expected = visits[:, None] * policy
-            slope = slopes[own, i]
+            slope = slopes[at_seen, i]
             information = (slope * expected[cells][:, None]).T @ slope
             if model.clusters is not None:
-                each = model.clusters.counts[batch.positions[i]][:, rows[own]] @ slope
+                each = model.clusters.counts[batch.positions[i]][:, rows[at_seen]] @ slope
                 flips = flipped(each, simulations, streams[order[k]])
                 parts[k].append((places, information, np.concatenate([each.sum(axis=0)[None], flips])))
                 continue

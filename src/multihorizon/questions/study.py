@@ -127,14 +127,14 @@ def simulate_study(
     fitted = study if isinstance(study, Solution) else solve(problem, used, seed=run.seed)
     if fitted.status == Status.NOT_CONVERGED or not np.isfinite(fitted.discounts).all() or fitted.temperature is None:
         raise ValueError(f"the study itself must have discounts to recover, received a fit that is {fitted.status}")
-    known = np.where(np.isnan(chosen), fitted.discounts, chosen)
+    discounts_used = np.where(np.isnan(chosen), fitted.discounts, chosen)
     population = None if covariates is None else PopulationEvidence.of(fitted).population
-    truth = Truth(fitted.personal_rewards, known, fitted.temperature, varied, covariates, population)
+    truth = Truth(fitted.personal_rewards, discounts_used, fitted.temperature, varied, covariates, population)
     if schedule is None:
         design = read_design(problem, demonstrations)
         sizes = _sizes(design, truth, effects, decisions, people)
     else:
-        design = schedule.study(problem, used.known_reward, fitted.personal_rewards, known, fitted.temperature)
+        design = schedule.study(problem, used.known_reward, fitted.personal_rewards, discounts_used, fitted.temperature)
         if people and len(people) > 1:
             raise ValueError(f"a schedule is for one number of people, received {' and '.join(map(str, people))}")
         number = people[0] if people else problem.n_experts
@@ -237,13 +237,13 @@ def _sizes(
     people: Sequence[int] | None,
 ) -> list[Size]:
     """Return the study as designed first, then one change at a time."""
-    k, own = design.problem.n_experts, design.decisions
+    k, designed = design.problem.n_experts, design.decisions
     tried = effects or ([np.nan] if truth.term is None else [0.0, truth.effect])
     if decisions is None:
-        decisions = [round(0.5 * own), round(2.0 * own)]
+        decisions = [round(0.5 * designed), round(2.0 * designed)]
     if people is None:
         people = [] if truth.covariates is None else [round(0.5 * k), 2 * k]
-    main = Size(k, own, float(tried[-1]))
+    main = Size(k, designed, float(tried[-1]))
     sizes = [main, *(replace(main, effect=float(effect)) for effect in tried[:-1])]
     sizes += [replace(main, decisions=float(number)) for number in decisions]
     sizes += [replace(main, people=int(number)) for number in people]
@@ -363,8 +363,8 @@ class SizeResult:
         """Return the summary of some studies of one size."""
         truth, estimates = np.array([o.truth for o in outcomes]), np.array([o.estimates for o in outcomes])
         ends = np.array([o.intervals for o in outcomes])
-        known = np.isfinite(ends).all(axis=2)
-        inside = np.where(known, (ends[:, :, 0] <= truth) & (truth <= ends[:, :, 1]), np.nan)
+        has_interval = np.isfinite(ends).all(axis=2)
+        inside = np.where(has_interval, (ends[:, :, 0] <= truth) & (truth <= ends[:, :, 1]), np.nan)
         shares = _finite(np.array([_mean(study) for study in inside]))
         effects, low, high, p = np.array([o.effect for o in outcomes]).T
         held = np.where(np.isfinite(low + high), (low <= size.effect) & (size.effect <= high), np.nan)
@@ -381,7 +381,7 @@ class SizeResult:
             correlation=_mean(np.array([_correlation(a, b) for a, b in zip(truth, estimates, strict=True)])),
             coverage=_mean(inside),
             coverage_error=float(shares.std(ddof=1) / np.sqrt(shares.size)) if shares.size > 1 else np.nan,
-            without_interval=float(1 - known.mean()),
+            without_interval=float(1 - has_interval.mean()),
             effect_bias=_mean(effects - size.effect),
             effect_error=float(np.std(_finite(effects))) if _finite(effects).size else np.nan,
             effect_coverage=_mean(held),
@@ -404,15 +404,15 @@ def _finite(values: Floats) -> Floats:
 
 
 def _mean(values: Floats) -> float:
-    known = _finite(values)
-    return float(known.mean()) if known.size else np.nan
+    finite = _finite(values)
+    return float(finite.mean()) if finite.size else np.nan
 
 
 def _correlation(truth: Floats, estimates: Floats) -> float:
-    known = np.isfinite(estimates)
-    if known.sum() < 3 or not truth[known].std() > 0 or not estimates[known].std() > 0:
+    finite = np.isfinite(estimates)
+    if finite.sum() < 3 or not truth[finite].std() > 0 or not estimates[finite].std() > 0:
         return np.nan
-    return float(np.corrcoef(truth[known], estimates[known])[0, 1])
+    return float(np.corrcoef(truth[finite], estimates[finite])[0, 1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -614,7 +614,7 @@ def _draw_episodes(problem: Problem, tables: list[Demonstrations], rng: np.rando
         owners = table.by_episode.expert
         times = np.zeros(owners.size)
         for expert in range(len(table.experts)):
-            own = np.flatnonzero(owners == expert)
-            times[own] = rng.multinomial(own.size, np.full(own.size, 1 / own.size)) if own.size else 0
+            episodes = np.flatnonzero(owners == expert)
+            times[episodes] = rng.multinomial(episodes.size, np.full(episodes.size, 1 / episodes.size)) if episodes.size else 0
         counts += list(table.counts_of_episodes(problem.experts[len(counts)].mdp, times))
     return counts

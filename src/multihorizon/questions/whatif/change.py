@@ -197,14 +197,14 @@ def _features_after(
             f"transitions must have the states {first_few(mdp.state_names)}, received the new state {unknown[0]}: {why}"
         )
     old = np.array([place.get(name, -1) for name in after.state_names])
-    known = np.flatnonzero(old >= 0)
+    kept = np.flatnonzero(old >= 0)
     if tabular or (expert is not None and expert.arrival is not None):
         source = sp.eye_array(d, format="csr") if tabular else sp.csr_array(expert.arrival)  # type: ignore[union-attr]
-        pick = sp.csr_array((np.ones(known.size), (known, old[known])), shape=(states, source.shape[0]))
+        pick = sp.csr_array((np.ones(kept.size), (kept, old[kept])), shape=(states, source.shape[0]))
         arrival = sp.csr_array(pick @ source)
         return sp.csr_array(after.stacked @ arrival), arrival
     assert expert is not None
-    picked = [known + states * a for a in range(after.n_actions)], [old[known] + mdp.n_states * a for a in range(mdp.n_actions)]
+    picked = [kept + states * a for a in range(after.n_actions)], [old[kept] + mdp.n_states * a for a in range(mdp.n_actions)]
     to, source_rows = (np.concatenate(part) for part in picked)
     pick = sp.csr_array((np.ones(to.size), (to, source_rows)), shape=(rows, expert.feature_matrix.shape[0]))
     return sp.csr_array(sp.diags_array(after.live.T.ravel() / 1.0) @ (pick @ expert.feature_matrix)), None
@@ -396,7 +396,7 @@ def _of_solution(solution: Solution, groups: bool) -> Known:
     estimate = solution.estimate.of_groups() if groups else solution.estimate
     answer = estimate.answer
     deviates = not groups and solution.evidence.get("deviations") is not None
-    known = Known(
+    people = Known(
         names=answer.experts,
         parameter_names=problem.parameter_names,
         task=task,
@@ -409,23 +409,23 @@ def _of_solution(solution: Solution, groups: bool) -> Known:
         source=solution,
         estimate=estimate,
     )
-    return replace(known, unit=_unit(known, solution))
+    return replace(people, unit=_unit(people, solution))
 
 
-def _unit(known: Known, solution: Solution) -> str:
+def _unit(people: Known, solution: Solution) -> str:
     """Return what a bonus of 1 means for the experts of a solution."""
     theta = solution.reward
     order = np.argsort(-np.abs(theta), kind="stable")[:3]
-    paid = in_words([f"{known.parameter_names[i]} {significant(theta[i], 3)}" for i in order])
-    what = "a state" if known.task.features is None else "a unit of a feature"
+    paid = in_words([f"{people.parameter_names[i]} {significant(theta[i], 3)}" for i in order])
+    what = "a state" if people.task.features is None else "a unit of a feature"
     beside = f" For comparison, what {what} pays: {paid}." if theta.size else ""
-    if known.temperature is None:
+    if people.temperature is None:
         return f"A bonus of 1 is one unit of the reward, whose scale is set by the bound on rewards alone.{beside}"
-    paid_known = known.task.known_reward is not None or solution.options.get("known_reward") is not None
+    paid_known = people.task.known_reward is not None or solution.options.get("known_reward") is not None
     if paid_known:
         return f"A bonus of 1 is one unit of the known reward.{beside}"
-    if np.ptp(known.temperature) <= 1e-9 * known.temperature.max():
-        size = significant(known.temperature[0], 3)
+    if np.ptp(people.temperature) <= 1e-9 * people.temperature.max():
+        size = significant(people.temperature[0], 3)
         return f"A bonus of 1 is one unit of the reward, in which the temperature of all experts is {size}.{beside}"
     return (
         "A bonus of 1 is one mean temperature of the experts. Nothing else sets the scale of the reward: compare experts only as "
@@ -446,16 +446,21 @@ def _of_policies(problem: Problem, source: Identification | None, discount: Any)
     policies = np.stack([expert.require_policy() for expert in problem.experts])
     alone = len(problem.names) == 1
     unit = f"A bonus of 1 is worth one temperature{' of the expert' if alone else ', which all experts share'}."
-    own = (
+    unit_of_each = (
         "A bonus of 1 is worth one temperature of each expert. Nothing sets a common scale: compare no experts by their response."
     )
-    known = Known(problem.names, problem.parameter_names, task, np.zeros(0), None, unit, policies=policies, given=problem)
+    people = Known(problem.names, problem.parameter_names, task, np.zeros(0), None, unit, policies=policies, given=problem)
     if source is None:
         given = read_discounts(problem.names, discount)
         if np.isfinite(given).all():
             ones = np.ones(given.size)
             return replace(
-                known, discounts=given, temperature=ones, identified=ones > 0, unit=unit if alone else own, comparable=alone
+                people,
+                discounts=given,
+                temperature=ones,
+                identified=ones > 0,
+                unit=unit if alone else unit_of_each,
+                comparable=alone,
             )
         named = {name: float(g) for name, g in zip(problem.names, given, strict=True) if np.isfinite(g)}
         source = identify(problem, discounts=named or None)
@@ -469,7 +474,7 @@ def _of_policies(problem: Problem, source: Identification | None, discount: Any)
     # with a discount of 1, what goes on forever has no value
     largest = ENDLESS_DISCOUNT if task.mdp.never_ends().any() else 1.0
     return replace(
-        known,
+        people,
         unit=unit,
         discounts=np.minimum(source.discounts, largest),
         temperature=source.temperature,
@@ -503,36 +508,36 @@ def planned(task: MDP, reward: Floats, gamma: Floats, lam: Floats | None) -> Flo
     return result
 
 
-def is_timed(known: Known, change: Change) -> bool:
+def is_timed(people: Known, change: Change) -> bool:
     """Return whether moves take time, before or after: then what is expected depends on the discount, and plans are made one by
     one."""
-    return known.task.mdp.durations is not None or change.mdp.durations is not None
+    return people.task.mdp.durations is not None or change.mdp.durations is not None
 
 
-def seen(known: Known, change: Change, discount: float) -> tuple[Known, Change]:
+def seen(people: Known, change: Change, discount: float) -> tuple[Known, Change]:
     """Return the tasks before and after as they are seen at a discount, for those who have it."""
-    if not is_timed(known, change):
-        return known, change
-    return replace(known, task=known.task.at(discount)), change.at(discount)
+    if not is_timed(people, change):
+        return people, change
+    return replace(people, task=people.task.at(discount)), change.at(discount)
 
 
-def one_of(known: Known, change: Change, k: int) -> tuple[Known, Change]:
+def one_of(people: Known, change: Change, k: int) -> tuple[Known, Change]:
     """Return one of the experts alone."""
-    lam = known.temperature
-    own = None if known.own is None else known.own[:, k : k + 1]
+    lam = people.temperature
+    rewards = None if people.own is None else people.own[:, k : k + 1]
     alone = replace(
-        known,
-        names=known.names[k : k + 1],
-        discounts=known.discounts[k : k + 1],
+        people,
+        names=people.names[k : k + 1],
+        discounts=people.discounts[k : k + 1],
         temperature=None if lam is None else lam[k : k + 1],
-        own=own,
+        own=rewards,
     )
     return alone, replace(change, discounts=change.discounts[k : k + 1])
 
 
-def expected_rewards(known: Known, change: Change, theta: Floats) -> tuple[Floats, Floats]:
+def expected_rewards(people: Known, change: Change, theta: Floats) -> tuple[Floats, Floats]:
     """Return the expected immediate reward `(A·S,…)` before and after, of θ `(d,…)`, without what is paid besides."""
-    task = known.task
+    task = people.task
     extra = np.zeros(task.feature_matrix.shape[0]) if task.known_reward is None else task.known_reward
     before = task.feature_matrix @ theta
     before = before + (extra if theta.ndim == 1 else extra[:, None])
@@ -540,52 +545,52 @@ def expected_rewards(known: Known, change: Change, theta: Floats) -> tuple[Float
         return before, before
     assert change.features is not None
     after = change.features @ theta
-    later = _known_after(known, change)
+    later = _known_after(people, change)
     return before, after + (later if theta.ndim == 1 else later[:, None])
 
 
-def _known_after(known: Known, change: Change) -> Floats:
+def _known_after(people: Known, change: Change) -> Floats:
     """Return the known part of the reward `(A·S',)` in the new task: what is paid on arrival follows the transitions."""
-    task, after = known.task, change.mdp
+    task, after = people.task, change.mdp
     rows = after.n_states * after.n_actions
     if task.known_reward is None or not task.known_reward.any():
         return np.zeros(rows)
     place = {name: i for i, name in enumerate(task.mdp.state_names)}
     old = np.array([place.get(name, -1) for name in after.state_names])
-    new = np.flatnonzero((old < 0) & (after.entered if known.arrival is not None else ~after.terminal))
+    new = np.flatnonzero((old < 0) & (after.entered if people.arrival is not None else ~after.terminal))
     if new.size:
         raise ValueError(f"a part of the reward is known, but not in the new state {after.state_names[new[0]]}")
-    if known.arrival is not None:
-        result: Floats = after.stacked @ np.where(old >= 0, known.arrival[old], 0.0)
+    if people.arrival is not None:
+        result: Floats = after.stacked @ np.where(old >= 0, people.arrival[old], 0.0)
         return result
     table = task.known_reward.reshape(task.mdp.n_actions, -1)[:, old]
     return np.where(after.live.T, table, 0.0).ravel()
 
 
-def explaining(known: Known, limits: tuple[Floats, Floats] | None) -> tuple[Floats, Floats]:
+def explaining(people: Known, limits: tuple[Floats, Floats] | None) -> tuple[Floats, Floats]:
     """Return discounts and temperatures `(M,K)` to try: first the answer, then what else explains the policies."""
-    assert known.temperature is not None
-    assert known.identified is not None
-    tried, lams = known.discounts[None], known.temperature[None]
-    if not known.identified.all() and (limits is not None or np.ptp(known.temperature) > 0):
-        members = members_of(known, limits)
+    assert people.temperature is not None
+    assert people.identified is not None
+    tried, lams = people.discounts[None], people.temperature[None]
+    if not people.identified.all() and (limits is not None or np.ptp(people.temperature) > 0):
+        members = members_of(people, limits)
         middle = len(members[0]) // 2
         tried, lams = (np.concatenate([each[middle : middle + 1], each]) for each in members)
-    elif known.ranges is not None:
-        tried = np.concatenate([tried, np.linspace(known.ranges[:, 0], known.ranges[:, 1], 41)])
+    elif people.ranges is not None:
+        tried = np.concatenate([tried, np.linspace(people.ranges[:, 0], people.ranges[:, 1], 41)])
         lams = np.repeat(lams, len(tried), axis=0)
-    if known.task.mdp.never_ends().any():
+    if people.task.mdp.never_ends().any():
         tried = np.minimum(tried, ENDLESS_DISCOUNT)  # members of the set may have a discount of 1
     return tried, lams
 
 
-def members_of(known: Known, limits: tuple[Floats, Floats] | None) -> tuple[Floats, Floats]:
+def members_of(people: Known, limits: tuple[Floats, Floats] | None) -> tuple[Floats, Floats]:
     """Return discounts and temperatures `(M,K)` that explain the policies: the identified ones, or members of the set."""
-    assert known.temperature is not None
-    assert known.identified is not None
-    if known.identified.all() or not isinstance(known.source, Identification):
-        return known.discounts[None], known.temperature[None]
-    identified = known.source
+    assert people.temperature is not None
+    assert people.identified is not None
+    if people.identified.all() or not isinstance(people.source, Identification):
+        return people.discounts[None], people.temperature[None]
+    identified = people.source
     assert identified.problem is not None
     free = np.ptp(identified.temperature) > 0
     # what was known has an interval of no width
@@ -629,8 +634,8 @@ def plans_at_once(task: MDP) -> int:
 def planned_or_nan(task: MDP, reward: Floats, gamma: Floats, lam: Floats) -> Floats:
     """Return the policies `(n,S,A)`, NaN where a value is infinite."""
 
-    def ask(own: Ints) -> Floats:
-        return planned(task, reward if reward.ndim == 1 else reward[:, own], gamma[own], lam[own]).transpose(1, 2, 0)
+    def ask(columns: Ints) -> Floats:
+        return planned(task, reward if reward.ndim == 1 else reward[:, columns], gamma[columns], lam[columns]).transpose(1, 2, 0)
 
     return each_or_nan(ask, np.arange(gamma.size), (task.n_states, task.n_actions)).transpose(2, 0, 1)
 

@@ -160,16 +160,21 @@ class Nudge(Result):
 
     def _near_and_far(self) -> list[str]:
         """Return who responds to what is near and who to what is far, in words."""
-        known = ~np.isnan(self.bonus) & (np.array(self.status, dtype=object) == IDENTIFIED)  # others may be in any order
-        places = np.flatnonzero(known & np.isfinite(self.bonus))
+        ordered = ~np.isnan(self.bonus) & (np.array(self.status, dtype=object) == IDENTIFIED)  # others may be in any order
+        places = np.flatnonzero(ordered & np.isfinite(self.bonus))
         lines = []
         if self.comparable and places.size > 1 and np.ptp(self.bonus[places]) > 0:
             least = [self.experts[k] for k in places[self.bonus[places] == self.bonus[places].min()]]
             need = "needs" if len(least) == 1 else "need"
             most = self.experts[places[int(np.argmax(self.bonus[places]))]]
             lines.append(f"{in_words(least)} {need} {'least' if self.bonus[places].min() > 0 else 'nothing'}, {most} most.")
-        if self.comparable and known.sum() >= 10 and np.ptp(self.discounts[known]) > 0 and np.unique(self.bonus[known]).size > 1:
-            tie = float(spearmanr(self.discounts[known], self.bonus[known]).statistic)
+        if (
+            self.comparable
+            and ordered.sum() >= 10
+            and np.ptp(self.discounts[ordered]) > 0
+            and np.unique(self.bonus[ordered]).size > 1
+        ):
+            tie = float(spearmanr(self.discounts[ordered], self.bonus[ordered]).statistic)
             lines.append(f"Who looks farther ahead needs {'less' if tie < 0 else 'more'} (rank correlation {decimals(tie, 2)}).")
         if not self.action and self.steps > 1:
             ends = sorted({int(np.argmin(self.weight)), int(np.argmax(self.weight))}, key=lambda k: self.weight[k])
@@ -297,38 +302,38 @@ def nudge(
     as_count(draws, "draws", least=20)
     run = Run(as_seed(seed), as_jobs(jobs), progress)
     asked = _as_chance(chance)
-    known = read_source(source, discount, persons)
+    people = read_source(source, discount, persons)
     if discount is not None and not are_policies(source):
         raise ValueError("discount is for a Problem of policies: the experts of a solution or an identification have theirs")
-    if known.temperature is None:
+    if people.temperature is None:
         raise ValueError(
             "nudge needs experts who choose with probabilities, received a solution whose experts take the best action"
         )
     if action is not None and initial is not None:
         raise ValueError("initial is for a state to be reached: an action is chosen in its state, wherever a person comes from")
-    change = read_change(known.task.mdp, known.names, initial=initial)
+    change = read_change(people.task.mdp, people.names, initial=initial)
     spot = _read_spot(change.mdp, state, action)
     sample: Sample | None = None
     closed = True
     remarks = []
-    if known.theta is not None:
-        sample, closed, why = sample_of(known, change, draws, run)
+    if people.theta is not None:
+        sample, closed, why = sample_of(people, change, draws, run)
         remarks += [why] if why else list(sample.remarks if sample is not None else ())
-    elif known.identified is not None and not known.identified.all():
+    elif people.identified is not None and not people.identified.all():
         remarks.append(TRIED)
-    tried = explaining(known, None) if known.policies is not None else None
-    work = _Search(known, change, spot, asked, level, sample, tried)
+    tried = explaining(people, None) if people.policies is not None else None
+    work = _Search(people, change, spot, asked, level, sample, tried)
     answers = []
-    for one in run.map(partial(_Search.expert, work), range(len(known.names))):
+    for one in run.map(partial(_Search.expert, work), range(len(people.names))):
         answers.append(one)
-        run.progress(len(answers) / len(known.names), f"{len(answers):,} of {len(known.names):,} experts")
+        run.progress(len(answers) / len(people.names), f"{len(answers):,} of {len(people.names):,} experts")
     status = [one.status if closed else NOT_BOUNDED for one in answers]
-    remarks += _remarks(known, status if sample is not None else [], answers)
+    remarks += _remarks(people, status if sample is not None else [], answers)
     steps = _fewest_steps(change.mdp, spot.state)
-    discounts = known.discounts if tried is None else tried[0][0]  # of a set, the member that was planned with
+    discounts = people.discounts if tried is None else tried[0][0]  # of a set, the member that was planned with
     paid_after = 0 if action is not None else max(steps - 1, 0)
     return Nudge(
-        experts=known.names,
+        experts=people.names,
         state=change.mdp.state_names[spot.state],
         action="" if spot.action is None else change.mdp.action_names[spot.action],
         chance=asked,
@@ -343,16 +348,16 @@ def nudge(
         reasons=tuple(one.reason for one in answers),
         rising=np.array([one.rising for one in answers]),
         steps=steps,
-        weight=discounts**paid_after if steps >= 0 else np.zeros(len(known.names)),
+        weight=discounts**paid_after if steps >= 0 else np.zeros(len(people.names)),
         curves=pd.DataFrame(
             {
-                "expert": np.repeat(np.array(known.names, dtype=object), [one.curve.shape[1] for one in answers]),
+                "expert": np.repeat(np.array(people.names, dtype=object), [one.curve.shape[1] for one in answers]),
                 "bonus": np.concatenate([one.curve[0] for one in answers]),
                 "chance": np.concatenate([one.curve[1] for one in answers]),
             }
         ),
-        unit=known.unit,
-        comparable=known.comparable,
+        unit=people.unit,
+        comparable=people.comparable,
         level=level,
         remarks=tuple(remarks),
     )
@@ -411,10 +416,10 @@ def _fewest_steps(mdp: MDP, state: int) -> int:
     return -1
 
 
-def _remarks(known: Known, status: list[str], answers: list[_Found]) -> list[str]:
+def _remarks(people: Known, status: list[str], answers: list[_Found]) -> list[str]:
     """Return what there is to say of several experts."""
     lines = []
-    lost = [name for name, word in zip(known.names, status, strict=bool(status)) if word == NOT_BOUNDED]
+    lost = [name for name, word in zip(people.names, status, strict=bool(status)) if word == NOT_BOUNDED]
     if lost:
         lines.append(f"The decisions do not show which bonus {in_words(lost)} would need.")
     unplanned = max(one.unplanned for one in answers)
@@ -427,12 +432,12 @@ def _remarks(known: Known, status: list[str], answers: list[_Found]) -> list[str
     some = np.flatnonzero(shares > 0)
     if some.size:
         often = from_to([percent(share) for share in (shares[some].min(), shares[some].max())])
-        who = in_words([known.names[k] for k in some])
+        who = in_words([people.names[k] for k in some])
         lines.append(f"In {often} of the draws from the estimate no bonus is enough for {who}.")
-    one_sided = [name for name, one in zip(known.names, answers, strict=True) if np.isfinite(one.low) and np.isinf(one.high)]
+    one_sided = [name for name, one in zip(people.names, answers, strict=True) if np.isfinite(one.low) and np.isinf(one.high)]
     if one_sided:
         lines.append(f"The interval of {in_words(one_sided)} is one-sided: it has no upper end.")
-    falling = [name for name, one in zip(known.names, answers, strict=True) if not one.rising]
+    falling = [name for name, one in zip(people.names, answers, strict=True) if not one.rising]
     if falling:
         lines.append(
             f"With a larger bonus the chance of {in_words(falling)} falls in places: what is paid soon is preferred to what is "
@@ -477,22 +482,22 @@ class _Search:
 
     def expert(self, k: int) -> _Found:
         """Return the bonus of one expert, its curve and its interval."""
-        known = self.known
-        assert known.temperature is not None
-        if known.policies is not None:
+        people = self.known
+        assert people.temperature is not None
+        if people.policies is not None:
             assert self.tried is not None
             gamma, lam = (each[:, k] for each in self.tried)
-            task, reward = as_reward(self.change.task, known.task.mdp, known.policies[k], lam)
+            task, reward = as_reward(self.change.task, people.task.mdp, people.policies[k], lam)
             response = _Response(task, self.spot, reward, gamma, lam)
         else:
-            theta = known.thetas if known.own is None else known.own[:, k]
-            gamma, lam = known.discounts[k : k + 1], known.temperature[k : k + 1]
-            there = seen(known, self.change, float(gamma[0]))
+            theta = people.thetas if people.own is None else people.own[:, k]
+            gamma, lam = people.discounts[k : k + 1], people.temperature[k : k + 1]
+            there = seen(people, self.change, float(gamma[0]))
             response = _Response(there[1].task, self.spot, expected_rewards(*there, theta)[1], gamma, lam)
         result = self.point(response)
-        if known.policies is not None:
-            assert known.identified is not None
-            if known.identified[k]:
+        if people.policies is not None:
+            assert people.identified is not None
+            if people.identified[k]:
                 return result._replace(low=result.bonus, high=result.bonus)
             others = response.needed(self.asked, np.arange(1, response.gamma.size), result.bonus, result.rising)
             ends = np.append(others, np.nan_to_num(result.bonus, nan=np.inf))
@@ -538,22 +543,22 @@ class _Search:
 
     def drawn(self, drawn: Draws, k: int) -> list[_Response]:
         """Return the responses of drawn parameters: one of all, or one of each drawn task."""
-        known, change = self.known, self.change
-        timed = is_timed(known, change)
+        people, change = self.known, self.change
+        timed = is_timed(people, change)
         theta = drawn.reward_of(k)
         if drawn.tasks is None and not timed:
-            after = expected_rewards(known, change, theta)[1]
+            after = expected_rewards(people, change, theta)[1]
             return [_Response(change.task, self.spot, after, drawn.discounts[k], drawn.temperatures[k])]
         result = []
         for i, (gamma, lam) in enumerate(zip(drawn.discounts[k], drawn.temperatures[k], strict=True)):
-            own, there = known, change
+            here, there = people, change
             paid = theta if theta.ndim == 1 else theta[:, i]
             if drawn.tasks is not None:
                 mdp = drawn.tasks[i].starting(change.initial)
-                own, there = replace(known, task=replace(known.task, mdp=mdp)), replace(change, mdp=mdp)
+                here, there = replace(people, task=replace(people.task, mdp=mdp)), replace(change, mdp=mdp)
                 paid = drawn.rewards_in(i) if drawn.deviations is None else drawn.rewards_in(i)[:, k]
-            own, there = seen(own, there, float(gamma))
-            reward = expected_rewards(own, there, paid)[1]
+            here, there = seen(here, there, float(gamma))
+            reward = expected_rewards(here, there, paid)[1]
             result.append(_Response(there.mdp, self.spot, reward, np.array([gamma]), np.array([lam])))
         return result
 
@@ -592,22 +597,22 @@ class _Response:
         chance, slope = np.full(bonus.size, np.nan), np.full(bonus.size, np.nan)
         size = plans_at_once(self.task)
         for low in range(0, bonus.size, size):
-            own = columns[low : low + size]
+            part = columns[low : low + size]
             pay = self.unit.reshape(-1, 1) * bonus[low : low + size]
-            reward = self.reward[:, own if self.reward.shape[1] > 1 else np.zeros(own.size, dtype=np.int64)] + pay
-            policies = planned_or_nan(self.task, reward, self.gamma[own], self.lam[own])
+            reward = self.reward[:, part if self.reward.shape[1] > 1 else np.zeros(part.size, dtype=np.int64)] + pay
+            policies = planned_or_nan(self.task, reward, self.gamma[part], self.lam[part])
             there = np.flatnonzero(~np.isnan(policies[:, 0, 0]))
             if there.size:
-                ask = partial(self._chances, policies[there], self.gamma[own[there]], self.lam[own[there]])
+                ask = partial(self._chances, policies[there], self.gamma[part[there]], self.lam[part[there]])
                 chance[low + there], slope[low + there] = each_or_nan(ask, np.arange(there.size), (2,))
         return chance, slope
 
-    def _chances(self, policies: Floats, gamma: Floats, lam: Floats, own: Ints) -> Floats:
+    def _chances(self, policies: Floats, gamma: Floats, lam: Floats, which: Ints) -> Floats:
         """Return the chances and slopes `(2,m)` of some of the policies `(n,S,A)`."""
         task = self.task
         (s, a) = self.spot
-        policy = policies[own].transpose(2, 1, 0)
-        gamma, lam = gamma[own], lam[own]
+        policy = policies[which].transpose(2, 1, 0)
+        gamma, lam = gamma[which], lam[which]
         unit = self.unit[:, :, None]
         paid = self.engine.resolvents(policy, gamma).solve((policy * unit).sum(axis=0)[:, :, None])[:, :, 0]
         worth = unit + gamma * (task.stacked @ paid).reshape(policy.shape)

@@ -105,12 +105,12 @@ class Answered:
 
     def one(self, k: int) -> Answered:
         """Return the answer about one of the experts."""
-        own = slice(k, k + 1)
-        ends = None if self.outcome_ends is None else (self.outcome_ends[0][own], self.outcome_ends[1][own])
-        open_ = None if self.outcome_open is None else self.outcome_open[own]
-        known = None if self.outcomes is None else self.outcomes[own]
-        policies = self.before[own], self.after[own], self.low[own], self.high[own]
-        return Answered(*policies, self.status[own], self.proved[own], self.remarks, ends, open_, known)
+        one = slice(k, k + 1)
+        ends = None if self.outcome_ends is None else (self.outcome_ends[0][one], self.outcome_ends[1][one])
+        open_ = None if self.outcome_open is None else self.outcome_open[one]
+        outcomes = None if self.outcomes is None else self.outcomes[one]
+        policies = self.before[one], self.after[one], self.low[one], self.high[one]
+        return Answered(*policies, self.status[one], self.proved[one], self.remarks, ends, open_, outcomes)
 
 
 def targets_of(change: Change, states: Any) -> list[int]:
@@ -171,17 +171,17 @@ class Outcomes:
         visits = discounted
         if self.ends:
 
-            def visited(own: Ints) -> Floats:
-                solves = self.engine.resolvents(policy[:, :, own], np.ones(own.size))
-                return solves.solve_transposed(start[:, own])[:, :, 0]
+            def visited(columns: Ints) -> Floats:
+                solves = self.engine.resolvents(policy[:, :, columns], np.ones(columns.size))
+                return solves.solve_transposed(start[:, columns])[:, :, 0]
 
             visits = each_or_nan(visited, np.arange(n), (task.n_states,))
             visits[:, ~(np.abs(visits).sum(axis=0) < MOST_STEPS)] = np.nan
         rows = [visits[self.reached]]
         for j, toward in zip(self.targets, self.toward, strict=True):
 
-            def reached(own: Ints, j: int = j, toward: Bools = toward) -> Floats:
-                chance, among, solves = self.reach(policy[:, :, own], j, toward)
+            def reached(columns: Ints, j: int = j, toward: Bools = toward) -> Floats:
+                chance, among, solves = self.reach(policy[:, :, columns], j, toward)
                 later = solves.solve(np.where(among[:, None], chance, 0.0)[:, :, None])[:, :, 0]
                 later[j] = 0.0
                 in_all = task.initial @ chance + task.initial[j]
@@ -215,54 +215,54 @@ class Outcomes:
         task = self.task
         among = toward & self.reached
         among[j] = False
-        own = np.where(among[None, :, None], policy, 0.0)
+        among_policy = np.where(among[None, :, None], policy, 0.0)
         column = task.stacked[:, [j]].toarray().reshape(task.n_actions, task.n_states, 1)
-        solves = self.engine.resolvents(own, np.ones(policy.shape[2]))
-        chance = solves.solve((own * column).sum(axis=0)[:, :, None])[:, :, 0]
+        solves = self.engine.resolvents(among_policy, np.ones(policy.shape[2]))
+        chance = solves.solve((among_policy * column).sum(axis=0)[:, :, None])[:, :, 0]
         chance[j] = 0.0
         lasts = task.initial @ solves.solve(np.repeat(among[:, None] / 1.0, policy.shape[2], axis=1)[:, :, None])[:, :, 0]
         chance[:, ~(np.abs(lasts) < MOST_STEPS)] = np.nan
         return chance, among, solves
 
 
-def _earned(known: Known, change: Change) -> tuple[Floats | None, Floats | None]:
+def _earned(people: Known, change: Change) -> tuple[Floats | None, Floats | None]:
     """Return the expected immediate reward before, and that after with what is paid besides; None where no reward is known."""
-    if known.theta is None:
+    if people.theta is None:
         return None, None
-    before, after = expected_rewards(known, change, known.thetas)
+    before, after = expected_rewards(people, change, people.thetas)
     return before, (after.T + change.pay.T.ravel()).T
 
 
-def outcome_frame(known: Known, change: Change, answer: Answered, targets: list[int]) -> pd.DataFrame:
+def outcome_frame(people: Known, change: Change, answer: Answered, targets: list[int]) -> pd.DataFrame:
     """Return one row per expert, quantity and state."""
-    if is_timed(known, change) and len(known.names) > 1:
-        parts = [outcome_frame(*one_of(known, change, k), answer.one(k), targets) for k in range(len(known.names))]
+    if is_timed(people, change) and len(people.names) > 1:
+        parts = [outcome_frame(*one_of(people, change, k), answer.one(k), targets) for k in range(len(people.names))]
         return pd.concat(parts, ignore_index=True)
-    gamma = np.where(np.isnan(change.discounts), known.discounts, change.discounts)
+    gamma = np.where(np.isnan(change.discounts), people.discounts, change.discounts)
     paid = bool(change.pay.any())
-    after = Outcomes(change.task, targets, known.theta is not None, paid)
-    timed = is_timed(known, change)
-    plain = _earned(known, change)
+    after = Outcomes(change.task, targets, people.theta is not None, paid)
+    timed = is_timed(people, change)
+    plain = _earned(people, change)
     earlier = plain[0]
     later = (plain[1], change.pay)
     if timed:
-        there = seen(known, change, float(gamma[0]))
-        earlier = _earned(*seen(known, change, float(known.discounts[0])))[0]
+        there = seen(people, change, float(gamma[0]))
+        earlier = _earned(*seen(people, change, float(people.discounts[0])))[0]
         later = _earned(*there)[1], there[1].pay
     if answer.outcomes is None:
         numbers = after.of(answer.after, gamma, *later, (plain[1], change.pay) if timed else None)
     else:
         numbers = answer.outcomes.T
-    old = known.task.mdp
+    old = people.task.mdp
     places = [old.state_names.index(change.mdp.state_names[j]) for j in targets if change.mdp.state_names[j] in old.state_names]
-    first = Outcomes(old, places, known.theta is not None, False)
+    first = Outcomes(old, places, people.theta is not None, False)
     nothing = np.zeros((old.n_states, old.n_actions))
-    numbers_before = first.of(answer.before, known.discounts, earlier, nothing, (plain[0], nothing) if timed else None)
+    numbers_before = first.of(answer.before, people.discounts, earlier, nothing, (plain[0], nothing) if timed else None)
     place = {key: i for i, key in enumerate(first.labels)}
     where = np.array([place.get(key, -1) for key in after.labels])
     before = np.where((where >= 0)[:, None], numbers_before[where], np.nan)
     before[[i for i, (quantity, _) in enumerate(after.labels) if quantity.endswith("bonus")]] = 0.0
-    experts, size = len(known.names), len(after.labels)
+    experts, size = len(people.names), len(after.labels)
     ends = answer.outcome_ends
     status = np.repeat(np.array(answer.status, dtype=object)[:, None], size, axis=1)
     if ends is None:
@@ -273,7 +273,7 @@ def outcome_frame(known: Known, change: Change, answer: Answered, targets: list[
     status = np.where(np.isnan(numbers.T) & (answer.outcomes is None), NOT_BOUNDED, status)
     return pd.DataFrame(
         {
-            "expert": np.repeat(np.array(known.names, dtype=object), size),
+            "expert": np.repeat(np.array(people.names, dtype=object), size),
             "quantity": [quantity for quantity, _ in after.labels] * experts,
             "state": [state for _, state in after.labels] * experts,
             "before": before.T.ravel(),
@@ -508,27 +508,27 @@ def predict(
         raise ValueError(
             "restrictions are for rewards that are one of a set: hand in an Identification, or a Problem of policies"
         )
-    known = read_source(source, discount, persons)
+    people = read_source(source, discount, persons)
     if are_policies(source):
         discount = None
     change = read_change(
-        known.task.mdp,
-        known.names,
+        people.task.mdp,
+        people.names,
         pay=pay,
         forbid=forbid,
         transitions=transitions,
         initial=initial,
         discount=discount,
         features=features,
-        expert=known.task,
-        parameter_names=known.parameter_names,
+        expert=people.task,
+        parameter_names=people.parameter_names,
     )
     targets = targets_of(change, states)
-    if known.theta is None:
-        answer = _without_reward(known, change, targets, restrictions, run)
+    if people.theta is None:
+        answer = _without_reward(people, change, targets, restrictions, run)
     else:
-        answer = _sure(known, change, _point(known, change), targets, level, draws, run)
-    outcomes = outcome_frame(known, change, answer, targets)
+        answer = _sure(people, change, _point(people, change), targets, level, draws, run)
+    outcomes = outcome_frame(people, change, answer, targets)
     remarks = answer.remarks
     lasting = outcomes[(outcomes["quantity"] == "visits") & outcomes["after"].isna()]["expert"].unique().tolist()
     if lasting:
@@ -552,15 +552,15 @@ def predict(
     if idle.size:
         named = [f"{change.mdp.action_names[a]} in {change.mdp.state_names[s]}" for s, a in idle]
         remarks = (*remarks, f"What is paid for {first_few(named)} counts for nothing, because it is forbidden.")
-    if known.estimate is not None and (left_out := known.estimate.left_out):
+    if people.estimate is not None and (left_out := people.estimate.left_out):
         words = f"{count(len(left_out), 'person')} left out of the population ({first_few(list(left_out))})"
         remarks = (*remarks, f"Nothing is predicted of {words}.")
     run.progress(1.0, "planned")
     return Prediction(
-        experts=known.names,
+        experts=people.names,
         states=change.mdp.state_names,
         actions=change.mdp.action_names,
-        states_before=known.task.mdp.state_names,
+        states_before=people.task.mdp.state_names,
         before=answer.before,
         after=answer.after,
         low=answer.low,
@@ -568,74 +568,76 @@ def predict(
         status=answer.status,
         proved=answer.proved,
         outcomes=outcomes,
-        unit=known.unit,
+        unit=people.unit,
         level=level,
         remarks=remarks,
         change=change,
     )
 
 
-def _point(known: Known, change: Change) -> Answered:
+def _point(people: Known, change: Change) -> Answered:
     """Return the policies of the estimate."""
-    if is_timed(known, change) and len(known.names) > 1:
-        parts = [_point(*one_of(known, change, k)) for k in range(len(known.names))]
+    if is_timed(people, change) and len(people.names) > 1:
+        parts = [_point(*one_of(people, change, k)) for k in range(len(people.names))]
         before, after = (np.concatenate([getattr(part, name) for part in parts]) for name in ("before", "after"))
         nothing = np.full(after.shape, np.nan)
         return Answered(before, after, nothing, nothing, (IDENTIFIED,) * len(parts), np.zeros(len(parts), dtype=np.bool_))
-    gamma = np.where(np.isnan(change.discounts), known.discounts, change.discounts)
-    first, later = seen(known, change, float(known.discounts[0])), seen(known, change, float(gamma[0]))
-    before_reward, after_reward = expected_rewards(*first, known.thetas)[0], expected_rewards(*later, known.thetas)[1]
-    before = planned(first[0].task.mdp, before_reward, known.discounts, known.temperature)
-    after = planned(later[1].task, (after_reward.T + later[1].pay.T.ravel()).T, gamma, known.temperature)
+    gamma = np.where(np.isnan(change.discounts), people.discounts, change.discounts)
+    first, later = seen(people, change, float(people.discounts[0])), seen(people, change, float(gamma[0]))
+    before_reward, after_reward = expected_rewards(*first, people.thetas)[0], expected_rewards(*later, people.thetas)[1]
+    before = planned(first[0].task.mdp, before_reward, people.discounts, people.temperature)
+    after = planned(later[1].task, (after_reward.T + later[1].pay.T.ravel()).T, gamma, people.temperature)
     nothing = np.full(after.shape, np.nan)
-    return Answered(before, after, nothing, nothing, (IDENTIFIED,) * len(known.names), np.zeros(len(known.names), dtype=np.bool_))
+    return Answered(
+        before, after, nothing, nothing, (IDENTIFIED,) * len(people.names), np.zeros(len(people.names), dtype=np.bool_)
+    )
 
 
-def _without_reward(known: Known, change: Change, targets: list[int], restrictions: Any, run: Run) -> Answered:
+def _without_reward(people: Known, change: Change, targets: list[int], restrictions: Any, run: Run) -> Answered:
     """Return bonus and ban by the identity; where the reward is needed, bounds over the identified set."""
-    limits = None if restrictions is None else read_restrictions(known.parameter_names, restrictions)
+    limits = None if restrictions is None else read_restrictions(people.parameter_names, restrictions)
     if change.needs_reward:
-        return _over_the_set(known, change, targets, limits, run)
-    assert known.policies is not None
-    assert known.temperature is not None
-    assert known.identified is not None
-    status = tuple(IDENTIFIED if one else BOUNDED for one in known.identified)
+        return _over_the_set(people, change, targets, limits, run)
+    assert people.policies is not None
+    assert people.temperature is not None
+    assert people.identified is not None
+    status = tuple(IDENTIFIED if one else BOUNDED for one in people.identified)
     remarks = []
-    if limits is not None and known.identified.all():
+    if limits is not None and people.identified.all():
         remarks.append("A bonus and a ban follow from the policies alone: the restrictions on the reward change nothing.")
-    tried, lams = explaining(known, limits)
-    if not known.identified.all():
+    tried, lams = explaining(people, limits)
+    if not people.identified.all():
         remarks.append(TRIED)
     outcomes = Outcomes(change.task, targets, False, bool(change.pay.any()))
     after, low, high = (np.empty(change.pay.shape, dtype=np.float64)[None].repeat(len(status), axis=0) for _ in range(3))
     points, *ends = np.empty((3, len(status), len(outcomes.labels)))
-    for k, policy in enumerate(known.policies):
-        swept = reweighted(known.task.mdp, policy, change, tried[:, k], lams[:, k])
+    for k, policy in enumerate(people.policies):
+        swept = reweighted(people.task.mdp, policy, change, tried[:, k], lams[:, k])
         numbers = outcomes.of(swept, tried[:, k], None, change.pay)
         after[k], low[k], high[k] = swept[0], swept.min(axis=0), swept.max(axis=0)
         points[k] = numbers[:, 0]
         ends[0][k], ends[1][k] = numbers.min(axis=1), numbers.max(axis=1)
     nothing = np.zeros(len(status), dtype=np.bool_)
-    return Answered(known.policies, after, low, high, status, nothing, tuple(remarks), (ends[0], ends[1]), outcomes=points)
+    return Answered(people.policies, after, low, high, status, nothing, tuple(remarks), (ends[0], ends[1]), outcomes=points)
 
 
-def _over_the_set(known: Known, change: Change, targets: list[int], limits: tuple[Floats, Floats] | None, run: Run) -> Answered:
+def _over_the_set(people: Known, change: Change, targets: list[int], limits: tuple[Floats, Floats] | None, run: Run) -> Answered:
     """Return bounds over all rewards and discounts that explain the policies and keep to the restrictions.
 
     The ends of outcomes are those of the members of the set that attain an end of some choice.
     """
-    assert known.policies is not None
-    discounts, temperatures = members_of(known, limits)
-    if known.task.mdp.never_ends().any() or change.task.never_ends().any():
+    assert people.policies is not None
+    discounts, temperatures = members_of(people, limits)
+    if people.task.mdp.never_ends().any() or change.task.never_ends().any():
         finite = (discounts <= ENDLESS_DISCOUNT).all(axis=1)  # with a discount of 1 there are no values
         if finite.any():
             discounts, temperatures = discounts[finite], temperatures[finite]
     bounds = predicted_bounds(
-        known.problem,
+        people.problem,
         discounts,
         temperatures,
         mdp=change.mdp,
-        features=change.features if change.moved else known.task.features,
+        features=change.features if change.moved else people.task.features,
         pay=change.pay,
         forbid=change.forbid,
         new_discounts=change.discounts,
@@ -651,12 +653,12 @@ def _over_the_set(known: Known, change: Change, targets: list[int], limits: tupl
         if bounds.status[k] != NOT_BOUNDED:
             numbers = outcomes.of(policies, gamma, None, change.pay)
             low[k], high[k] = numbers.min(axis=1), numbers.max(axis=1)
-    answer = known.policies, bounds.point, bounds.low, bounds.high, bounds.status, bounds.proved
+    answer = people.policies, bounds.point, bounds.low, bounds.high, bounds.status, bounds.proved
     return Answered(*answer, remarks, (low, high))
 
 
 def _sure(
-    known: Known,
+    people: Known,
     change: Change,
     point: Answered,
     targets: list[int],
@@ -665,12 +667,12 @@ def _sure(
     run: Run,
 ) -> Answered:
     """Return the point with intervals, where the solution has an error, and with what is identified."""
-    sample, closed, why = sample_of(known, change, draws, run)
+    sample, closed, why = sample_of(people, change, draws, run)
     if sample is None:
         status = IDENTIFIED if closed else NOT_BOUNDED
-        return replace(point, status=(status,) * len(known.names), remarks=(why,))
-    work = _PlansAfter(known, change, targets, run.rng())
-    experts = np.arange(len(known.names))
+        return replace(point, status=(status,) * len(people.names), remarks=(why,))
+    work = _PlansAfter(people, change, targets, run.rng())
+    experts = np.arange(len(people.names))
     open_policies = np.zeros(point.after.shape, dtype=np.bool_)
     open_outcomes = np.zeros((experts.size, len(work.outcomes.labels)), dtype=np.bool_)
     if sample.pairs is not None:
@@ -696,7 +698,7 @@ def _sure(
     possible = np.array([possible_values(quantity) for quantity, _ in work.outcomes.labels]).T
     open_outcomes |= (ends[0] == possible[0]) & (ends[1] == possible[1])
     live = change.mdp.live & work.outcomes.reached[:, None]
-    shown = [not (own & live).any() for own in open_policies]
+    shown = [not (undecided & live).any() for undecided in open_policies]
     remarks = list(sample.remarks)
     tail = percent((1 - level) / 2)
     if failed:
@@ -711,7 +713,7 @@ def _sure(
             f"{tail}, such an outcome is not bounded."
         )
     if not all(shown):
-        names = in_words([name for name, one in zip(known.names, shown, strict=True) if not one])
+        names = in_words([name for name, one in zip(people.names, shown, strict=True) if not one])
         remarks.append(f"The decisions do not show what {names} will do in some states: the intervals there are empty.")
     low[open_policies] = high[open_policies] = np.nan
     ends[0][open_outcomes] = ends[1][open_outcomes] = np.nan
@@ -736,15 +738,15 @@ class Sample:
     remarks: tuple[str, ...]
 
 
-def sample_of(known: Known, change: Change, draws: int, run: Run) -> tuple[Sample | None, bool, str]:
+def sample_of(people: Known, change: Change, draws: int, run: Run) -> tuple[Sample | None, bool, str]:
     """Return draws from the estimate, or None; then whether what follows is identified, and why there are none."""
-    solution, estimate = known.source, known.estimate
+    solution, estimate = people.source, people.estimate
     assert isinstance(solution, Solution)
     assert estimate is not None
     reason = estimate.ambiguity(change.needs_reward)
     if reason:
         return None, False, reason
-    if not estimate.is_exact and max(change.mdp.n_states, known.task.mdp.n_states) > LARGE:
+    if not estimate.is_exact and max(change.mdp.n_states, people.task.mdp.n_states) > LARGE:
         return None, True, f"There are no intervals: {LARGE:,} states are the most in which draws are planned."
     try:
         drawn = estimate.draw(draws, run.rng())
@@ -761,8 +763,8 @@ def sample_of(known: Known, change: Change, draws: int, run: Run) -> tuple[Sampl
 class _PlansAfter:
     """Plans after the change for drawn parameters, and what comes of them."""
 
-    def __init__(self, known: Known, change: Change, targets: list[int], rng: np.random.Generator) -> None:
-        self.known, self.change, self.targets = known, change, targets
+    def __init__(self, people: Known, change: Change, targets: list[int], rng: np.random.Generator) -> None:
+        self.known, self.change, self.targets = people, change, targets
         self.outcomes = Outcomes(change.task, targets, True, bool(change.pay.any()))
         self.rng = rng
 
@@ -776,8 +778,8 @@ class _PlansAfter:
         parts = []
         for i in range(n):
             change = self._in_task(drawn, i)
-            known = replace(self.known, task=replace(self.known.task, mdp=change.mdp)) if not change.moved else self.known
-            work = _PlansAfter(known, change, self.targets, self.rng)
+            people = replace(self.known, task=replace(self.known.task, mdp=change.mdp)) if not change.moved else self.known
+            work = _PlansAfter(people, change, self.targets, self.rng)
             parts.append(
                 work.planned(drawn.rewards_in(i), drawn.discounts[:, i], drawn.temperatures[:, i], self.change.discounts)
             )
@@ -794,10 +796,10 @@ class _PlansAfter:
         gamma = np.where(np.isnan(new), gamma, new)
         if is_timed(self.known, self.change) and gamma.size > 1:
             columns = [theta if theta.ndim == 1 else theta[:, [i]] for i in range(gamma.size)]
-            each = [self.planned(own, gamma[[i]], lam[[i]], gamma[[i]]) for i, own in enumerate(columns)]
+            each = [self.planned(paid, gamma[[i]], lam[[i]], gamma[[i]]) for i, paid in enumerate(columns)]
             return np.concatenate([one for one, _ in each]), np.concatenate([one for _, one in each], axis=1)
-        known, change = seen(self.known, self.change, float(gamma[0]))
-        reward = (expected_rewards(known, change, theta)[1].T + change.pay.T.ravel()).T
+        people, change = seen(self.known, self.change, float(gamma[0]))
+        reward = (expected_rewards(people, change, theta)[1].T + change.pay.T.ravel()).T
         task = change.task
         plain = None
         if change is not self.change:
@@ -807,9 +809,9 @@ class _PlansAfter:
         policies, numbers = [], []
         for low in range(0, gamma.size, size):
             part = slice(low, low + size)
-            own = reward if reward.ndim == 1 else reward[:, part]
-            policies.append(planned_or_nan(task, own, gamma[part], lam[part]))
-            numbers.append(self.outcomes.of(policies[-1], gamma[part], own, change.pay, plain))
+            paid = reward if reward.ndim == 1 else reward[:, part]
+            policies.append(planned_or_nan(task, paid, gamma[part], lam[part]))
+            numbers.append(self.outcomes.of(policies[-1], gamma[part], paid, change.pay, plain))
         return np.concatenate(policies), np.concatenate(numbers, axis=1)
 
     def _in_task(self, drawn: Draws, i: int) -> Change:
