@@ -26,7 +26,7 @@ from multihorizon.entropy.mce import (
     minimise_dual,
 )
 from multihorizon.numerics.distributions import halton
-from multihorizon.parallel import Progress, silent
+from multihorizon.parallel import Progress, Run, silent
 from multihorizon.problem import Problem
 from multihorizon.solution import Solution, Status, Trace
 from multihorizon.words import power_of_ten, significant
@@ -73,7 +73,7 @@ class MPML:
         problem = problem.observed_policies()
         profile = _Profile(problem, float(self.temperature), self.tolerance, np.argsort(expert_order(problem)))
         if self.search is None:
-            trace = _climb(profile, problem.n_experts, self.starts, seed, progress)
+            trace = _climb(profile, problem.n_experts, self.starts, Run(seed, progress=progress))
         else:
             trace = self.search.run(profile, problem.n_experts, seed, progress).trace
         trace = Trace(trace.discounts[:, profile.places], trace.values, trace.seconds)
@@ -139,7 +139,7 @@ class _Profile:
         return self.at(discounts)[0]
 
 
-def _climb(profile: _Profile, n_experts: int, starts: int, seed: int, progress: Progress) -> Trace:
+def _climb(profile: _Profile, n_experts: int, starts: int, run: Run) -> Trace:
     log = EvaluationLog()
 
     def negative(discounts: Floats) -> tuple[float, Floats]:
@@ -147,9 +147,9 @@ def _climb(profile: _Profile, n_experts: int, starts: int, seed: int, progress: 
         log.add(discounts.copy(), value)
         return np.inf if np.isnan(value) else -value, -gradient
 
-    for number, start in enumerate(0.9 * halton(n_experts, starts, np.random.default_rng(seed))):
+    for number, start in enumerate(0.9 * halton(n_experts, starts, run.rng())):
         minimize(
             negative, start, jac=True, method="L-BFGS-B", bounds=[(0.0, ENDLESS_DISCOUNT)] * n_experts, options={"maxiter": 50}
         )
-        progress((number + 1) / starts, f"MPML: best {significant(log.best, 6)}")
+        run.progress((number + 1) / starts, f"MPML: best {significant(log.best, 6)}")
     return log.trace()
