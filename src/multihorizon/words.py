@@ -144,32 +144,31 @@ SHOWN = 20
 #: What a column holds.
 Role = Literal["label", "number", "amount", "discount", "chance", "score", "p", "share", "horizon", "count"]
 
-_IN_LATEX = {
-    "\\": r"\textbackslash{}",
-    **{c: rf"\{c}" for c in "&%$#_{}"},
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': r"\textquotedbl{}",
-    "`": r"\textasciigrave{}",
-    # After the end of a row, a star or a bracket would belong to that end, and several hyphens would be a dash.
-    **{c: f"{{{c}}}" for c in "[]*-"},
-    "–": "--",
-    "…": r"\ldots{}",
-    "∞": r"$\infty$",
-    "γ": r"$\gamma$",
-    "λ": r"$\lambda$",
-    "²": r"$^2$",
-    "χ": r"$\chi$",
-    "±": r"$\pm$",
-}
-
 
 def in_latex(text: str) -> str:
     """Return the text as LaTeX prints it."""
-    return "".join(_IN_LATEX.get(c, c) for c in _one_line(text))
+    commands = {
+        "\\": r"\textbackslash{}",
+        **{c: rf"\{c}" for c in "&%$#_{}"},
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        '"': r"\textquotedbl{}",
+        "`": r"\textasciigrave{}",
+        # After the end of a row, a star or a bracket would belong to that end, and several hyphens would be a dash.
+        **{c: f"{{{c}}}" for c in "[]*-"},
+        "–": "--",
+        "…": r"\ldots{}",
+        "∞": r"$\infty$",
+        "γ": r"$\gamma$",
+        "λ": r"$\lambda$",
+        "²": r"$^2$",
+        "χ": r"$\chi$",
+        "±": r"$\pm$",
+    }
+    return "".join(commands.get(c, c) for c in _one_line(text))
 
 
 def in_markdown(text: str) -> str:
