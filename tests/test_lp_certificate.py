@@ -5,6 +5,7 @@ import pytest
 
 import multihorizon as mh
 from multihorizon.numerics.lp import dual_bound, solve_lp
+from multihorizon.parallel import Run
 from multihorizon.programs.inner import Inner, build_margins
 from multihorizon.programs.search import Relaxation, bound_optimum
 
@@ -100,7 +101,7 @@ def test_a_proof_is_the_same_for_any_number_of_processes():
     domain = mh.domains.big_small()
     inner = Inner(build_margins(mh.Problem(domain.mdp, domain.hard_experts())), "worst", 0.0, 20.0)
     point = inner.at(np.array([0.34024833, 0.74585255, 1.0]))
-    one, two = (bound_optimum(inner, point, 0.001, 120.0, jobs)[0] for jobs in (1, 2))
+    one, two = (bound_optimum(inner, point, 0.001, 120.0, Run(jobs=jobs))[0] for jobs in (1, 2))
     assert one.proved
     assert (one.upper, one.boxes, one.proved) == (two.upper, two.boxes, two.proved)
 

@@ -59,7 +59,7 @@ from multihorizon.exact.identify import Temperature, judge, minimise, read_tempe
 from multihorizon.exact.rewards import ContradictionError, RewardSet, contradiction
 from multihorizon.mdp import MDP, refuse_durations
 from multihorizon.numerics.lp import INFINITY, LPStatus, branch_and_bound
-from multihorizon.parallel import Progress, part_of, silent
+from multihorizon.parallel import Progress, Run, silent
 from multihorizon.planning.linear import policy_resolvent
 from multihorizon.planning.plan import plan, soft_plan
 from multihorizon.problem import Problem
@@ -142,12 +142,11 @@ def predicted_bounds(
     task = _TaskAfter.read(mdp, features, pay, forbid, problem.n_parameters)
     new = np.full(problem.n_experts, np.nan) if new_discounts is None else new_discounts
     bounds: list[Bounds] = []
-    for number, (gammas, lams) in enumerate(zip(members, warmths, strict=True)):
+    for (gammas, lams), run in Run(progress=progress).over(list(zip(members, warmths, strict=True))):
         rewards = RewardSet.of(problem, gammas, lams, restrictions)
         if rewards is not None:
             after = np.where(np.isnan(new), gammas, new)
-            share = part_of(progress, number / len(members), (number + 1) / len(members))
-            bounds.append(_at_given_discounts(rewards, task, after, lams, share))
+            bounds.append(_at_given_discounts(rewards, task, after, lams, run))
     if not bounds:
         assert restrictions is not None
         raise ContradictionError(contradiction(problem, members[0], warmths[0], restrictions))
@@ -536,13 +535,11 @@ class _Attained:
         return np.array([self._policies[i] for i in np.unique(np.append(self._holder, 0))])
 
 
-def _at_given_discounts(
-    rewards: RewardSet, task: _TaskAfter, discounts: Floats, temperatures: Floats, progress: Progress
-) -> Bounds:
+def _at_given_discounts(rewards: RewardSet, task: _TaskAfter, discounts: Floats, temperatures: Floats, run: Run) -> Bounds:
     """Return the bounds of every expert at one point of discounts."""
     outer, inner, points, members, directions = [], [], [], [], []
     for number, (gamma, lam) in enumerate(zip(discounts, temperatures, strict=True)):
-        progress(number / len(discounts), f"bounds: expert {number + 1} of {len(discounts)}")
+        run.progress(number / len(discounts), f"bounds: expert {number + 1} of {len(discounts)}")
         one = _OneExpert(rewards, task, float(gamma), float(lam))
         proved, attained = _one_expert(one)
         outer.append(proved)

@@ -79,7 +79,7 @@ from multihorizon.likelihood.random_effects import estimate_spread
 from multihorizon.likelihood.search import CONVERGED_GRADIENT, WITHIN, about_rivals, candidates, climb, elsewhere, polished
 from multihorizon.numerics.distributions import chi2_sf, halton
 from multihorizon.numerics.newton import Ascent
-from multihorizon.parallel import Progress, part_of, silent
+from multihorizon.parallel import Progress, Run, silent
 from multihorizon.problem import SampledProblem
 from multihorizon.result import COLOURS, Result, literal, pictured, plain
 from multihorizon.solution import Solution, Status
@@ -261,7 +261,7 @@ class _Trial:
         }
 
 
-def choose(steps: Steps, basis: Any, penalty: float | None, regressor: Any, settings: Settings, progress: Progress) -> Choice:
+def choose(steps: Steps, basis: Any, penalty: float | None, regressor: Any, settings: Settings, run: Run) -> Choice:
     """Return the basis and the penalty by held-out likelihood; what is given is not chosen."""
     candidates = [basis] if basis is not None else [Splines(size, steps.sources) for size in _sizes(steps)]
     if len(candidates) == 1 and penalty is not None:
@@ -279,7 +279,7 @@ def choose(steps: Steps, basis: Any, penalty: float | None, regressor: Any, sett
     tried: list[_Trial] = []
     best: _Trial | None = None
     for number, candidate in enumerate(candidates):
-        progress(0.6 * number / len(candidates), f"basis {number + 1} of {len(candidates)}")
+        run.progress(0.6 * number / len(candidates), f"basis {number + 1} of {len(candidates)}")
         data = SieveData.of(train, candidate, regressor)
         begin = starts(SieveModel(SampledProblem(train, data.basis.names), data, settings, penalties[0]), fit_logits(data))
         if not begin:
@@ -294,7 +294,7 @@ def choose(steps: Steps, basis: Any, penalty: float | None, regressor: Any, sett
         raise ValueError("no basis gave finite values on two thirds of the episodes: there are too few decisions")
     trials = [best]
     for number, weight in enumerate(penalties[1:], start=1):
-        progress(0.6 + 0.4 * number / len(penalties), f"penalty {weight:g}")
+        run.progress(0.6 + 0.4 * number / len(penalties), f"penalty {weight:g}")
         start = best.point.likelihood.of_strength(weight).at(best.point.x, best.point)
         assert start is not None
         trials.append(_Trial.of(best.transformer, weight, start, held_out))
@@ -433,7 +433,7 @@ def first_stage_scores(point: SievePoint) -> Floats | None:
     return scores
 
 
-def resampled(point: SievePoint, choice: Choice, regressor: Any, count: int, seed: int, progress: Progress) -> Floats:
+def resampled(point: SievePoint, choice: Choice, regressor: Any, count: int, run: Run) -> Floats:
     """Return discounts `(n,K)` of fits to resampled episodes of each expert, with the same basis; fits that did not end are left
     out.
 
@@ -444,8 +444,8 @@ def resampled(point: SievePoint, choice: Choice, regressor: Any, count: int, see
     first = np.flatnonzero(np.concatenate([[True], np.diff(numbers) != 0]))
     last = np.append(first[1:], numbers.size)
     estimates = []
-    for number, stream in enumerate(np.random.SeedSequence(seed).spawn(count)):
-        progress(number / count, f"resampled episodes {number + 1} of {count}")
+    for number, stream in enumerate(np.random.SeedSequence(run.seed).spawn(count)):
+        run.progress(number / count, f"resampled episodes {number + 1} of {count}")
         rng = np.random.default_rng(stream)
         rows = []
         for k in range(len(steps.experts)):
@@ -703,6 +703,7 @@ class SieveLikelihood:
 
     def solve(self, problem: SampledProblem, seed: int = 0, progress: Progress = silent) -> Solution:
         """Fit; `seed` draws resampled episodes."""
+        run = Run(seed, progress=progress)
         settings = self._settings(problem)
         steps, basis = problem.steps, self.basis
         relevance: dict[str, float] = {}
@@ -713,14 +714,14 @@ class SieveLikelihood:
             isinstance(basis, Splines) and basis.sources is None
         ):  # columns that are the indicators of one category belong together
             basis = Splines(basis.size, steps.sources)
-        choice = choose(steps, basis, self.penalty, self.regressor, settings, part_of(progress, 0.0, 0.5))
-        progress(0.5, "fit")
+        choice = choose(steps, basis, self.penalty, self.regressor, settings, run.part(0.0, 0.5))
+        run.progress(0.5, "fit")
         fitted = fit_sieve(steps, choice, self.regressor, settings, self.temperature == "pooled", self.tolerance, self.max_steps)
-        progress(0.8, "standard errors")
+        run.progress(0.8, "standard errors")
         count = self.draws or (30 if self.regressor is not None else 0)
         drawn = None
         if count:
-            drawn = resampled(fitted.end.point, choice, self.regressor, count, seed, part_of(progress, 0.8, 1.0))
+            drawn = resampled(fitted.end.point, choice, self.regressor, count, run.part(0.8, 1.0))
         return self._solution(problem, fitted, choice, relevance, drawn)
 
     @classmethod

@@ -88,7 +88,7 @@ from multihorizon.numerics.lp import (
     maximise,
     solve_for_duals,
 )
-from multihorizon.parallel import Progress, in_parallel, n_workers, silent
+from multihorizon.parallel import Progress, Run, n_workers, silent
 from multihorizon.programs.inner import POSITIVE_MARGIN, Bases, Inner, Margins, Optimum, program, slices
 from multihorizon.words import significant
 
@@ -702,8 +702,7 @@ def bound_optimum(
     point: Optimum,
     gap: float,
     seconds: float,
-    jobs: int = 1,
-    progress: Progress = silent,
+    run: Run,
     most: float = INFINITY,
 ) -> tuple[Certificate, LocalMaximum | None]:
     """Prove an upper bound on the worst margin over the point's Ω, to a relative `gap` if `seconds` and `most` boxes allow it.
@@ -722,7 +721,7 @@ def bound_optimum(
     count = 1
     first = boxes[0].bound
     asked = False
-    workers = n_workers(jobs)
+    workers = n_workers(run.jobs)
     while boxes and time.perf_counter() < deadline and count < most:
         # The first boxes are for one process: many problems are done before a second process has started. Later rounds last
         # four seconds; then all open boxes are divided again.
@@ -730,21 +729,21 @@ def bound_optimum(
         left = deadline - time.perf_counter()
         work = partial(_work, relaxation, target, 8 if begins else INFINITY, left if begins else min(4.0, left))
         shares = [boxes] if begins or workers == 1 else [boxes[i::workers] for i in range(min(workers, len(boxes)))]
-        results = [work(boxes)] if len(shares) == 1 else list(in_parallel(work, shares, jobs))
+        results = [work(boxes)] if len(shares) == 1 else list(run.map(work, shares))
         settled = max([settled, *[result[0] for result in results]])
         boxes = sorted((box for result in results for box in result[1]), key=lambda box: -box.bound)
         count += sum(result[2] for result in results)
         worst = max(settled, boxes[0].bound if boxes else -INFINITY)
         done = max((first - worst) / max(first - target, 1e-300), (time.perf_counter() - begun) / seconds)
         message = f"certificate: bound {significant(inner.bound * worst, 6)}, {len(boxes)} of {count} boxes open"
-        progress(min(1.0, done) if boxes else 1.0, message)
+        run.progress(min(1.0, done) if boxes else 1.0, message)
         # Only now: later rounds end by the clock, and what is found must not depend on it.
         if boxes and not asked and count >= min(64, most):
             asked = True
             better = _higher(inner, required, boxes, target * inner.bound)
             if better is not None:
                 left = deadline - time.perf_counter()
-                proof, best = bound_optimum(inner, better.point, gap, left, jobs, progress, most)
+                proof, best = bound_optimum(inner, better.point, gap, left, run, most)
                 return proof, best or better
     upper = max(inner.bound * max([settled, *[box.bound for box in boxes]]), point.objective)
     # A row that alone distinguishes a pair is in every Ω, by Theorem 1.

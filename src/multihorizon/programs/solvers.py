@@ -38,7 +38,7 @@ from scipy.special import bdtr
 from multihorizon.checks import ENDLESS_DISCOUNT, Floats, as_discount, as_positive, first_few
 from multihorizon.driver import Search, SearchResult, check_search
 from multihorizon.numerics.lp import INFINITY, LinearProgram, solve_lp
-from multihorizon.parallel import Progress, as_jobs, silent
+from multihorizon.parallel import Progress, Run, as_jobs, silent
 from multihorizon.planning.breakpoints import first_departure
 from multihorizon.planning.plan import evaluate, one_hot
 from multihorizon.problem import Problem, require_counts
@@ -128,7 +128,7 @@ class LPIRL:
 
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
         """Solve one linear program and a second one for the least norm; nothing is random."""
-        inner, point, _ = _solve(self, problem, "sum", seed, progress)
+        inner, point, _ = _solve(self, problem, "sum", Run(seed, progress=progress))
         progress(1.0, f"LP-IRL: {significant(point.objective, 6)}")
         return _with_decisions(answer("LPIRL", inner, point, None, Status.OPTIMAL), problem)
 
@@ -165,7 +165,8 @@ class NaiveLP:
 
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
         """Search the discounts; `seed` fixes the search's starts."""
-        return _with_decisions(answer("NaiveLP", *_solve(self, problem, "sum", seed, progress), Status.CONVERGED), problem)
+        inner, point, search = _solve(self, problem, "sum", Run(seed, progress=progress))
+        return _with_decisions(answer("NaiveLP", inner, point, search, Status.CONVERGED), problem)
 
 
 @dataclass(frozen=True)
@@ -221,7 +222,8 @@ class MPLP:
 
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
         """Search the discounts, then prove the gap if asked to."""
-        inner, point, search = _solve(self, problem, "worst", seed, progress)
+        run = Run(seed, self.jobs, progress)
+        inner, point, search = _solve(self, problem, "worst", run)
         solution = answer("MPLP", inner, point, search, Status.CONVERGED)
         cheap = self.certify == "cheap"
         # Another search is what its user asked for, and so is an order. A few boxes bound nothing.
@@ -229,7 +231,7 @@ class MPLP:
         if self.certify is None or (cheap and boxes < 8):
             return _with_decisions(solution, problem)
         share, seconds, most = (0.001, np.inf, float(boxes)) if cheap else (float(self.certify), self.certify_seconds, INFINITY)
-        proof, better = bound_optimum(inner, point, share, seconds, self.jobs, progress, most)
+        proof, better = bound_optimum(inner, point, share, seconds, run, most)
         if better is not None:
             missed = f"; the proof came upon it, the search had ended at {significant(point.objective, 6)}"
             search = (
@@ -252,7 +254,7 @@ class MPLP:
 
 
 def _solve(
-    solver: LPIRL | NaiveLP | MPLP, problem: Problem, objective: Objective, seed: int, progress: Progress
+    solver: LPIRL | NaiveLP | MPLP, problem: Problem, objective: Objective, run: Run
 ) -> tuple[Inner, Optimum, SearchResult | None]:
     """Return the best point of the solver's search, or the one at its known discount, with the least reward of all optima."""
     inner = Inner(build_margins(problem.observed_actions()), objective, float(solver.l1), float(solver.reward_bound))
@@ -260,7 +262,7 @@ def _solve(
         search = None
         best = np.full(problem.n_experts, float(solver.discount))
     else:
-        search = solver.search.run(inner, inner.margins.n_experts, seed, progress)
+        search = solver.search.run(inner, inner.margins.n_experts, run.seed, run.progress)
         best = search.best
     point = inner.at(best)
     return inner, inner.least(point) if point.has_reward else point, search
