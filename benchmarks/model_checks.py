@@ -33,6 +33,7 @@ import pandas as pd
 
 import multihorizon as mh
 from multihorizon.likelihood.maximum_likelihood import resume
+from multihorizon.parallel import Run
 from multihorizon.questions.model_checks import AllChoices, compared_choices, extent, fit_answer, misfits, overall_test
 
 DISCOUNTS, TEMPERATURE = np.array([0.4, 0.75, 0.93]), 0.5
@@ -86,7 +87,7 @@ def one_table(family: str, departure: str, seed: int, full: bool) -> dict:
         solution = mh.solve(mh.Problem(mdp, read, feature_names=task.feature_names, **features), mh.MaximumLikelihood())
         point, ends = resume(solution), solution.confidence_intervals(0.95)
         overall, how = (
-            overall_test(AllChoices.of(point), seed),
+            overall_test(AllChoices.of(point), Run(seed)),
             extent(misfits(compared_choices(point.problem, point.policies()))),
         )
         odd, sure = how.odd, bool((np.diff(ends, axis=1) <= 0.5).all())

@@ -139,7 +139,7 @@ def design(
     if not isinstance(guess, Solution | Sequence):
         raise ValueError(f"the guess must be a solution, or several of them, received {type(guess).__name__}")
     guesses = [guess] if isinstance(guess, Solution) else list(guess)
-    pilot = read_pilot(guesses, persons, term, width is not None, draws, run.seed, difference)
+    pilot = read_pilot(guesses, persons, term, width is not None, draws, run, difference)
     if pilot.targets == ("Intercept",) and difference is not None:
         raise ValueError("a difference needs the effect of a covariate as the target, received the intercept")
     asked_tasks: Any = pilot.tasks if tasks is None else tasks

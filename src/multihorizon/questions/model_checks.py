@@ -69,7 +69,7 @@ from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.likelihood.search import climb, smoothed_policy
 from multihorizon.mdp import MDP
 from multihorizon.numerics.distributions import chi2_sf
-from multihorizon.parallel import Progress, limits, silent
+from multihorizon.parallel import Progress, Run, limits, silent
 from multihorizon.problem import Problem, cells_of_episodes, require_counts
 from multihorizon.questions.schedule import tables_of
 from multihorizon.result import COLOURS, Result
@@ -196,11 +196,11 @@ def check_model(
         >>> type(mh.check_model(solution, table)).__name__
         'ModelChecks'
     """
-    seed = as_seed(seed)
+    run = Run(as_seed(seed), progress=progress)
     point = resume(solution)
     problem = point.likelihood.problem
     tables = tables_of(problem, demonstrations)
-    parts = deal(problem, tables, as_count(folds, "folds", least=2), np.random.default_rng(seed), conditions)
+    parts = deal(problem, tables, as_count(folds, "folds", least=2), run.rng(), conditions)
     owner = np.array(problem.owner)
     totals = {name: np.zeros(len(solution.experts)) for name in MODELS}
     decisions = np.zeros(len(solution.experts))
@@ -215,12 +215,12 @@ def check_model(
                     visits = np.broadcast_to(test.sum(axis=1, keepdims=True), test.shape)
                     seen = (visits > 0) & expert.mdp.available
                     pairs.append((policy[seen], test[seen], visits[seen]))
-            progress((fold * len(MODELS) + number + 1) / (len(parts) * len(MODELS)), f"fold {fold + 1}: {name}")
+            run.progress((fold * len(MODELS) + number + 1) / (len(parts) * len(MODELS)), f"fold {fold + 1}: {name}")
         np.add.at(decisions, owner, [float(test.sum()) for test in held])
     held_out = {name: total / np.maximum(decisions, 1.0) for name, total in totals.items()}
     worst = [misfit._asdict() for misfit in misfits(compared_choices(problem, point.policies()))[:WORST]]
-    within = within_episodes(point, tables, seed, conditions=conditions)
-    overall = overall_test(AllChoices.of(point), seed)
+    within = within_episodes(point, tables, run.seed, conditions=conditions)
+    overall = overall_test(AllChoices.of(point), run)
     return ModelChecks(solution.experts, decisions, held_out, calibration_bins(pairs), worst, within, overall)
 
 
@@ -575,7 +575,7 @@ def detectable_words(test: OverallTest) -> str:
     return f"{words} It may miss planners of another kind, such as hyperbolic ones, and wrong beliefs."
 
 
-def overall_test(choices: AllChoices | None, seed: int = 0) -> OverallTest:
+def overall_test(choices: AllChoices | None, run: Run = Run()) -> OverallTest:
     """Test that all choices together are like the model's; None is what is too large."""
     if choices is None:
         return OverallTest.untested("there are too many states or parameters for one test of all choices")
@@ -613,7 +613,7 @@ def overall_test(choices: AllChoices | None, seed: int = 0) -> OverallTest:
     def left(e: Floats, m: Floats) -> Floats:
         return np.asarray(e - rows @ (inverse @ (back @ e + m)))
 
-    rng = np.random.default_rng(seed)
+    rng = run.rng()
     drawn_numbers = [numbers((choices.taken - E)[:, None])]
     for total in (199, 999):  # more draws only where the first make the model doubtful
         while (done := sum(map(len, drawn_numbers)) - 1) < total:

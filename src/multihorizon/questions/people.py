@@ -235,7 +235,7 @@ class People:
         """Return whether all choices together differ from the population's."""
         if self.population.types is not None:
             return OverallTest.untested("there is no such test of types yet")
-        return overall_test(all_choices(self.solution), self.solution.seed or 0)
+        return overall_test(all_choices(self.solution), Run(self.solution.seed or 0))
 
     @cached_property
     def units(self) -> pd.DataFrame:
@@ -646,7 +646,7 @@ def check_population(
         held_out={MODELS[0]: ours, ALONE: person_alone, **{name: simpler.held_out[name] for name in MODELS[1:]}},
         calibration=calibration_bins(new.pairs),
         worst=[misfit._asdict() for misfit in misfits(expected)[:WORST]],
-        overall=overall_test(all_choices(population), run.seed),
+        overall=overall_test(all_choices(population), run),
     )
 
 

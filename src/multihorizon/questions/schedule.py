@@ -44,6 +44,7 @@ from multihorizon.likelihood.maximum_likelihood import joint
 from multihorizon.mdp import MDP
 from multihorizon.numerics.distributions import normal_nodes
 from multihorizon.numerics.spectrum import spectrum
+from multihorizon.parallel import Run
 from multihorizon.population.covariates import Covariates, least_persons
 from multihorizon.population.findings import PopulationEvidence
 from multihorizon.population.solver import Population
@@ -571,7 +572,7 @@ def read_pilot(
     term: str | None,
     further: bool,
     draws: int,
-    seed: int = 0,
+    run: Run = Run(),
     difference: float | None = None,
 ) -> Pilot:
     """Return what one solution, or several equally likely ones, say; `further` takes the decisions of the fit into account.
@@ -596,13 +597,13 @@ def read_pilot(
     if first.estimate.population is None:
         if term is not None:
             raise ValueError(f"a term needs a guess of Population, received one of {first.solver}")
-        return _individuals(guesses, persons, further, draws, seed)
+        return _individuals(guesses, persons, further, draws, run)
     if further:
         raise ValueError(
             "a width needs a guess of MaximumLikelihood, whose persons have intervals of their own, received a Population: "
             "say how many persons and decisions there may be instead"
         )
-    return _population(guesses, persons, term, draws, seed, difference)
+    return _population(guesses, persons, term, draws, run, difference)
 
 
 # Persons one by one.
@@ -631,7 +632,7 @@ class Tied:
     deviations: Floats
 
 
-def _individuals(guesses: Sequence[Solution], persons: int | None, further: bool, draws: int, seed: int) -> Pilot:
+def _individuals(guesses: Sequence[Solution], persons: int | None, further: bool, draws: int, run: Run) -> Pilot:
     """Return persons with the discounts, rewards and temperatures of the guess; each discount is a target."""
     first = guesses[0]
     problem = first.require_problem()
@@ -666,7 +667,7 @@ def _individuals(guesses: Sequence[Solution], persons: int | None, further: bool
         tied = _tied(first, point, d)
         layout = _layout_of_individuals(tied, number / k - 1)
         if draws > 1 and len(guesses) == 1:
-            drawn += _drawn(fitted_together.guesses(draws - 1, seed), first)
+            drawn += _drawn(fitted_together.guesses(draws - 1, run.seed), first)
         if further:
             layout, fitted = _with_decisions(layout, point, tied)
         if first.options.get("temperature") == "pooled" and np.isfinite(tied.spread):
@@ -678,7 +679,7 @@ def _individuals(guesses: Sequence[Solution], persons: int | None, further: bool
             raise ValueError(f"a width needs a guess of MaximumLikelihood, which has intervals, received one of {first.solver}")
         if draws > 1 and len(guesses) == 1:
             try:
-                drawn += _drawn(first.estimate.draw(draws - 1, np.random.default_rng(seed)), first)
+                drawn += _drawn(first.estimate.draw(draws - 1, run.rng()), first)
             except NoUncertaintyError as error:
                 remarks.append(f"The guess is taken as it is: {error}.")
         places = np.arange(k)
@@ -796,7 +797,7 @@ def _with_decisions(layout: Layout, point: Point, tied: Tied) -> tuple[Layout, F
 
 
 def _population(
-    guesses: Sequence[Solution], persons: int | None, term: str | None, draws: int, seed: int, difference: float | None
+    guesses: Sequence[Solution], persons: int | None, term: str | None, draws: int, run: Run, difference: float | None
 ) -> Pilot:
     """Return nodes of a quadrature for each pattern of covariates; the effect of a term is the target."""
     first = guesses[0]
@@ -817,7 +818,7 @@ def _population(
     effects = [one.effects for one in populations]
     if len(populations) == 1 and draws > 1:
         roots = [principal_root(covariance) for covariance in populations[0].effect_covariances]
-        for z in paired_normal(draws - 1, 2 * len(terms), seed):
+        for z in paired_normal(draws - 1, 2 * len(terms), run.seed):
             effects.append(effects[0] + np.column_stack([root @ part for root, part in zip(roots, np.split(z, 2), strict=True)]))
     rows, shares = _patterns(covariates, effects[0])
     # Many patterns need few nodes each.
