@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 
 from multihorizon.checks import Floats, Ints
 from multihorizon.numerics.mixture import _blocks, fit_mixture
+from multihorizon.parallel import Run
 
 CENTRES = np.linspace(-4, 4, 33)
 
@@ -103,7 +104,7 @@ def test_blocks_and_processes_give_the_same_digits() -> None:
     log = normal_log(rng.normal(size=60_000) + 0.5 * rng.normal(size=60_000), np.linspace(-4, 4, 150), 0.5)
     assert len(_blocks(*log.shape)) == 3
     whole, asked = fit_mixture(log), fit_mixture(partial(part, log), log.shape)
-    shared = fit_mixture(partial(part, log), log.shape, jobs=2)
+    shared = fit_mixture(partial(part, log), log.shape, run=Run(jobs=2))
     assert whole.log_likelihood == asked.log_likelihood == shared.log_likelihood
     assert whole.gap == asked.gap == shared.gap
     np.testing.assert_array_equal(whole.weights, shared.weights)

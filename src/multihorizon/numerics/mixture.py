@@ -38,7 +38,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from multihorizon.checks import Floats, Ints, as_positive
-from multihorizon.parallel import Progress, in_parallel, silent
+from multihorizon.parallel import Run
 from multihorizon.words import decimals, significant
 
 #: The log-likelihoods `(rows,columns)` of some rows under some components.
@@ -74,8 +74,7 @@ def fit_mixture(
     tol: float = 1e-6,
     start: Floats | None = None,
     max_rounds: int = 60,
-    jobs: int = 1,
-    progress: Progress = silent,
+    run: Run = Run(),
 ) -> Mixture:
     """Maximise the likelihood of a mixture over its weights.
 
@@ -86,8 +85,7 @@ def fit_mixture(
         tol: the gap for each row at which the search ends.
         start: weights near the maximum `(G,)`, if some are known.
         max_rounds: the most passes over all rows; the gap shows what is left.
-        jobs: processes for the passes.
-        progress: called after each round.
+        run: its processes share the passes, and its progress is called after each round.
 
     Raises:
         ValueError: for NaN or +inf in ℓ, a row whose likelihood is 0 everywhere, or weights to start from that are none.
@@ -128,10 +126,10 @@ def fit_mixture(
         weights[kept.columns] = share
         total = kept.likelihoods @ share
         rows: Floats = kept.scale + np.log(total)
-        excess = _excess(given, rows, size, jobs)
+        excess = _excess(given, rows, size, run)
         mixture = Mixture(weights, float(rows.sum()), n * float(np.log1p(excess.max())), excess, rows, False, number)
         best = mixture if best is None or mixture.gap < best.gap else best
-        progress(
+        run.progress(
             number / max_rounds,
             f"log-likelihood {decimals(mixture.log_likelihood, 2)}, at most {significant(mixture.gap, 2)} more",
         )
@@ -211,11 +209,11 @@ def _checked(log: Floats, every: bool = False) -> Floats:
     return log
 
 
-def _excess(given: LogLikelihoods, rows: Floats, size: int, jobs: int) -> Floats:
+def _excess(given: LogLikelihoods, rows: Floats, size: int, run: Run) -> Floats:
     """Return `D_q/n − 1` `(G,)` where the mixture's log-likelihoods are `rows`, by one pass over all of them."""
     blocks = [(block, rows[block]) for block in _blocks(rows.size, size)]
     total = np.zeros(size)
-    for part in in_parallel(partial(_excess_in_block, given, size), blocks, jobs):
+    for part in run.map(partial(_excess_in_block, given, size), blocks):
         total += part
     return total / rows.size
 

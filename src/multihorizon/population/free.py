@@ -27,7 +27,7 @@ log-likelihood is traced until it passes 1.92; between two t its root is linear 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -139,8 +139,8 @@ def _table(planner: Planner, nodes: Floats) -> Floats:
 def _fitted(counts: Sparse, table: Floats, start: Floats | None, tol: float, run: Run, most_numbers: int) -> Mixture:
     shape = counts.shape[0], table.shape[1]
     if shape[0] * shape[1] <= most_numbers:
-        return fit_mixture(counts @ table, tol=tol, start=start, jobs=1, progress=run.progress)
-    return fit_mixture(partial(_product, counts, table), shape, tol, start, jobs=run.jobs, progress=run.progress)
+        return fit_mixture(counts @ table, tol=tol, start=start, run=replace(run, jobs=1))
+    return fit_mixture(partial(_product, counts, table), shape, tol, start, run=run)
 
 
 def _product(counts: Sparse, table: Floats, rows: Ints, columns: Ints) -> Floats:
