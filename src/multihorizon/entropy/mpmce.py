@@ -78,7 +78,7 @@ from multihorizon.entropy.mce import (
 from multihorizon.estimate import StandardErrors
 from multihorizon.numerics.distributions import halton
 from multihorizon.numerics.lp import Advance, maximise
-from multihorizon.parallel import Progress, silent
+from multihorizon.parallel import Progress, Run, silent
 from multihorizon.planning.linear import Resolvent
 from multihorizon.problem import Problem
 from multihorizon.solution import Solution, Status, Trace
@@ -179,7 +179,7 @@ class Climb:
     log: EvaluationLog = field(default_factory=EvaluationLog)
     _last: Matching | None = None
 
-    def run(self, starts: Floats, wanted: int, progress: Progress) -> Trace:
+    def run(self, starts: Floats, wanted: int, run: Run) -> Trace:
         """From the least mismatch near each start, climb in entropy: once as ε opens step by step, and once with all of ε.
 
         The first `wanted` starts are used, and more until some discounts pass.
@@ -193,10 +193,10 @@ class Climb:
                 here = self.at(self.nearest(start))
                 if here.point.largest_mismatch <= self.threshold and self.opened(here, seen):
                     self.rise(here, self.threshold)
-            progress(min(1.0, (number + 1) / wanted), f"MPMCE: best {significant(self.log.best, 6)}")
+            run.progress(min(1.0, (number + 1) / wanted), f"MPMCE: best {significant(self.log.best, 6)}")
         return self.log.trace()
 
-    def match_all(self, starts: Iterable[Floats], enough: float, progress: Progress) -> Trace:
+    def match_all(self, starts: Iterable[Floats], enough: float, run: Run) -> Trace:
         """Go to the least relative mismatch from one start after the other, until it is small or two agree on the least."""
         least: list[float] = []
         for number, start in enumerate(starts, start=1):
@@ -208,7 +208,7 @@ class Climb:
                 least.append(there.relative_mismatch)
                 if sum(mismatch <= 1.001 * min(least) for mismatch in least) > 1:
                     break
-            progress(min(0.99, number / 9), f"MPMCE: least mismatch {significant(-self.log.best)}")
+            run.progress(min(0.99, number / 9), f"MPMCE: least mismatch {significant(-self.log.best)}")
         return self.log.trace()
 
     def at(self, discounts: Floats) -> Matching:
@@ -400,20 +400,21 @@ class MPMCE:
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
         """Search, then solve once more at the best Γ."""
         logged = problem
+        run = Run(seed, progress=progress)
         problem = problem.observed_policies()
         places = np.argsort(expert_order(problem))
         inner = _Inner(self, problem, places)
         climbs = self.gap != "summed" and self.search is None
         # The experts stand in an order of their own, so that the answer does not depend on how they are listed.
         if climbs:
-            starts = ENDLESS_DISCOUNT * halton(places.size, 5 * self.starts, np.random.default_rng(seed))[:, places]
+            starts = ENDLESS_DISCOUNT * halton(places.size, 5 * self.starts, run.rng())[:, places]
             climb = Climb(inner.match, inner.height, self.threshold, self.max_steps)
             if self.gap == "threshold":
-                trace = climb.run(starts, self.starts, progress)
+                trace = climb.run(starts, self.starts, run)
             else:
                 alone = agreement(problem, float(self.temperature), self.inner_tolerance)
                 begins = ([] if alone is None else [alone]) + list(starts[: self.starts])
-                trace = climb.match_all(begins, self.tolerance, progress)
+                trace = climb.match_all(begins, self.tolerance, run)
         else:
             trace = (self.search or Bayesian(50)).run(inner, places.size, seed, progress).trace
             trace = replace(trace, discounts=trace.discounts[:, places])
