@@ -68,6 +68,7 @@ def test_a_network_learns_the_reward_and_the_discounts():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:FigureCanvasAgg is non-interactive")
 def test_the_notebook_on_results_runs_cell_by_cell(capsys):
+    mpl.pyplot.close("all")  # figures of other examples
     names, shown, drawn = {}, [], 0
     for cell in re.split(r"^# %%$", (EXAMPLES / "plot_results.py").read_text(encoding="utf-8"), flags=re.MULTILINE):
         *lines, last = ast.parse(cell).body
