@@ -86,7 +86,7 @@ def test_the_gradient_is_that_of_the_value() -> None:
 @pytest.mark.slow
 def test_tiny_deviations_change_nothing() -> None:
     problem, _ = study(8, 40, 0.0)
-    options: dict[str, Any] = {"nodes": 7, "tol": 1e-4}
+    options: dict[str, Any] = {"nodes": 7, "tolerance": 1e-4}
     shared = mh.solve(problem, mh.Population(**options))
     nearly = mh.solve(problem, mh.Population(deviations=1e-3, **options))
     assert "deviations" not in shared.evidence

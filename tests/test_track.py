@@ -15,7 +15,7 @@ from scipy.special import expit
 from tiny import PAYS, three_steps, tiny_solutions
 
 import multihorizon as mh
-from multihorizon.population import marginal
+from multihorizon.population import maximum
 from multihorizon.problem import require_counts
 from multihorizon.questions.track import Lattice, Look, Prior, Tracker, Tracking, Window
 
@@ -83,7 +83,7 @@ def test_before_the_first_decision_it_is_what_the_study_predicts() -> None:
 
 @pytest.mark.slow
 def test_a_person_of_the_study_has_the_shrunken_mean_of_the_study(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(marginal, "likely_spreads", lambda found: [(1.0, found.psi)])
+    monkeypatch.setattr(maximum, "likely_spreads", lambda found: [(1.0, found.psi)])
     found = mh.solve(mh.Problem(TASK.mdp, PEOPLE.demonstrations), SOLVER)
     individuals = found.evidence["population"]["individuals"]
     shared = mh.track(found, {"group": "control"})._shared

@@ -43,7 +43,6 @@ import pandas as pd
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from scipy.special import logit
-from scipy.stats import spearmanr
 
 from multihorizon.checks import Bools, Floats, Ints, Seed, as_count, as_level, as_seed, place_of
 from multihorizon.estimate import Draws, interval_ends
@@ -174,7 +173,8 @@ class Nudge(Result):
             and np.ptp(self.discounts[ordered]) > 0
             and np.unique(self.bonus[ordered]).size > 1
         ):
-            tie = float(spearmanr(self.discounts[ordered], self.bonus[ordered]).statistic)
+            ranks = [pd.Series(values[ordered]).rank() for values in (self.discounts, self.bonus)]
+            tie = float(np.corrcoef(ranks)[0, 1])
             lines.append(f"Who looks farther ahead needs {'less' if tie < 0 else 'more'} (rank correlation {decimals(tie, 2)}).")
         if not self.action and self.steps > 1:
             ends = sorted({int(np.argmin(self.weight)), int(np.argmax(self.weight))}, key=lambda k: self.weight[k])
