@@ -313,21 +313,30 @@ def _from_cluster(client: Any, task: Callable[[Item], Result], items: Sequence[I
 
 
 def _sent(client: Any, task: Any) -> Any:
-    """Send a shared task to all workers; to send it to a worker that has just died may fail, or never end."""
+    """Send a shared task to all workers; to send it to a worker that has just died or just begun may fail, or never end.
+
+    So what takes long is sent once more beside, each time after twice as long, and what arrives first is taken.
+    """
     workers = set(client.nthreads())
-    thread = ThreadPoolExecutor(1)
-    sent = thread.submit(client.scatter, task, broadcast=True, hash=False)
+    threads = ThreadPoolExecutor(8)
+    sent = [threads.submit(client.scatter, task, broadcast=True, hash=False)]
+    patience = 5.0
+    last = time.monotonic()
     try:
-        while not sent.done():
+        while not (arrived := [one for one in sent if one.done()]):
             time.sleep(0.01)
             if set(client.nthreads()) != workers:
                 raise WorkersDiedError("a worker of the cluster died while work was sent to it")
-        return sent.result()
+            if time.monotonic() - last > patience and len(sent) < 8:
+                sent.append(threads.submit(client.scatter, task, broadcast=True, hash=False))
+                patience *= 2
+                last = time.monotonic()
+        return arrived[0].result()
     except (KeyError, OSError) as error:  # of the scheduler, and of a connection
         time.sleep(1.0)
         raise WorkersDiedError("a worker of the cluster died while work was sent to it") from error
     finally:
-        thread.shutdown(wait=False, cancel_futures=True)
+        threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _wait(client: Any, future: Any) -> None:
