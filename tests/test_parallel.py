@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from typer.testing import CliRunner
 
 import multihorizon as mh
 from multihorizon.cli import app
-from multihorizon.parallel import Run, in_parallel, limited
+from multihorizon.parallel import Run, _sent, in_parallel, limited
 
 DOMAIN = mh.domains.cliff()
 pytestmark = [
@@ -104,6 +105,32 @@ def test_a_cluster_tells_what_a_task_raised_and_forgets_the_rest(workers: Any) -
 def test_a_task_that_kills_every_worker_of_a_cluster_is_given_up(workers: Any) -> None:
     with mh.cluster(workers.scheduler_address), pytest.raises(OSError, match="workers died 1 time "):
         list(in_parallel(die, range(1), 1, retries=0))
+
+
+def test_what_never_arrives_at_a_cluster_is_sent_again() -> None:
+    class Client:
+        """A cluster of one worker, in which the first transfer never ends."""
+
+        def __init__(self) -> None:
+            self.sent = 0
+            self.over = Event()
+
+        def nthreads(self) -> dict[str, int]:
+            return {"worker": 1}
+
+        def scatter(self, task: str, **_: bool) -> str:
+            self.sent += 1
+            if self.sent == 1:
+                self.over.wait(30)
+            return task
+
+    client = Client()
+    try:
+        assert _sent(client, "task", patience=0.05) == "task"
+        assert client.sent == 2
+        assert not client.over.is_set()
+    finally:
+        client.over.set()
 
 
 @pytest.mark.slow

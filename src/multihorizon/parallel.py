@@ -312,15 +312,15 @@ def _from_cluster(client: Any, task: Callable[[Item], Result], items: Sequence[I
         client.cancel(futures)
 
 
-def _sent(client: Any, task: Any) -> Any:
+def _sent(client: Any, task: Any, patience: float = 5.0) -> Any:
     """Send a shared task to all workers; to send it to a worker that has just died or just begun may fail, or never end.
 
-    So what takes long is sent once more beside, each time after twice as long, and what arrives first is taken.
+    So what takes longer than `patience` seconds is sent again as well, each time after twice as long, and what arrives first is
+    taken.
     """
     workers = set(client.nthreads())
     threads = ThreadPoolExecutor(8)
     sent = [threads.submit(client.scatter, task, broadcast=True, hash=False)]
-    patience = 5.0
     last = time.monotonic()
     try:
         while not (arrived := [one for one in sent if one.done()]):
