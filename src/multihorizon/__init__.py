@@ -76,7 +76,7 @@ _HOMES = {
     "analyse": "analysis",
     "generalization_error": "domains.base",
 }
-_SUBMODULES = {"domains": "domains", "theory": "paper.theory"}
+_SUBMODULES = {"datasets": "datasets", "domains": "domains", "theory": "paper.theory"}
 #: Names that moved or have another name now; the old ones still work here in this release, with a warning.
 _MOVED = {
     "Analysis": "analysis.Analysis",

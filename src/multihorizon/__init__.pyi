@@ -1,4 +1,5 @@
 # The public names, for type checkers and editors; `__init__.py` loads them when they are used.
+from multihorizon import datasets as datasets
 from multihorizon import domains as domains
 from multihorizon.analysis import analyse as analyse
 from multihorizon.choice.model import log_likelihood as log_likelihood

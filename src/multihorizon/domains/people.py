@@ -74,6 +74,12 @@ class Place(NamedTuple):
         planets = "".join(str(value + 1) for value in self.planets)
         return f"{planets} {self.noise} {self.left} p{self.position + 1}"
 
+    @property
+    def ending(self) -> str:
+        """Return the name of the terminal state where the last travel ended here."""
+        value = VALUES[self.planets[self.position]]
+        return f"end {value:+d}" if value else "end 0"
+
     def landings(self, action: int) -> dict[int, float]:
         """Return the planets where an action lands, with their probabilities."""
         if action == 0:
@@ -203,6 +209,11 @@ def space_adventure(mini_blocks: int = 100, travels: Sequence[int] = (2, 3), see
         # Kept if looking ahead matters.
         if (left == 1 or (near[0] - near[1]) * (far[0] - far[1]) < 0) and place not in starts:
             starts.append(place)
+    return adventure_from(starts)
+
+
+def adventure_from(starts: Sequence[Place]) -> SpaceAdventure:
+    """Return the task whose mini-blocks begin in these states."""
     # All states in which there is something to decide, those with most travels left first.
     places = list(dict.fromkeys(sorted(starts, key=lambda place: -place.left)))
     for left in range(places[0].left, 1, -1):
