@@ -15,7 +15,7 @@ def test_the_stub_names_what_the_package_has() -> None:
     stub = ast.parse(Path(mh.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
     imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
     stubbed = {alias.name: node.module.removeprefix("multihorizon.") for node in imports for alias in node.names}
-    assert stubbed == {**mh._HOMES, "domains": "multihorizon", "theory": "paper"}
+    assert stubbed == {**mh._HOMES, "datasets": "multihorizon", "domains": "multihorizon", "theory": "paper"}
 
 
 @pytest.mark.parametrize("name", mh.__all__)
