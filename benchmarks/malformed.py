@@ -32,10 +32,9 @@ import pandas as pd
 import multihorizon.cli.fit
 import multihorizon.cli.questions
 import multihorizon.cli.reproduce  # noqa: F401 - loaded once for all cases
-from multihorizon import Demonstrations, domains
+from multihorizon import MDP, Demonstrations, domains
 from multihorizon.analysis import analyse
 from multihorizon.cli import app
-from multihorizon.data.side_tables import transitions_from_frame
 from multihorizon.report.files import write_fit
 from multihorizon.result import package_version
 
@@ -121,7 +120,7 @@ def parquet(**columns: object) -> Case:
 def mdp(**changes: object) -> Case:
     def write(path: Path) -> None:
         rows = pd.read_csv(io.StringIO(MOVES))
-        transitions_from_frame(rows).to_npz(path)
+        MDP.from_frame(rows).to_npz(path)
         with np.load(path) as file:
             arrays = dict(file)
         np.savez(path, **arrays | {name: np.asarray(value) for name, value in changes.items()})

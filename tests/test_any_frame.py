@@ -20,7 +20,6 @@ from tiny import PAYS, three_steps, tiny_solutions, walks
 
 import multihorizon as mh
 from multihorizon.checks import as_frame, is_frame
-from multihorizon.data.side_tables import transitions_from_frame
 from multihorizon.exact.rewards import read_restrictions
 
 #: The same table in each library. A relation of DuckDB is read from Arrow, as reading it from pandas would lose dates.
@@ -122,7 +121,7 @@ def test_steps_are_the_same(into: Callable[[pd.DataFrame], Any]) -> None:
 def test_transitions_are_the_same(into: Callable[[pd.DataFrame], Any]) -> None:
     rows = [(1, "go", 2, 1 / 3), (1, "go", 3, 2 / 3), (2, "go", 3, 1.0), (1, "stay", 1, 1.0)]
     frame = pd.DataFrame(rows, columns=["state", "action", "next_state", "probability"])
-    expected, found = transitions_from_frame(frame), transitions_from_frame(into(frame))
+    expected, found = mh.MDP.from_frame(frame), mh.MDP.from_frame(into(frame))
     assert (found.state_names, found.action_names) == (expected.state_names, expected.action_names)
     np.testing.assert_array_equal(found.stacked.toarray(), expected.stacked.toarray())
 
@@ -307,7 +306,7 @@ def test_what_is_no_frame_is_refused_in_one_sentence(given: Any) -> None:
     with pytest.raises(ValueError, match=f"a table of decisions {sentence}{type(given).__name__}: from_file reads"):
         mh.Steps.from_frame(given, ["x"])
     with pytest.raises(ValueError, match=f"the table of transitions {sentence}"):
-        transitions_from_frame(given)
+        mh.MDP.from_frame(given)
     with pytest.raises(ValueError, match=f"the table of episodes {sentence}"):
         mh.Demonstrations.from_frame(decisions(), cut_off=True).under(given)
     if given is not None and not isinstance(given, dict):  # columns by name are taken

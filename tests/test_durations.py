@@ -21,7 +21,7 @@ from multihorizon.choice.model import Likelihood
 from multihorizon.choice.plans import LoggedMoves, redrawn
 from multihorizon.choice.settings import Settings
 from multihorizon.data.dynamics import observed_durations
-from multihorizon.data.side_tables import read_transitions, transitions_from_frame
+from multihorizon.data.side_tables import read_transitions
 from multihorizon.likelihood.maximum_likelihood import resume
 from multihorizon.mdp import time_left
 from multihorizon.planning.plan import evaluate, feature_counts, occupancy
@@ -599,10 +599,10 @@ def test_transitions_may_say_how_long_moves_take(tmp_path) -> None:
         {"state": ["a", "a"], "action": "go", "next_state": ["b", "c"], "probability": [0.5, 0.5], "duration": [1.0, 2.5]}
     )
     frame.to_csv(tmp_path / "moves.csv", index=False)
-    for mdp in (transitions_from_frame(frame), read_transitions(tmp_path / "moves.csv")):
+    for mdp in (mh.MDP.from_frame(frame), mh.MDP.from_csv(tmp_path / "moves.csv"), read_transitions(tmp_path / "moves.csv")):
         np.testing.assert_allclose(mdp.at(0.5).stacked.data, [0.5, 0.5 * 0.5**1.5])
     with pytest.raises(ValueError, match="column duration must be positive, received 0"):
-        transitions_from_frame(frame.assign(duration=0))
+        mh.MDP.from_frame(frame.assign(duration=0))
 
 
 @pytest.mark.slow

@@ -11,7 +11,6 @@ import scipy
 
 import multihorizon as mh
 from multihorizon.data.dynamics import describe_estimate, impossible_moves, require_agreement, unlikely_moves, untaken_actions
-from multihorizon.data.side_tables import transitions_from_frame
 from multihorizon.driver import build_problem
 
 
@@ -136,9 +135,7 @@ def test_avoiding_a_known_action_lowers_the_reward_of_where_it_leads():
     """Nobody jumps. Without the jump's transitions that teaches nothing; with them the cliff is worse than the town."""
     outcomes = [("go", "town")] * 126 + [("go", "cliff")] * 14 + [("wait", "town")] * 18 + [("wait", "cliff")] * 42
     rows = [("A", episode, 0, "x", action, after) for episode, (action, after) in enumerate(outcomes)]
-    known = transitions_from_frame(
-        pd.DataFrame({"state": ["x"], "action": ["jump"], "next_state": ["cliff"], "probability": [1.0]})
-    )
+    known = mh.MDP.from_frame(pd.DataFrame({"state": ["x"], "action": ["jump"], "next_state": ["cliff"], "probability": [1.0]}))
     without, given = mh.estimate_mdp(table(rows)), mh.estimate_mdp(table(rows), known=known)
     gap = []
     for mdp in (without, given):
@@ -164,7 +161,7 @@ def test_supplied_actions_mend_the_reward_of_an_avoided_cliff():
         for t, p in enumerate(truth.to_array()[truth.action_names.index(action), truth.state_names.index(state)])
         if p
     ]
-    known = transitions_from_frame(pd.DataFrame(moves, columns=["state", "action", "next_state", "probability"]))
+    known = mh.MDP.from_frame(pd.DataFrame(moves, columns=["state", "action", "next_state", "probability"]))
     completed = mh.estimate_mdp(demos, known=known)
     assert untaken
     assert not untaken_actions(completed)
@@ -219,7 +216,7 @@ def test_many_rows_with_few_moves_each_contradict_together():
     true[np.arange(n), rng.integers(3, size=n)] = 0.9
     rows = [("A", 4 * s + i, 0, str(s), "go", "xyz"[rng.choice(3, p=true[s])]) for s in range(n) for i in range(4)]
     given = [(str(s), "go", t, 1 / 3) for s in range(n) for t in "xyz"]
-    mdp = transitions_from_frame(pd.DataFrame(given, columns=["state", "action", "next_state", "probability"]))
+    mdp = mh.MDP.from_frame(pd.DataFrame(given, columns=["state", "action", "next_state", "probability"]))
     with pytest.raises(ValueError, match="contradict the transitions: in state"):
         require_agreement(table(rows), mdp)
 

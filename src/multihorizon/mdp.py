@@ -29,6 +29,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -540,6 +541,32 @@ class MDP:
         if array.ndim != 3 or array.shape[0] != array.shape[2]:
             raise ValueError(f"transitions must have shape (S, A, S), received {array.shape}")
         return cls(array.transpose(1, 0, 2), initial, terminal, available, **names)
+
+    @classmethod
+    def from_frame(cls, frame: Any) -> MDP:
+        """Build from a table with the columns `state, action, next_state, probability`, and `duration` where moves take time.
+
+        A state without rows is terminal, and an action without rows is not available. The table is a data frame of pandas,
+        polars, pyarrow or DuckDB.
+
+        Raises:
+            ValueError: names the row where a column is empty, a move stands twice or probabilities do not sum to 1.
+
+        Example:
+            >>> import pandas as pd
+            >>> rows = [["a", "go", "b", 0.9], ["a", "go", "a", 0.1], ["a", "stay", "a", 1.0]]
+            >>> mdp = MDP.from_frame(pd.DataFrame(rows, columns=["state", "action", "next_state", "probability"]))
+            >>> mdp.state_names, mdp.terminal.tolist()
+            (('a', 'b'), [False, True])
+        """
+        built: MDP = import_module("multihorizon.data.side_tables").mdp_from_frame(frame)  # the reader of tables lies above
+        return built
+
+    @classmethod
+    def from_csv(cls, path: str | Path) -> MDP:
+        """Build from a CSV or Parquet file with the columns of `from_frame`."""
+        built: MDP = import_module("multihorizon.data.side_tables").mdp_from_csv(path)
+        return built
 
     @classmethod
     def from_gymnasium(cls, env: Any) -> MDP:

@@ -199,19 +199,17 @@ def read_restricted(path: str | Path, names: Sequence[str]) -> pd.DataFrame:
 
 def read_transitions(path: str | Path) -> MDP:
     """Read transitions from `.npz`, CSV or Parquet."""
-    if existing_file(path, "transitions").suffix.lower() == ".npz":
-        return MDP.from_npz(path)
+    return MDP.from_npz(path) if existing_file(path, "transitions").suffix.lower() == ".npz" else mdp_from_csv(path)
+
+
+def mdp_from_csv(path: str | Path) -> MDP:
+    """Return the MDP of a CSV or Parquet file."""
+    existing_file(path, "transitions")
     return _from_table(read_table(path, "transitions that are not an .npz of MDP.to_npz", ("state", "action", "next_state")))
 
 
-def transitions_from_frame(frame: Frame) -> MDP:
-    """Return an MDP from rows `state, action, next_state, probability`, a data frame of pandas, polars, pyarrow or DuckDB.
-
-    Example:
-        >>> rows = pd.DataFrame({"state": ["a"], "action": ["go"], "next_state": ["b"], "probability": [1.0]})
-        >>> transitions_from_frame(rows).terminal.tolist()
-        [False, True]
-    """
+def mdp_from_frame(frame: Frame) -> MDP:
+    """Return the MDP of a data frame."""
     name = "the table of transitions"
     return _from_table(InputTable(as_frame(frame, name), name))
 
