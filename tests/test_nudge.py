@@ -12,7 +12,8 @@ import pytest
 from tiny import PAYS, tiny_solutions
 
 import multihorizon as mh
-from multihorizon.questions.whatif.nudge import Nudge, state_and_action
+from multihorizon.cli.questions import state_and_action
+from multihorizon.questions.whatif.nudge import Nudge
 
 
 def planned(mdp: mh.MDP, reward: Any, discount: float, pay: Any, temperature: float = 1.0) -> Any:
@@ -345,10 +346,12 @@ def test_experts_who_take_the_best_action_are_refused() -> None:
 
 def test_state_and_action_are_read_from_one_word() -> None:
     mdp = mh.MDP([[[0, 1], [0, 0]]], terminal=[1], state_names=["a:b", "end"], action_names=["go"])
-    assert state_and_action(mdp, "a:b") == ("a:b", None)
-    assert state_and_action(mdp, "a:b:go") == ("a:b", "go")
-    with pytest.raises(ValueError, match="state must name states among a:b, end, received 'c'"):
-        state_and_action(mdp, "c")
+    assert state_and_action(mdp.state_names, "a:b") == ("a:b", None)
+    assert state_and_action(mdp.state_names, "a:b:go") == ("a:b", "go")
+    walk = mh.domains.cliff()
+    problem = mh.Problem(walk.mdp, walk.soft_experts())
+    with pytest.raises(ValueError, match="state must name states among"):
+        mh.nudge(problem, state="nowhere")
 
 
 def test_curves_go_through_the_bonus() -> None:

@@ -41,6 +41,7 @@ from multihorizon.driver import solve
 from multihorizon.exact.identify import Identification
 from multihorizon.likelihood.estimates import LikelihoodEvidence
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
+from multihorizon.mdp import MDP
 from multihorizon.parallel import Run
 from multihorizon.population.covariates import read_formula
 from multihorizon.population.solver import Population
@@ -52,7 +53,7 @@ from multihorizon.questions.goals import goals_of_decisions
 from multihorizon.questions.horizons import identify_fitted
 from multihorizon.questions.schedule import Schedule
 from multihorizon.questions.study import Recovery, simulate_study
-from multihorizon.questions.whatif.nudge import Nudge, nudge, state_and_action
+from multihorizon.questions.whatif.nudge import Nudge, nudge
 from multihorizon.questions.whatif.predict import NOT_BOUNDED, Prediction
 from multihorizon.questions.whatif.predict import predict as predicted
 from multihorizon.report.files import read_fit
@@ -208,9 +209,11 @@ def predict(options: PredictOptions) -> None:
         if wrong is not None:
             raise ValueError(f"--nudge must come without --{wrong}: it asks for a bonus in the task as it is, received both")
         solution, fitted = read_fit(options.result)
+        problem = solution.require_problem()
+        task = problem.mdp
         remarks = [f"The report of the fit warns: {text}" for text in fitted.get("warnings") or ()]
-        changes = _changes(solution, options)
         source = _source(solution, options, remarks)
+        changes = _changes(task, problem.parameter_names, options)
         persons: Literal["each", "groups"] = "groups" if options.typical else "each"
         with progress_bar("predict") as progress:
             how: dict[str, Any] = {"persons": persons, "seed": options.seed, "jobs": options.jobs, "progress": progress}
@@ -218,7 +221,7 @@ def predict(options: PredictOptions) -> None:
             if options.nudge is None:
                 answer = predicted(source, **changes, states=options.reach, **how)
             else:
-                state, action = state_and_action(solution.problem.mdp, options.nudge)  # type: ignore[union-attr]
+                state, action = state_and_action(task.state_names, options.nudge)
                 chance = 0.5 if options.chance is None else options.chance
                 answer = nudge(source, state=state, action=action, chance=chance, initial=changes["initial"], **how)
         if isinstance(answer, Prediction):
@@ -252,19 +255,28 @@ def _source(solution: Solution, options: PredictOptions, remarks: list[str]) -> 
     return identification
 
 
-def _changes(solution: Solution, options: PredictOptions) -> dict[str, Any]:
+def state_and_action(states: Sequence[str], text: str) -> tuple[str, str | None]:
+    """Return a state, or a state and an action in it, from `state` or `state:action`; a state may have a colon in its name."""
+    state, colon, action = text.rpartition(":")
+    if text in states or not colon:
+        return text, None
+    if not (state.strip() and action.strip()):
+        raise ValueError(f"what a bonus is for must be a state, or a state and an action as in home:walk, received {text!r}")
+    return state, action
+
+
+def _changes(task: MDP, parameters: Sequence[str], options: PredictOptions) -> dict[str, Any]:
     """Return what changes, from the files that the options name, with the names of the task checked."""
-    assert solution.problem is not None
     after = None if options.transitions is None else read_transitions(options.transitions)
-    task = solution.problem.mdp if after is None else after  # type: ignore[attr-defined]
+    task = task if after is None else after
     return {
         "pay": None if options.pay is None else read_pay(options.pay, task),
         "forbid": None if options.forbid is None else read_forbidden(options.forbid, task),
         "transitions": after,
-        "features": None if options.features is None else features_in(options.features, task, solution.problem.parameter_names),
+        "features": None if options.features is None else features_in(options.features, task, parameters),
         "initial": None if options.initial is None else read_first_states(options.initial, task),
         "discount": discounts_of(options.discount),
-        "restrictions": None if options.restrict is None else read_restricted(options.restrict, solution.problem.parameter_names),
+        "restrictions": None if options.restrict is None else read_restricted(options.restrict, parameters),
     }
 
 
@@ -299,12 +311,11 @@ def _show_prediction(prediction: Prediction) -> None:
 
 
 def _show_nudge(answer: Nudge) -> None:
-    question, *lines = answer.sentences().splitlines()
-    out.print(question, soft_wrap=True)
+    notes = answer.notes()
+    out.print(answer.question(), soft_wrap=True)
     out.print(bonuses(answer, 60).rich())
-    for line in lines:
-        if not line.startswith("  "):
-            out.print(line, soft_wrap=True)
+    for line in notes:
+        out.print(line, soft_wrap=True)
 
 
 def design(options: DesignOptions) -> None:

@@ -589,7 +589,7 @@ def changes_in_words(prediction: Prediction) -> list[str]:
     change = prediction.change
     mdp = prediction.change.mdp
     parts = list[str]()
-    direct = change.pay - mdp.expect(change.arrival)
+    direct = change.direct
     paid = [f"{change.arrival[s]:g} on arrival in {mdp.state_names[s]}" for s in np.flatnonzero(change.arrival)]
     paid += [
         f"{direct[s, a]:g} for {mdp.action_names[a]} in {mdp.state_names[s]}" for s, a in np.argwhere(np.abs(direct) > 1e-12)
@@ -829,8 +829,7 @@ def bonuses(nudged: Nudge, rows: int | None = None) -> Table:
     """Return the bonus that each needs."""
     frame = nudged.to_frame()
     words: dict[str, float | str] = {"already": 0.0, "infinite": "none is enough", "not found": "not found"}
-    pairs = zip(nudged.answers, nudged.bonus.tolist(), strict=True)
-    frame["bonus"] = np.array([words.get(answer, bonus) for answer, bonus in pairs], dtype=object)
+    frame["bonus"] = frame["answer"].map(words).where(frame["answer"] != "found", frame["bonus"]).astype(object)
     roles: dict[str, Role] = {"discount": "discount", "before": "share", "bonus": "amount"}
     table = Table(
         frame.head(len(frame) if rows is None else rows),

@@ -17,7 +17,7 @@ choice of probability 0. *Other transitions and another discount* need the rewar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -58,8 +58,8 @@ class Change:
 
     Attributes:
         mdp: the task after, with its first states; actions that are forbidden are still in it.
-        pay: what is added to the expected immediate reward `(S',A)`.
-        arrival: the part of `pay` that is paid on arrival, for each state `(S',)`.
+        arrival: what is paid on arrival, for each state `(S',)`.
+        direct: what is paid for decisions `(S',A)`.
         forbid: the actions that can no longer be taken `(S',A)`.
         initial: the probabilities of the first state `(S',)`.
         discounts: new discounts `(K,)`, NaN where they stay as they are.
@@ -67,11 +67,14 @@ class Change:
         elsewhere: whether other first states are given.
         features: F `(A·S',d)` in the task after; None where transitions do not change.
         arrival_features: what reward parameters pay on arrival there `(S',d)`; None where they pay for decisions.
+        pay: what both add to the expected immediate reward `(S',A)`.
+        needs_reward: whether the policies alone do not say what follows.
+        task: the task after, without the actions that are forbidden.
     """
 
     mdp: MDP
-    pay: Floats
     arrival: Floats
+    direct: Floats
     forbid: Bools
     initial: Floats
     discounts: Floats
@@ -79,16 +82,14 @@ class Change:
     elsewhere: bool = False
     features: Sparse | None = None
     arrival_features: Sparse | None = None
+    pay: Floats = field(init=False)
+    needs_reward: bool = field(init=False)
+    task: MDP = field(init=False)
 
-    @property
-    def needs_reward(self) -> bool:
-        """Return whether the policies alone do not say what follows."""
-        return self.moved or bool(np.isfinite(self.discounts).any())
-
-    @property
-    def task(self) -> MDP:
-        """Return the task after, without the actions that are forbidden."""
-        return self.mdp.without(self.forbid)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pay", self.mdp.expect(self.arrival) + self.direct)
+        object.__setattr__(self, "needs_reward", self.moved or bool(np.isfinite(self.discounts).any()))
+        object.__setattr__(self, "task", self.mdp.without(self.forbid))
 
     def at(self, discount: float) -> Change:
         """Return the same change in the task as it is seen at a discount: what is paid on arrival follows its transitions."""
@@ -98,10 +99,9 @@ class Change:
     def in_task(self, mdp: MDP) -> Change:
         """Return the same change where the same moves have other probabilities."""
         features = self.features
-        direct = self.pay - self.mdp.expect(self.arrival)
         if self.moved and self.arrival_features is not None:
             features = sp.csr_array(mdp.stacked @ self.arrival_features)
-        return replace(self, mdp=mdp, pay=mdp.expect(self.arrival) + direct, features=features)
+        return replace(self, mdp=mdp, features=features)
 
 
 def read_change(
@@ -144,8 +144,8 @@ def read_change(
         raise ValueError(f"forbid must leave an action in every state, received none in state {after.state_names[stuck[0]]}")
     return Change(
         mdp=after,
-        pay=after.expect(arrival) + direct,
         arrival=arrival,
+        direct=direct,
         forbid=banned,
         initial=after.initial,
         discounts=read_discounts(names, discount),
@@ -387,15 +387,16 @@ def are_policies(source: Any) -> TypeGuard[Problem]:
 def _of_solution(solution: Solution, groups: bool) -> Known:
     """Return what a solution says of its experts, or of a typical and a new person of each group."""
     problem = solution.require_answer()
+    deviates = not groups and solution.evidence.get("deviations") is not None
+    rewards = solution.personal_rewards.T if deviates else None
+    estimate = solution.estimate.of_groups() if groups else solution.estimate
+    answer = estimate.answer
     task = one_task(problem)
     given = solution.options.get("known_reward")
     arrival = None
     if task.known_reward is not None and given is not None:
         arrival = np.asarray(by_state(task.mdp, given, "known_reward"), dtype=np.float64)
         arrival = arrival if arrival.shape == (task.mdp.n_states,) else None
-    estimate = solution.estimate.of_groups() if groups else solution.estimate
-    answer = estimate.answer
-    deviates = not groups and solution.evidence.get("deviations") is not None
     people = Known(
         names=answer.experts,
         parameter_names=problem.parameter_names,
@@ -404,7 +405,7 @@ def _of_solution(solution: Solution, groups: bool) -> Known:
         temperature=answer.temperatures,
         unit="",
         theta=solution.reward,
-        own=solution.personal_rewards.T if deviates else None,
+        own=rewards,
         arrival=arrival,
         source=solution,
         estimate=estimate,

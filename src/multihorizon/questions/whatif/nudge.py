@@ -135,11 +135,16 @@ class Nudge(Result):
             lines.append(f"  {name} (discount {significant(self.discounts[k], 3)}): {self._in_words(k)}")
         if len(self.experts) > 60:
             lines.append(f"  and {len(self.experts) - 5:,} more")
-        return "\n".join([f"{self._question()}.", *lines, *self._near_and_far(), self.unit, *self.remarks])
+        return "\n".join([self.question(), *lines, *self.notes()])
 
-    def _question(self) -> str:
+    def question(self) -> str:
+        """Return what was asked, as a title."""
         what = f"choose {self.action} in {self.state}" if self.action else f"reach {self.state}"
-        return f"The smallest bonus with which experts {what} with a chance of {percent(self.chance)}"
+        return f"The smallest bonus with which experts {what} with a chance of {percent(self.chance)}."
+
+    def notes(self) -> list[str]:
+        """Return who responds to what is near and who to what is far, what a bonus of 1 means, and the remarks."""
+        return [*self._near_and_far(), self.unit, *self.remarks]
 
     def _in_words(self, k: int) -> str:
         if self.answers[k] == ALREADY:
@@ -158,7 +163,6 @@ class Nudge(Result):
         return f"{text} ({ends})"
 
     def _near_and_far(self) -> list[str]:
-        """Return who responds to what is near and who to what is far, in words."""
         ordered = ~np.isnan(self.bonus) & (np.array(self.status, dtype=object) == IDENTIFIED)  # others may be in any order
         places = np.flatnonzero(ordered & np.isfinite(self.bonus))
         lines = []
@@ -313,6 +317,7 @@ def nudge(
         raise ValueError("initial is for a state to be reached: an action is chosen in its state, wherever a person comes from")
     change = read_change(people.task.mdp, people.names, initial=initial)
     spot = _read_spot(change.mdp, state, action)
+    outcomes = Outcomes(change.task, [spot.state], False, False)
     sample: Sample | None = None
     closed = True
     remarks = []
@@ -322,7 +327,7 @@ def nudge(
     elif people.identified is not None and not people.identified.all():
         remarks.append(TRIED)
     tried = explaining(people, None) if people.policies is not None else None
-    work = _Search(people, change, spot, asked, level, sample, tried)
+    work = _Search(people, change, spot, asked, level, sample, tried, outcomes)
     answers = []
     for one in run.map(partial(_Search.expert, work), range(len(people.names))):
         answers.append(one)
@@ -361,21 +366,6 @@ def nudge(
         level=level,
         remarks=tuple(remarks),
     )
-
-
-def state_and_action(mdp: MDP, text: str) -> tuple[str, str | None]:
-    """Return a state, or a state and an action in it, from `state` or `state:action`; a state may have a colon in its name.
-
-    Raises:
-        ValueError: where the text names neither.
-    """
-    state, colon, action = text.rpartition(":")
-    if text not in mdp.state_names and colon and not (state.strip() and action.strip()):
-        raise ValueError(f"what a bonus is for must be a state, or a state and an action as in home:walk, received {text!r}")
-    if text in mdp.state_names or not colon:
-        return mdp.state_names[place_of(text, mdp.state_names, "state", "state")], None
-    row = place_of(state, mdp.state_names, "state", "state")
-    return mdp.state_names[row], mdp.action_names[place_of(action, mdp.action_names, "action", "action")]
 
 
 class _Spot(NamedTuple):
@@ -479,6 +469,13 @@ class _Search:
     level: float
     sample: Sample | None
     tried: tuple[Floats, Floats] | None
+    outcomes: Outcomes
+
+    def response(self, task: MDP, reward: Floats, gamma: Floats, lam: Floats) -> _Response:
+        """Return the response in a task; where moves take time, plans are made in it, and it is the whole task that goes on."""
+        whole = task if task.origin is None else task.origin
+        outcomes = self.outcomes if whole is self.change.task else Outcomes(whole, [self.spot.state], False, False)
+        return _Response(task, self.spot, reward, gamma, lam, outcomes)
 
     def expert(self, k: int) -> _Found:
         """Return the bonus of one expert, its curve and its interval."""
@@ -488,12 +485,12 @@ class _Search:
             assert self.tried is not None
             gamma, lam = (each[:, k] for each in self.tried)
             task, reward = as_reward(self.change.task, people.task.mdp, people.policies[k], lam)
-            response = _Response(task, self.spot, reward, gamma, lam)
+            response = self.response(task, reward, gamma, lam)
         else:
             theta = people.thetas if people.own is None else people.own[:, k]
             gamma, lam = people.discounts[k : k + 1], people.temperature[k : k + 1]
             there = seen(people, self.change, float(gamma[0]))
-            response = _Response(there[1].task, self.spot, expected_rewards(*there, theta)[1], gamma, lam)
+            response = self.response(there[1].task, expected_rewards(*there, theta)[1], gamma, lam)
         result = self.point(response)
         if people.policies is not None:
             assert people.identified is not None
@@ -512,9 +509,11 @@ class _Search:
                 for one in self.drawn(self.sample.draws, k)
             ]
         )
-        low, high = (float(end) for end in interval_ends(needed, self.level, 0, (0.0, np.inf)))
+        low, high = interval_ends(needed, self.level, 0, (0.0, np.inf))
         result = result._replace(unplanned=int(np.isnan(needed).sum()), none_enough=float(np.isinf(needed).mean()))
-        return result._replace(status=NOT_BOUNDED) if low == 0 and np.isinf(high) else result._replace(low=low, high=high)
+        if low == 0 and np.isinf(high):
+            return result._replace(status=NOT_BOUNDED)
+        return result._replace(low=float(low), high=float(high))
 
     def point(self, response: _Response) -> _Found:
         """Return the answer at the first column of a response, with its curve."""
@@ -525,10 +524,11 @@ class _Search:
             answer = NOT_FOUND
             reason = response.unplanned()
         elif before < self.asked:
-            most, reason = response.most()
-            bonus = np.inf
-            answer = INFINITE
-            if most >= self.asked:
+            if response.most() < self.asked:
+                bonus = np.inf
+                answer = INFINITE
+                reason = response.why_not_more()
+            else:
                 bonus, rising, reason = response.first(self.asked)
                 answer = FOUND if np.isfinite(bonus) else INFINITE if np.isinf(bonus) else NOT_FOUND
         top = 2 * bonus if 0 < bonus < np.inf else 10 * lam
@@ -548,7 +548,7 @@ class _Search:
         theta = drawn.reward_of(k)
         if drawn.tasks is None and not timed:
             after = expected_rewards(people, change, theta)[1]
-            return [_Response(change.task, self.spot, after, drawn.discounts[k], drawn.temperatures[k])]
+            return [self.response(change.task, after, drawn.discounts[k], drawn.temperatures[k])]
         result = []
         for i, (gamma, lam) in enumerate(zip(drawn.discounts[k], drawn.temperatures[k], strict=True)):
             here, there = people, change
@@ -559,7 +559,7 @@ class _Search:
                 paid = drawn.rewards_in(i) if drawn.deviations is None else drawn.rewards_in(i)[:, k]
             here, there = seen(here, there, float(gamma))
             reward = expected_rewards(here, there, paid)[1]
-            result.append(_Response(there.mdp, self.spot, reward, np.array([gamma]), np.array([lam])))
+            result.append(self.response(there.mdp, reward, np.array([gamma]), np.array([lam])))
         return result
 
     def open(self, k: int, answer: _Found, sample: Sample) -> bool:
@@ -579,7 +579,7 @@ class _Search:
 class _Response:
     """How the chance responds to the bonus, for n parameters: rewards `(A·S,)` or `(A·S,n)`, γ and λ `(n,)`."""
 
-    def __init__(self, task: MDP, spot: _Spot, reward: Floats, gamma: Floats, lam: Floats) -> None:
+    def __init__(self, task: MDP, spot: _Spot, reward: Floats, gamma: Floats, lam: Floats, outcomes: Outcomes) -> None:
         self.task, self.spot, self.gamma, self.lam = task, spot, gamma, lam
         self.reward = reward.reshape(reward.shape[0], -1)
         unit = np.zeros((task.n_states, task.n_actions))
@@ -588,9 +588,8 @@ class _Response:
         else:
             unit[spot.state, spot.action] = 1.0
         self.unit = np.ascontiguousarray(unit.T)
-        # Where moves take time, plans are made in the task as it is seen, and what comes of them is what happens in the task.
-        self.outcomes = Outcomes(task if task.origin is None else task.origin, [spot.state], False, False)
-        self.engine = self.outcomes.engine if task.origin is None else self.outcomes.engine.of(task)
+        self.outcomes = outcomes
+        self.engine = outcomes.engine if task.origin is None else outcomes.engine.of(task)
 
     def at(self, bonus: Floats, columns: Ints) -> tuple[Floats, Floats]:
         """Return the chances `(m,)` at these bonuses of these parameters, and their slopes; NaN where a value is infinite."""
@@ -629,17 +628,20 @@ class _Response:
         change[s] = 0.0
         return np.stack([task.initial @ later + task.initial[s], task.initial @ change])
 
-    def most(self) -> tuple[float, str]:
-        """Return a chance that no bonus exceeds, and why."""
-        task, (s, a) = self.task, self.spot
-        if a is not None:
-            if task.live[s, a]:
-                return 1.0, ""
-            return 0.0, "it is never chosen there, and no bonus brings back a choice of probability 0"
-        most = float(task.initial[self.outcomes.toward[0]].sum())
-        if most == 0:
-            return most, "there is no way to it from the first state"
-        return most, f"from other first states there is no way to it, and {percent(most)} begin where there is one"
+    def most(self) -> float:
+        """Return a chance that no bonus exceeds."""
+        state, action = self.spot
+        if action is not None:
+            return float(self.task.live[state, action])
+        return float(self.task.initial[self.outcomes.toward[0]].sum())
+
+    def why_not_more(self) -> str:
+        """Return why no bonus brings a larger chance than that."""
+        if self.spot.action is not None:
+            return "it is never chosen there, and no bonus brings back a choice of probability 0"
+        if self.most() == 0:
+            return "there is no way to it from the first state"
+        return f"from other first states there is no way to it, and {percent(self.most())} begin where there is one"
 
     def first(self, asked: float) -> tuple[float, bool, str]:
         """Return the smallest bonus of the first parameters, whether the chance rose on the way there, and what is wrong with
@@ -687,7 +689,7 @@ class _Response:
         before = self.at(np.zeros(columns.size), columns)[0]
         none = ~(before < asked)
         result = np.where(np.isnan(before), np.nan, 0.0)
-        if self.most()[0] < asked:
+        if self.most() < asked:
             result[~none] = np.inf
             return result
         going = np.flatnonzero(~none)

@@ -118,10 +118,9 @@ def targets_of(change: Change, states: Any) -> list[int]:
     if states is not None:
         given = list(states) if isinstance(states, Iterable) and not isinstance(states, str) else [states]
         return [place_of(state, change.mdp.state_names, "states", "state") for state in given]
-    direct = change.pay - change.mdp.expect(change.arrival)
     if change.mdp.n_states > LARGE:
         return []
-    touched = (change.arrival != 0) | (np.abs(direct) > 1e-12).any(axis=1) | (change.forbid & change.mdp.live).any(axis=1)
+    touched = (change.arrival != 0) | (np.abs(change.direct) > 1e-12).any(axis=1) | (change.forbid & change.mdp.live).any(axis=1)
     return [int(i) for i in np.flatnonzero(touched)[:20]]
 
 
@@ -548,7 +547,7 @@ def predict(
             "The task has no end: chances and steps to reach a state are those of somebody who goes on and on, however few "
             "decisions a recorded episode has.",
         )
-    idle = np.argwhere((np.abs(change.pay - change.mdp.expect(change.arrival)) > 1e-12) & change.forbid)
+    idle = np.argwhere((np.abs(change.direct) > 1e-12) & change.forbid)
     if idle.size:
         named = [f"{change.mdp.action_names[a]} in {change.mdp.state_names[s]}" for s, a in idle]
         remarks = (*remarks, f"What is paid for {first_few(named)} counts for nothing, because it is forbidden.")
@@ -757,7 +756,7 @@ def sample_of(people: Known, change: Change, draws: int, run: Run) -> tuple[Samp
         gamma = drawn.discounts
         gamma = np.where(np.ptp(gamma, axis=1, keepdims=True) > 0, np.minimum(gamma, ENDLESS_DISCOUNT), gamma)
         drawn = replace(drawn, discounts=gamma)
-    return Sample(drawn, estimate.pairs(), estimate.lost, estimate.remarks), True, ""
+    return Sample(drawn, lost=estimate.lost, remarks=estimate.remarks, pairs=estimate.pairs()), True, ""
 
 
 class _PlansAfter:
