@@ -245,11 +245,6 @@ class TableBlock(Block):
     headers: Mapping[str, Either] = field(default_factory=dict)
     folded: int = 20
 
-    @property
-    def caption(self) -> str:
-        """Return what the rows are."""
-        return self.table.caption
-
     def drawn(self) -> list[tuple[Any, str, list[Any]]]:
         """Of each column the header, how it is set ("number", "short", "text" or "bar"), and the cells."""
         shown = [column for column in self.table.columns(joined=True) if column.name not in self.hidden]
@@ -429,13 +424,9 @@ class Chart(Block):
     panels: Sequence[Panel]
     height: float = 340.0
 
-    def right(self, panel: Panel, x: float) -> float:
-        """Return where a value of the panel's first axis stands in the drawing."""
-        return round(48 + 358 * panel.x.share(x), 1)
-
-    def down(self, panel: Panel, y: float) -> float:
-        """Return where a value of the panel's second axis stands in the drawing."""
-        return round(self.height - 44 - (self.height - 56) * panel.y.share(y), 1)
+    def place(self, panel: Panel, x: float = 0.0, y: float = 0.0) -> tuple[float, float]:
+        """Return where values of the panel's axes stand in the drawing, from its left and from its top."""
+        return round(48 + 358 * panel.x.share(x), 1), round(self.height - 44 - (self.height - 56) * panel.y.share(y), 1)
 
 
 #: The line on which two axes from 0 to 1 agree.
@@ -450,11 +441,25 @@ class Ruler:
         horizon: how far ahead discounts look in the task.
         farthest: the horizon at the right end of the ruler; longer ones stand there too.
         nearest: the horizon at the left end: one step, or less time than anybody's; shorter ones stand there too.
+        axes: each ruler as an axis, with numbers at some places.
+        title: from where to where the rulers go.
     """
 
     horizon: Horizon
     farthest: float
     nearest: float = 1.0
+    axes: Mapping[Unit, Axis] = field(init=False)
+    title: Either = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Number the rulers."""
+        places = [(m, m * self.nearest * 10.0**e) for e in range(5) for m in (1, 2, 5)]
+        inside = [(m, reach) for m, reach in places if reach <= self.farthest * (1 + 1e-9)]
+        shown = [reach for m, reach in inside if len(inside) <= 8 or m == 1]
+        steps = Axis(f"horizon in {self.horizon.many}, on a logarithmic scale", [(self._share(h), _round(h)) for h in shown])
+        object.__setattr__(self, "axes", {"discount": Axis("discount γ"), "steps": steps})
+        ends = f"{_round(self.nearest)} to {_round(self.farthest)} {self.horizon.many}"
+        object.__setattr__(self, "title", Either("0 to 1", ends))
 
     @classmethod
     def over(cls, discounts: Iterable[float], horizon: Horizon) -> Ruler:
@@ -481,24 +486,10 @@ class Ruler:
     def _share(self, reach: float) -> float:
         return log(min(max(reach, self.nearest), self.farthest) / self.nearest) / log(self.farthest / self.nearest)
 
-    def axis(self, unit: Unit) -> Axis:
-        """Return the ruler as an axis, with numbers at some places."""
-        if unit == "discount":
-            return Axis("discount γ")
-        places = [(m, m * self.nearest * 10.0**e) for e in range(5) for m in (1, 2, 5)]
-        inside = [(m, reach) for m, reach in places if reach <= self.farthest * (1 + 1e-9)]
-        shown = [reach for m, reach in inside if len(inside) <= 8 or m == 1]
-        return Axis(f"horizon in {self.horizon.many}, on a logarithmic scale", [(self._share(h), _round(h)) for h in shown])
-
     def bar(self, low: float, discount: float, high: float) -> Either:
         """Return an interval drawn on each ruler."""
         by_discount, by_steps = (Bar(self.place(low, u), self.place(discount, u), self.place(high, u)) for u in UNITS)
         return Either(by_discount, by_steps, discount)
-
-    @property
-    def title(self) -> Either:
-        """From where to where the rulers go."""
-        return Either("0 to 1", f"{_round(self.nearest)} to {_round(self.farthest)} {self.horizon.many}")
 
 
 def _round(reach: float) -> str:

@@ -82,6 +82,7 @@ from multihorizon.words import LEVEL, count, decimals, p_text, shortened, signed
 def fit_page(analysis: Analysis, options: dict[str, Any]) -> Page:
     """Return the report of a fit."""
     people = analysis.people
+    answer = answer_blocks(analysis)
     sections = [section for part in SECTIONS for section in part(analysis)]
     cards = [(finding.question, finding.answer, finding.kind) for finding in analysis.findings.values()]
     figures = _figures(analysis)
@@ -98,7 +99,7 @@ def fit_page(analysis: Analysis, options: dict[str, Any]) -> Page:
             *words,
         ],
         [] if people is not None else [(k, analysis.solution.experts[k]) for k in analysis.order],
-        answer_blocks(analysis),
+        answer,
     )
 
 
@@ -163,7 +164,7 @@ def _horizons(analysis: Analysis) -> list[Section]:
     for k in order:
         gamma = float(solution.discounts[k]) if analysis.given[k] else np.nan
         look = Either(own_discount_text(analysis, k), own_steps_text(analysis, k), gamma)
-        low, high = (float(end) for end in analysis.intervals[k])
+        low, high = analysis.intervals[k].tolist()
         rows.append(
             [
                 solution.experts[k],
@@ -247,7 +248,7 @@ def _people_figure(analysis: Analysis) -> Block:
                 name = shortened(analysis.solution.experts[k], 40)
                 lines.append(Line([], name, label_at=y + 0.35 / len(order), colour=colour, experts=[k]))
         above = Axis("" if named else "experts, the longest horizon on top", ())
-        panels.append(Panel(ruler.axis(unit), above, marks, lines, kind=f"in-{unit}"))
+        panels.append(Panel(ruler.axes[unit], above, marks, lines, kind=f"in-{unit}"))
     caption = "Each expert's discount with its 95 % interval, from the shortest horizon to the longest."
     return Chart(caption, panels, height=float(np.clip(60 + (44 if named else 14) * len(order), 150, 560)))
 
@@ -380,7 +381,7 @@ def _discounts_beside(analysis: Analysis, deviations: Deviations) -> list[Block]
                 y = 1 - (row + 0.35 + 0.3 * colour) / len(order)
                 across = None if np.isnan(low + high) else (low, high)
                 marks.append(Mark(ruler.place(float(gamma), unit), y, tip, [k], across=across, colour=colour))
-        panels.append(Panel(ruler.axis(unit), Axis("experts, the shortest horizon on top", ()), marks, kind=f"in-{unit}"))
+        panels.append(Panel(ruler.axes[unit], Axis("experts, the shortest horizon on top", ()), marks, kind=f"in-{unit}"))
     height = float(np.clip(80 + 30 * len(order), 160, 560))
     return [
         table,
@@ -488,13 +489,12 @@ def _best_by_look_ahead(analysis: Analysis) -> list[Section]:
     ]
     if analysis.people is None:
         blocks += _doubts_of_reward(analysis)
-    tasks = _tasks(analysis)
+    tasks, marked = _tasks(analysis), _marked(analysis)
     for number, (expert, decisions) in enumerate(tasks[:most_tasks], 1):
         if len(tasks) > 1:
             blocks.append(Subheading(f"Task {number} of {len(tasks)}"))
         values, tips = _states(analysis, expert.mdp)
         reward = expected_in(expert, analysis.solution.reward)
-        marked = _marked(analysis)
         blocks += explorer(
             expert.mdp, reward, marked, values=values, tips=tips, weights=decisions, horizon=analysis.horizon, number=number
         )

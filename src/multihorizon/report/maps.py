@@ -394,7 +394,7 @@ def explorer(
     scales, marked = [], stretches.changes[1:301]  # more strokes would make the scale black
     for unit in UNITS:
         places = [[ruler.place(gamma, unit) for gamma in gammas] for gammas in (marked, [p.discount for p in people])]
-        scales.append(Scale(unit, ruler.axis(unit).ticks, *places))
+        scales.append(Scale(unit, ruler.axes[unit].ticks, *places))
     data = {
         "changes": [round(change, 9) for change in stretches.changes],
         "toggles": stretches.toggles,
@@ -405,8 +405,8 @@ def explorer(
         "timed": horizon.timed,
         "many": horizon.many,
     }
-    said = f"Shown at γ = {decimals(start, 4)}, {horizon.text(start)}."
-    dots = [f"{p.name}\nγ {decimals(p.discount, 3)}, {horizon.text(p.discount)}" for p in people]
+    said = f"Shown at γ = {decimals(start, 4)}, {horizon.number(start)} {horizon.many}."
+    dots = [f"{p.name}\nγ {decimals(p.discount, 3)}, {horizon.number(p.discount)} {horizon.many}" for p in people]
     blocks: list[str | Block] = [Explorer(number, data, said, drawing, _table(stretches, best, horizon), people, dots, scales)]
     if stretches.tried:
         blocks.append(
