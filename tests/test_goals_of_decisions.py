@@ -319,7 +319,7 @@ def test_where_one_reward_cannot_be_tested_a_note_and_the_verdict_say_so():
     found = mh.analyse(tables, [MDP, elsewhere], quick=True)
     assert any(note.startswith("Whether the experts share one reward was not tested") for note in found.notes)
     assert found.goals.verdict.answer == "This was not tested"
-    assert found.goals.to_dict()["p_value"] is None
+    assert found.goals.finding.content["goals"]["p_value"] is None
     assert not found.goals.rejected
     unfinished = replace(mh.solve(decided([0, 0], 50), mh.MaximumLikelihood(1.0)), status=mh.Status.NOT_CONVERGED)
     assert shared_goal_test(unfinished).reason == "the fit did not end"

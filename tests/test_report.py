@@ -276,7 +276,7 @@ def test_a_person_at_chance_gets_no_discount_but_a_reason():
 
 
 def test_states_are_compared_with_the_model_only_where_decisions_repeat(found):
-    assert found.choices_repeat
+    assert found.compared.repeat
     assert all(misfit.decisions >= FEWEST_DECISIONS for misfit in found.misfits)
     assert len(found.misfits) == sum(int((e.counts.sum(axis=1) >= FEWEST_DECISIONS).sum()) for e in found.problem.experts)
     assert min(misfit.p_value for misfit in found.misfits) > 1e-3
@@ -303,7 +303,7 @@ def test_where_states_rarely_repeat_the_decisions_of_all_are_compared():
     features = lambda mdp: (mdp.stacked @ kinds, ["one", "two"])  # noqa: E731
     policies = [mh.soft_plan(mdp, reward, 0.5).policy] * 8
     crowd = mh.analyse([mh.Demonstrations.simulate(mdp, policies, 10, max_steps=10)], [mdp], features)
-    assert not crowd.choices_repeat
+    assert not crowd.compared.repeat
     assert {misfit.expert for misfit in crowd.misfits} == {"all"}
     content = result_of(crowd, {})
     assert "own frequencies" not in content["model_checks"]["held_out"]

@@ -347,8 +347,10 @@ def check_output(directory: Path, files: Iterable[str], inputs: Iterable[Path], 
             raise ValueError(f"{name} must leave room for the file {file}, received a directory of this name in {directory}")
 
 
-def write_all(directory: Path, files: Iterable[str], write: Callable[[Path], None]) -> None:
+def write_all(directory: Path, files: Iterable[str], write: Callable[[Path], None]) -> tuple[str, ...]:
     """Let `write` fill a hidden directory inside `directory`, and exchange old files for new ones when all are complete.
+
+    Returns the names among `files` that there are now.
 
     Args:
         directory: where the files go. It is made if needed.
@@ -389,6 +391,7 @@ def write_all(directory: Path, files: Iterable[str], write: Callable[[Path], Non
         if isinstance(error, OSError):
             error.filename = str(directory)  # a full disk names no file
         raise
+    return tuple(name for name in files if (directory / name).is_file())
 
 
 #: How the names of hidden directories begin, and the list in one whose files are complete.

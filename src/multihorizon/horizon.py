@@ -31,7 +31,7 @@ is d(2) = 1/(1+κ), and for `FreeWeights`, whose coordinates are ρ_1, …, ρ_(
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import expm1, inf, isinf, isnan, log, nan
 from typing import ClassVar, Protocol, runtime_checkable
 
@@ -50,6 +50,12 @@ class Horizon:
         longest: H, the most steps or the most time that an episode can take; infinite where states can recur.
         unit: of time, in the singular, "" where it has no name; None where horizons are in steps.
 
+    Attributes that follow from these:
+        timed: whether horizons are in units of time and not in steps.
+        one, many: the unit that horizons are counted in, in the singular and in the plural.
+        formula: of horizons in γ, for captions and pages.
+        meaning: the definition of a horizon, in a sentence or two.
+
     Example:
         >>> Horizon()(0.75), round(Horizon(3)(0.9), 2), Horizon(3)(1.0)
         (4.0, 2.71, 3)
@@ -59,6 +65,26 @@ class Horizon:
 
     longest: float = inf
     unit: str | None = None
+    timed: bool = field(init=False, repr=False, compare=False)
+    one: str = field(init=False, repr=False, compare=False)
+    many: str = field(init=False, repr=False, compare=False)
+    formula: str = field(init=False, repr=False, compare=False)
+    meaning: str = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Word the unit, the formula and the definition."""
+        timed = self.unit is not None
+        one = "step" if self.unit is None else self.unit or "unit of time"
+        many = "units of time" if self.unit == "" else f"{one}s"
+        formula, end = "−1/ln γ" if timed else "1/(1−γ)", ""
+        if not isinf(self.longest):
+            formula = f"(1 − γ^{self.longest:g})/({'−ln γ' if timed else '1 − γ'})"
+            end = f", because no episode takes more than {self.longest:,.4g} {many}"
+        meaning = f"The effective planning horizon is {formula} {many}{end}: the sum of the weights of all that is to come."
+        if timed:
+            meaning += " The half-life, ln 2/(−ln γ), is the delay after which a reward counts half. Neither depends on the unit."
+        for name, value in (("timed", timed), ("one", one), ("many", many), ("formula", formula), ("meaning", meaning)):
+            object.__setattr__(self, name, value)
 
     @classmethod
     def of(cls, mdps: Iterable[MDP]) -> Horizon:
@@ -88,21 +114,6 @@ class Horizon:
             return nan
         return 0.0 if discount <= 0 else inf if discount >= 1 else log(2) / -log(discount)
 
-    @property
-    def timed(self) -> bool:
-        """Say whether horizons are in units of time and not in steps."""
-        return self.unit is not None
-
-    @property
-    def one(self) -> str:
-        """Return the unit that horizons are counted in, in the singular."""
-        return "step" if self.unit is None else self.unit or "unit of time"
-
-    @property
-    def many(self) -> str:
-        """Return the unit that horizons are counted in, in the plural."""
-        return "units of time" if self.unit == "" else f"{self.one}s"
-
     def number(self, discount: float) -> str:
         """Write a horizon with one decimal, and two significant digits where it is short; beyond a million no number is given."""
         return horizon_text(self(discount))
@@ -114,24 +125,6 @@ class Horizon:
     def interval(self, low: float, high: float) -> str:
         """Write both ends of an interval of discount factors as horizons."""
         return f"{self.number(low)} to {self.number(high)}"
-
-    @property
-    def formula(self) -> str:
-        """Return the formula of horizons in γ, for captions and pages."""
-        if isinf(self.longest):
-            return "−1/ln γ" if self.timed else "1/(1−γ)"
-        return f"(1 − γ^{self.longest:g})/({'−ln γ' if self.timed else '1 − γ'})"
-
-    @property
-    def meaning(self) -> str:
-        """Return the definition of a horizon, in a sentence or two."""
-        end = "" if isinf(self.longest) else f", because no episode takes more than {self.longest:,.4g} {self.many}"
-        words = (
-            f"The effective planning horizon is {self.formula} {self.many}{end}: the sum of the weights of all that is to come."
-        )
-        if self.timed:
-            words += " The half-life, ln 2/(−ln γ), is the delay after which a reward counts half. Neither depends on the unit."
-        return words
 
 
 #: Values of a coordinate that are tried before the search.

@@ -12,7 +12,7 @@ that a file with such evidence is read as it was written. The same holds for a s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from functools import cached_property
 from importlib import import_module
@@ -667,7 +667,7 @@ class Solution(Result):
         content["trace"] = None if self.trace is None else vars(self.trace)
         content["confidence_intervals"] = None if self.interval_source is None else dict(self.interval_source.computed)
         content |= {} if (kept := content_of(self.interval_source)) is None else {"estimate": kept}
-        content["horizon"] = asdict(self.horizon)
+        content["horizon"] = {"longest": self.horizon.longest, "unit": self.horizon.unit}
         content["version"] = package_version()
         write_json(path, content)
 

@@ -349,11 +349,6 @@ class Fitted:
         """Return every state with enough decisions to be compared with the model, from the worst fit to the best."""
         return [] if self.compared is None else misfits(self.compared)
 
-    @property
-    def choices_repeat(self) -> bool:
-        """Return whether most decisions can be compared with the model for each expert alone."""
-        return self.compared is not None and self.compared.repeat
-
     @cached_property
     def predicted(self) -> list[GroupPrediction]:
         """Return what the population predicts of each group, beside what was taken; nothing without a population that may be
@@ -736,7 +731,7 @@ def _few(fitted: Fitted, asked: Asked) -> bool:
 def shared_goal(fitted: Fitted, answers: Mapping[str, Finding]) -> Finding | None:
     """Say whether they share a goal; nothing where there was nothing to test."""
     goals = fitted.goals
-    return None if goals is None else replace(goals.verdict, content={"goals": goals.to_dict()})
+    return None if goals is None else goals.finding
 
 
 def reward_frame(fitted: Fitted) -> pd.DataFrame:

@@ -20,7 +20,7 @@ are nearly one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Final, Literal
 
@@ -160,6 +160,12 @@ class GoalCheck:
     `apart` says how widely the model fits if each expert has a reward of their own; None where that was not asked. `comparison`
     has deviations from one reward and held-out predictions, as far as there are any. `withheld` says why no more
     is said.
+
+    Attributes that follow from these:
+        model_fails: whether the model does not fit even with a reward for each expert, so that goals need not be the cause.
+        nearly: whether the experts nearly share one goal: one reward for all is rejected, and small deviations from one are not.
+        rejected: whether the experts have different goals: one reward for all is rejected, and so is nearly one; one for each
+            fits, and no grouping speaks for one.
     """
 
     test: SharedGoalTest
@@ -167,24 +173,18 @@ class GoalCheck:
     apart: Extent | None = None
     comparison: GoalComparison | None = None
     withheld: str = ""
+    model_fails: bool = field(init=False)
+    nearly: bool = field(init=False)
+    rejected: bool = field(init=False)
 
-    @property
-    def model_fails(self) -> bool:
-        """Return whether the model does not fit even with a reward for each expert, so that goals need not be the cause."""
-        return self.apart is not None and not self.apart.nearly_everywhere
-
-    @property
-    def rejected(self) -> bool:
-        """Return whether the experts have different goals: one reward for all is rejected, and so is nearly one; one for each
-        fits, and no grouping speaks for one."""
+    def __post_init__(self) -> None:
+        """Judge."""
+        fails = self.apart is not None and not self.apart.nearly_everywhere
+        nearly = self.comparison is not None and self.comparison.support == NEARLY and not fails
         differ = self.groups is None or self.groups.verdict == "differ"
-        return self.test.rejected and not self.model_fails and not self.nearly and differ and not self.withheld
-
-    @property
-    def nearly(self) -> bool:
-        """Return whether the experts nearly share one goal: one reward for all is rejected, and small deviations from one are
-        not."""
-        return self.comparison is not None and self.comparison.support == "nearly one goal" and not self.model_fails
+        object.__setattr__(self, "model_fails", fails)
+        object.__setattr__(self, "nearly", nearly)
+        object.__setattr__(self, "rejected", self.test.rejected and differ and not (fails or nearly or self.withheld))
 
     @cached_property
     def verdict(self) -> Finding:
@@ -227,12 +227,16 @@ class GoalCheck:
         """Return the answer in a sentence or two."""
         return f"{self.verdict.answer}. {self.verdict.reasons}"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, None for what is not known."""
-        p_value = None if self.test.reason else self.test.p_value
-        groups = None if self.groups is None else self.groups.to_dict()
-        compared = None if self.comparison is None else self.comparison.to_dict()
-        return {"p_value": p_value, "answer": self.answer, "found": groups, "compared": compared}
+    @property
+    def finding(self) -> Finding:
+        """Return the answer with its part of `result.json`, in plain values, None for what is not known."""
+        goals = {
+            "p_value": None if self.test.reason else self.test.p_value,
+            "answer": self.answer,
+            "found": None if self.groups is None else self.groups.to_dict(),
+            "compared": None if self.comparison is None else self.comparison.to_dict(),
+        }
+        return replace(self.verdict, content={"goals": goals})
 
 
 def small(deviations: Deviations) -> bool:

@@ -72,13 +72,14 @@ def write_fit(directory: Path, analysis: Analysis, options: dict[str, Any], *, s
     def write(draft: Path) -> None:
         content = result_of(analysis, options)
         people = analysis.to_frame()
+        rewards = analysis.reward_frame()
         conditions = analysis.conditions_frame()
         write_json(draft / "result.json", content)
         if analysis.people is not None:
             _write_parquet(people, draft / PEOPLE)
             if conditions is not None:
                 _write_parquet(conditions, draft / CONDITIONS)
-            write_csv(analysis.reward_frame().rename_axis("parameter").reset_index(), draft / "reward.csv")
+            write_csv(rewards.rename_axis("parameter").reset_index(), draft / "reward.csv")
             _write_solution(draft, analysis)
             _with_next(fit_page(analysis, options), analysis).write(draft / "report.html")
             return
@@ -87,15 +88,14 @@ def write_fit(directory: Path, analysis: Analysis, options: dict[str, Any], *, s
             return
         if conditions is not None:
             write_csv(conditions, draft / "conditions.csv")
-        write_csv(_reward_frame(analysis), draft / "reward.csv")
-        reward = analysis.reward_frame()["reward"]
+        write_csv(_reward_table(analysis, rewards), draft / "reward.csv")
         np.savez_compressed(
             draft / "result.npz",
             experts=np.array(analysis.solution.experts),
             discounts=np.where(analysis.given, analysis.solution.discounts, np.nan),
             intervals=analysis.intervals,
-            reward=reward.to_numpy(),
-            reward_names=np.array(reward.index, dtype=str),
+            reward=rewards["reward"].to_numpy(),
+            reward_names=np.array(rewards.index, dtype=str),
             version=np.array(package_version()),
             seed=np.array(analysis.solution.seed),
             options=np.array(json.dumps(for_json(options))),
@@ -104,8 +104,7 @@ def write_fit(directory: Path, analysis: Analysis, options: dict[str, Any], *, s
         _write_solution(draft, analysis)
         _with_next(fit_page(analysis, options), analysis).write(draft / "report.html")
 
-    write_all(directory, FILES, write)
-    return tuple(name for name in FILES if (directory / name).is_file())
+    return write_all(directory, FILES, write)
 
 
 def _write_parquet(frame: pd.DataFrame, path: Path) -> None:
@@ -121,13 +120,13 @@ def result_of(analysis: Analysis, options: dict[str, Any]) -> dict[str, Any]:
     return {**analysis._content(), "options": options}
 
 
-def _reward_frame(analysis: Analysis) -> pd.DataFrame:
+def _reward_table(analysis: Analysis, rewards: pd.DataFrame) -> pd.DataFrame:
     """Return the reward with its standard error: of each state or feature, or at states spread over the log."""
     if analysis.functions is not None:
         frame = analysis.functions.to_frame()
         return frame.assign(reward=np.nan, standard_error=np.nan) if analysis.withheld else frame
     kind = "state" if analysis.problem.parameter_names == analysis.problem.experts[0].mdp.state_names else "parameter"
-    return analysis.reward_frame().rename_axis(kind).reset_index()
+    return rewards.rename_axis(kind).reset_index()
 
 
 def asked_solution(analysis: Analysis) -> Solution:

@@ -392,7 +392,8 @@ def _discounts_beside(analysis: Analysis, deviations: Deviations) -> list[Block]
 def _identifiability(analysis: Analysis) -> list[Section]:
     if analysis.kind != "experts":
         return []
-    blocks: list[str | Block] = [analysis.findings["identified"].reasons, "What to collect next:", Items(analysis.advice)]
+    finding = analysis.findings["identified"]
+    blocks: list[str | Block] = [finding.reasons, "What to collect next:", Items(finding.content["collect_next"])]
     if analysis.identification is not None and analysis.solution.status == Status.NOT_IDENTIFIED:
         blocks += ["If the fitted policies were known exactly:", Listing(analysis.identification.sentences())]
     return [Section("Can the data tell?", blocks)]
@@ -565,7 +566,8 @@ def _fit(analysis: Analysis) -> list[Section]:
         figures.append(Chart(f"{caption}Strokes are two standard errors.", [Panel(*axes, marks, [DIAGONAL])]))
     blocks.append(Beside([drawn for drawn in figures if drawn is not None]))
     if checks is not None:
-        models = [model for model in checks.held_out if analysis.choices_repeat or model != "own frequencies"]
+        repeat = analysis.compared is not None and analysis.compared.repeat
+        models = [model for model in checks.held_out if repeat or model != "own frequencies"]
         rows = [
             [checks.experts[k], *(decimals(checks.held_out[m][k], 3) for m in models), decimals(analysis.chance[k], 3)]
             for k in analysis.order
@@ -581,8 +583,10 @@ def _fit(analysis: Analysis) -> list[Section]:
 def _choices_figure(analysis: Analysis) -> Chart | None:
     """Draw the share of each action in a state against the fitted probability; None where no state has enough decisions."""
     number = {name: k for k, name in enumerate(analysis.solution.experts)}
-    each, dots, most = analysis.choices_repeat, [], 1500  # more dots would make the page slow
-    for choices in [] if analysis.compared is None else analysis.compared.choices:
+    if analysis.compared is None:
+        return None
+    each, dots, most = analysis.compared.repeat, [], 1500  # more dots would make the page slow
+    for choices in analysis.compared.choices:
         cells = np.argwhere(choices.cases[:, None] & choices.mdp.available)
         dots += [(float(choices.visits[s]), choices, s, a) for s, a in cells]
     if not dots:
