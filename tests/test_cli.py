@@ -8,8 +8,8 @@ from typer.testing import CliRunner
 
 from multihorizon import domains
 from multihorizon.cli import COMMANDS, EXAMPLES, app, console, load
+from multihorizon.cli.console import TimeLeft
 from multihorizon.cli.fit import TOUR as FILES
-from multihorizon.parallel import TimeLeft
 
 RUN = CliRunner()
 

@@ -229,12 +229,6 @@ def renamed(**names: str) -> Callable[[Renamed], Renamed]:
     return decorate
 
 
-def current_names(target: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options of a renamed dataclass under the names of this release; saved results may have older ones."""
-    names = getattr(target, "renamed", {})
-    return {names.get(name, name): value for name, value in options.items()}
-
-
 def as_floats(value: object, name: str) -> Floats:
     """Read `value`, which may be a data frame, as a float array without NaN or infinity."""
     try:
@@ -323,6 +317,15 @@ def as_seed(value: object, name: str = "seed") -> int:
     if isinstance(value, np.random.Generator):
         return int(value.integers(2**32))  # more than some packages take
     return as_count(value, name, least=0, most=2**128)
+
+
+def as_jobs(value: Any, name: str = "jobs") -> int:
+    """Read a number of processes: a whole number of at least 1, or −1 for all cores."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value == 0 or value < -1:
+        raise ValueError(f"{name} must be a whole number of at least 1, or -1 for all cores, received {value!r}")
+    if int(value) > 4096:
+        raise ValueError(f"{name} must be at most 4096, received {value!r}"[:120])
+    return int(value)
 
 
 def as_mask(value: object, size: int, name: str) -> Bools:

@@ -17,7 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from multihorizon.checks import Floats, Seed, as_count, as_frame, as_positive, as_seed, first_few, is_frame, look_alikes
+from multihorizon.checks import Floats, Seed, as_count, as_frame, as_jobs, as_positive, as_seed, first_few, is_frame, look_alikes
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.data.dynamics import (
     describe_belief,
@@ -30,7 +30,7 @@ from multihorizon.data.dynamics import (
     require_ends,
 )
 from multihorizon.mdp import MDP, refuse_durations
-from multihorizon.parallel import Progress, as_jobs, in_parallel, part_of, silent
+from multihorizon.parallel import Progress, in_parallel, part_of, silent
 from multihorizon.problem import AnyProblem, Problem, SampledProblem, require_finite
 from multihorizon.solution import Solution, Trace, register_solver
 from multihorizon.words import significant

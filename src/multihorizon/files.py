@@ -31,11 +31,10 @@ from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_t
 
 import numpy as np
 import pandas as pd
-import scipy.sparse as sp
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from multihorizon.checks import Floats, Sparse
+from multihorizon.checks import Floats
 
 #: What unpacking a damaged file raises.
 DAMAGED = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, struct.error, NotImplementedError, RuntimeError)
@@ -271,36 +270,6 @@ def _short(value: Any) -> str:
     """Write a value of a file for a message, cut short."""
     text = json.dumps(for_json(value), ensure_ascii=False, default=str) if not isinstance(value, str) else repr(value)
     return text if len(text) <= 60 else f"{text[:60]}…"
-
-
-def read_matrix(arrays: Mapping[str, NDArray[Any]], shape: tuple[int, int], prefix: str = "") -> Sparse | None:
-    """Read the sparse matrix `(data, indices, indptr)` of an archive; its names may begin with a prefix; None where it has none.
-
-    Raises:
-        ValueError: unless pointers and indices fit the shape, because SciPy reads and writes beyond its arrays where they do not.
-    """
-    names = [f"{prefix}{part}" for part in ("data", "indices", "indptr")]
-    if not set(names) & set(arrays):
-        return None
-    if not set(names) <= set(arrays):
-        raise ValueError(f"it lacks {', '.join(sorted(set(names) - set(arrays)))}")
-    data, indices, indptr = (arrays[name] for name in names)
-    kinds = [array.dtype.kind if array.size else "i" for array in (data, indices, indptr)]
-    sound = (
-        all(array.ndim == 1 for array in (data, indices, indptr))
-        and kinds[0] in "fiu"
-        and kinds[1] in "iu"
-        and kinds[2] in "iu"
-        and indptr.size == shape[0] + 1
-        and indptr[0] == 0
-        and indptr[-1] == indices.size == data.size
-        and (np.diff(indptr.astype(np.int64)) >= 0).all()
-        and (not indices.size or (indices.min() >= 0 and indices.max() < shape[1]))
-        and np.isfinite(data).all()
-    )
-    if not sound:
-        raise ValueError(f"its matrix of {prefix.rstrip('_') or 'transitions'} is damaged")
-    return sp.csr_array((data.astype(np.float64), indices.astype(np.int64), indptr.astype(np.int64)), shape=shape)
 
 
 def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:

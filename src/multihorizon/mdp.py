@@ -51,7 +51,7 @@ from multihorizon.checks import (
     as_shape,
     read_only,
 )
-from multihorizon.files import expanded, read_arrays, read_matrix
+from multihorizon.files import expanded, read_arrays
 from multihorizon.words import significant
 
 
@@ -371,10 +371,9 @@ def _check_reachable(table: _Moves, terminal: Bools, initial: Floats) -> None:
         )
 
 
-def read_mdp(path: str | Path) -> dict[str, Any]:
-    """Read the arguments of `MDP` that `MDP.to_npz` saved."""
+def read_mdp(arrays: Mapping[str, Any], path: str | Path) -> dict[str, Any]:
+    """Return the arguments of `MDP` from the arrays that `MDP.to_npz` saved."""
     what = "a saved MDP"
-    arrays = read_arrays(path, what)
     # The arrays of every file: the number of axes of each and the kinds of numbers (NumPy's letters) it may be made of.
     needed = {
         "initial": (1, "fiu"),
@@ -406,6 +405,36 @@ def read_mdp(path: str | Path) -> dict[str, Any]:
         "sample_sizes": arrays.get("sample_sizes"),
         "durations": _saved_durations(arrays, rows, n_states, f"{path} is not {what}: its durations are damaged"),
     }
+
+
+def read_matrix(arrays: Mapping[str, Any], shape: tuple[int, int], prefix: str = "") -> Sparse | None:
+    """Read the sparse matrix `(data, indices, indptr)` of an archive; its names may begin with a prefix; None where it has none.
+
+    Raises:
+        ValueError: unless pointers and indices fit the shape, because SciPy reads and writes beyond its arrays where they do not.
+    """
+    names = [f"{prefix}{part}" for part in ("data", "indices", "indptr")]
+    if not set(names) & set(arrays):
+        return None
+    if not set(names) <= set(arrays):
+        raise ValueError(f"it lacks {', '.join(sorted(set(names) - set(arrays)))}")
+    data, indices, indptr = (arrays[name] for name in names)
+    kinds = [array.dtype.kind if array.size else "i" for array in (data, indices, indptr)]
+    sound = (
+        all(array.ndim == 1 for array in (data, indices, indptr))
+        and kinds[0] in "fiu"
+        and kinds[1] in "iu"
+        and kinds[2] in "iu"
+        and indptr.size == shape[0] + 1
+        and indptr[0] == 0
+        and indptr[-1] == indices.size == data.size
+        and (np.diff(indptr.astype(np.int64)) >= 0).all()
+        and (not indices.size or (indices.min() >= 0 and indices.max() < shape[1]))
+        and np.isfinite(data).all()
+    )
+    if not sound:
+        raise ValueError(f"its matrix of {prefix.rstrip('_') or 'transitions'} is damaged")
+    return sp.csr_array((data.astype(np.float64), indices.astype(np.int64), indptr.astype(np.int64)), shape=shape)
 
 
 def _saved_durations(arrays: Mapping[str, Any], n_rows: int, n_columns: int, damaged: str) -> Durations | None:
@@ -765,7 +794,12 @@ class MDP:
         Raises:
             ValueError: if the file is another one or damaged, or if what it holds is no MDP.
         """
-        arguments = read_mdp(path)
+        return cls.from_arrays(read_arrays(path, "a saved MDP"), path)
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Any], path: str | Path) -> MDP:
+        """Return what `to_npz` wrote, from the arrays of a file."""
+        arguments = read_mdp(arrays, path)
         try:
             return cls(**arguments)
         except (ValueError, TypeError, OverflowError) as error:

@@ -23,7 +23,6 @@ import os
 import sys
 import time
 import warnings
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -33,7 +32,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
 from itertools import pairwise
-from numbers import Integral
 from pathlib import Path
 from pickle import PickleBuffer, loads
 from threading import RLock
@@ -44,6 +42,8 @@ import numpy as np
 from joblib import Parallel, cpu_count, delayed
 from joblib.externals.loky.cloudpickle_wrapper import dumps  # functions that no module holds can be pickled with it
 from threadpoolctl import ThreadpoolController
+
+from multihorizon.checks import as_jobs
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -120,60 +120,10 @@ class Run:
         return np.random.default_rng(self.seed)
 
 
-class TimeLeft:
-    """An estimate of the time that work still takes, from its progress; call it with the share that is done.
-
-    Shares of the work are not shares of the time. So no time is given before the expected total has been steady since half of the
-    time so far: within a factor of 1.5, by the slower of the pace since the start and the pace since then. Where the work takes
-    more than twice as long as was once announced, only a lower bound is given: half of what the faster pace leaves, and
-    never five times what was once said.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.clock = clock
-        self.start = clock()
-        #: When how much was done, and how long all was expected to take then.
-        self.seen: list[tuple[float, float, float]] = [(0.0, 0.0, np.inf)]
-        self.announced = self.least = np.inf
-
-    def after(self, share: float) -> str:
-        """Return the announcement of the time left, after a comma; empty where it is not known."""
-        now = self.clock() - self.start
-        if share <= 0 or now <= 0:
-            return ""
-        half = max(bisect_right(self.seen, (now / 2, np.inf, np.inf)) - 1, 0)
-        then, done, expected = self.seen[half]
-        paces = share / now, (share - done) / (now - then)
-        pace = min(paces)
-        whole = now + (1 - share) / pace if pace > 0 else np.inf
-        if now - self.seen[-1][0] >= 1:
-            self.seen.append((now, share, whole))
-        if not np.isfinite(whole):
-            return ""
-        minutes = (whole - now) / 60
-        if whole > 2 * self.announced:
-            bound = min((1 - share) / max(paces) / 120, 4 * self.least)
-            return f", longer than expected: at least {max(bound, 1):.0f} min left"
-        if share < 0.02 or not expected / 1.5 <= whole <= 1.5 * expected:
-            return ""
-        self.announced = min(self.announced, whole)
-        self.least = min(self.least, max(minutes, 1.0))
-        return ", less than a minute left" if minutes < 1 else f", about {minutes:.0f} min left"
-
-
 #: The client of the cluster that work goes to, if any.
 _clients: list[Any] = []
 #: A worker of a cluster may have several threads, and what tasks share is not made for that.
 _one_task = RLock()
-
-
-def as_jobs(value: Any, name: str = "jobs") -> int:
-    """Read a number of processes: a whole number of at least 1, or −1 for all cores."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value == 0 or value < -1:
-        raise ValueError(f"{name} must be a whole number of at least 1, or -1 for all cores, received {value!r}")
-    if int(value) > 4096:
-        raise ValueError(f"{name} must be at most 4096, received {value!r}"[:120])
-    return int(value)
 
 
 def n_workers(jobs: int) -> int:

@@ -23,7 +23,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from multihorizon.checks import Floats, as_level, as_shape, current_names, first_few, read_only
+from multihorizon.checks import Floats, as_level, as_shape, first_few, read_only
 from multihorizon.estimate import (
     Estimate,
     Exact,
@@ -531,7 +531,8 @@ class Solution(Result):
         if kind is None:
             raise ValueError(f"{self.solver} is not a solver of this library: solve with it once before its options can be read")
         try:
-            return kind(**{name: _option(value) for name, value in current_names(kind, self.options).items()})
+            names = getattr(kind, "renamed", {})  # of options; saved results may have older ones
+            return kind(**{names.get(name, name): _option(value) for name, value in self.options.items()})
         except TypeError as error:
             raise ValueError(f"the options of the solution are none of {self.solver}: {error}") from error
 

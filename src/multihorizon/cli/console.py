@@ -11,6 +11,7 @@ import shlex
 import signal
 import time
 import warnings
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from multihorizon.checks import (
     as_count,
     as_discount,
     as_floats,
+    as_jobs,
     as_non_negative,
     as_positive,
     as_seed,
@@ -49,7 +51,7 @@ from multihorizon.files import check_output, existing_file, visible, write_all, 
 from multihorizon.horizon import FAMILIES, Exponential, Lookahead, family_named
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.mdp import MDP
-from multihorizon.parallel import Progress, TimeLeft, as_jobs, cluster, part_of
+from multihorizon.parallel import Progress, cluster, part_of
 from multihorizon.population.covariates import Missing, read_formula
 from multihorizon.population.solver import Population
 from multihorizon.problem import Problem
@@ -103,6 +105,47 @@ def ending_with_its_work() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+class TimeLeft:
+    """An estimate of the time that work still takes, from its progress; call it with the share that is done.
+
+    Shares of the work are not shares of the time. So no time is given before the expected total has been steady since half of the
+    time so far: within a factor of 1.5, by the slower of the pace since the start and the pace since then. Where the work takes
+    more than twice as long as was once announced, only a lower bound is given: half of what the faster pace leaves, and
+    never five times what was once said.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self.start = clock()
+        #: When how much was done, and how long all was expected to take then.
+        self.seen: list[tuple[float, float, float]] = [(0.0, 0.0, np.inf)]
+        self.announced = self.least = np.inf
+
+    def after(self, share: float) -> str:
+        """Return the announcement of the time left, after a comma; empty where it is not known."""
+        now = self.clock() - self.start
+        if share <= 0 or now <= 0:
+            return ""
+        half = max(bisect_right(self.seen, (now / 2, np.inf, np.inf)) - 1, 0)
+        then, done, expected = self.seen[half]
+        paces = share / now, (share - done) / (now - then)
+        pace = min(paces)
+        whole = now + (1 - share) / pace if pace > 0 else np.inf
+        if now - self.seen[-1][0] >= 1:
+            self.seen.append((now, share, whole))
+        if not np.isfinite(whole):
+            return ""
+        minutes = (whole - now) / 60
+        if whole > 2 * self.announced:
+            bound = min((1 - share) / max(paces) / 120, 4 * self.least)
+            return f", longer than expected: at least {max(bound, 1):.0f} min left"
+        if share < 0.02 or not expected / 1.5 <= whole <= 1.5 * expected:
+            return ""
+        self.announced = min(self.announced, whole)
+        self.least = min(self.least, max(minutes, 1.0))
+        return ", less than a minute left" if minutes < 1 else f", about {minutes:.0f} min left"
 
 
 @contextmanager

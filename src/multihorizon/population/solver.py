@@ -57,6 +57,7 @@ from multihorizon.checks import (
     as_count,
     as_floats,
     as_frame,
+    as_jobs,
     as_non_negative,
     as_positive,
     first_few,
@@ -69,7 +70,7 @@ from multihorizon.likelihood.intervals import holm, precision
 from multihorizon.likelihood.maximum_likelihood import fit
 from multihorizon.numerics.distributions import t_ppf, t_sf
 from multihorizon.numerics.newton import profile_end
-from multihorizon.parallel import Progress, Run, as_jobs, silent
+from multihorizon.parallel import Progress, Run, silent
 from multihorizon.population.covariates import Covariates, Missing, left_out_words, read_covariates, read_formula
 from multihorizon.population.findings import (
     CELL_NUMBERS,

@@ -35,10 +35,10 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import bdtr
 
-from multihorizon.checks import ENDLESS_DISCOUNT, Floats, as_discount, as_positive, first_few
+from multihorizon.checks import ENDLESS_DISCOUNT, Floats, as_discount, as_jobs, as_positive, first_few
 from multihorizon.driver import Search, SearchResult, check_search
 from multihorizon.numerics.lp import INFINITY, LinearProgram, solve_lp
-from multihorizon.parallel import Progress, Run, as_jobs, silent
+from multihorizon.parallel import Progress, Run, silent
 from multihorizon.planning.breakpoints import first_departure
 from multihorizon.planning.plan import evaluate, one_hot
 from multihorizon.problem import Problem, require_counts

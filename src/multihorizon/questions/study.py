@@ -38,7 +38,20 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
-from multihorizon.checks import Floats, Ints, Seed, as_count, as_floats, as_level, as_seed, first_few, label, numbers_of, renamed
+from multihorizon.checks import (
+    Floats,
+    Ints,
+    Seed,
+    as_count,
+    as_floats,
+    as_jobs,
+    as_level,
+    as_seed,
+    first_few,
+    label,
+    numbers_of,
+    renamed,
+)
 from multihorizon.choice.model import Likelihood, draw_decisions
 from multihorizon.choice.settings import check_discounts
 from multihorizon.data.demonstrations import Demonstrations
@@ -46,7 +59,7 @@ from multihorizon.driver import solve
 from multihorizon.files import read_json
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood, resume
 from multihorizon.likelihood.search import climb
-from multihorizon.parallel import Progress, Run, as_jobs, silent
+from multihorizon.parallel import Progress, Run, silent
 from multihorizon.population.covariates import Covariates, least_persons
 from multihorizon.population.findings import PopulationEvidence, PopulationFindings
 from multihorizon.population.solver import Population

@@ -32,13 +32,12 @@ from multihorizon.files import (
     for_json,
     read_arrays,
     read_json,
-    read_matrix,
     write_all,
     write_csv,
     write_json,
 )
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
-from multihorizon.mdp import MDP
+from multihorizon.mdp import MDP, read_matrix
 from multihorizon.population.solver import Population
 from multihorizon.problem import CountedTask, Problem
 from multihorizon.questions.people import CONDITIONS, PEOPLE
@@ -243,10 +242,11 @@ def read_fit(directory: Path) -> tuple[Solution, dict[str, Any]]:
         as_declared(content, _Result, "the result")
     except ValueError as error:
         raise ValueError(f"{directory / 'result.json'} is not the result of a fit: {error}") from error
-    lacking = next((name for name in (SOLUTION, TASK) if not (directory / name).is_file()), None)
-    if lacking is not None:
-        raise ValueError(f"{directory} has no {lacking} to go on from: {_why_not(content)}")
-    solution = Solution.from_json(directory / SOLUTION, _read_task(directory / TASK))
+    for name in (SOLUTION, TASK):
+        if not (directory / name).is_file():
+            raise ValueError(f"{directory} has no {name} to go on from: {_why_not(content)}")
+    arrays = read_arrays(directory / TASK, "the task of a fit")
+    solution = Solution.from_json(directory / SOLUTION, _problem_from(arrays, directory / TASK))
     if missing := solution.evidence.lacking():
         needed = f"must have {', '.join(missing)} in its evidence, as each {solution.solver} writes it"
         raise ValueError(f"{directory / SOLUTION} {needed}, received none: fit again")
@@ -269,14 +269,13 @@ def read_fit(directory: Path) -> tuple[Solution, dict[str, Any]]:
     return solution, content
 
 
-def _read_task(path: Path) -> Problem:
+def _problem_from(arrays: dict[str, Any], path: Path) -> Problem:
     """Return the persons of a fit and their task; ValueError, naming the file, where it holds something else."""
-    arrays = read_arrays(path, "the task of a fit")
     wrong = f"{path} is not the task of a fit"
     schema = arrays.get("schema", np.array(0))
     if schema.shape or schema.dtype.kind not in "iu" or schema != 1:
         raise ValueError(f"{path} was not written by a fit of this version: fit again")
-    mdp = MDP.from_npz(path)
+    mdp = MDP.from_arrays(arrays, path)
     # The axes of each array and the kinds of values (NumPy's letters) it may hold.
     needed = {"experts": (1, "U"), "parameters": (1, "U")}
     for name, (axes, kinds) in needed.items():
@@ -285,7 +284,7 @@ def _read_task(path: Path) -> Problem:
         if array is None or array.ndim != axes or (array.size and array.dtype.kind not in kinds):
             raise ValueError(f"{wrong}: its entry {name} is missing or damaged; fit again")
     try:
-        return _problem_from(mdp, arrays)
+        return _persons_of(mdp, arrays)
     except ValueError as error:
         raise ValueError(f"{wrong}: {error}; fit again") from error
 
@@ -304,7 +303,7 @@ def _why_not(content: dict[str, Any]) -> str:
     return "it was written by an older version, or is very large; fit again"
 
 
-def _problem_from(mdp: MDP, arrays: dict[str, Any]) -> Problem:
+def _persons_of(mdp: MDP, arrays: dict[str, Any]) -> Problem:
     """Return the persons of a saved task; ValueError where its arrays do not fit the task."""
     rows = mdp.n_states * mdp.n_actions
     names = arrays["experts"].tolist()

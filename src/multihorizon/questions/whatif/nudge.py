@@ -44,11 +44,11 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from scipy.special import logit
 
-from multihorizon.checks import Bools, Floats, Ints, Seed, as_count, as_level, as_seed, place_of
+from multihorizon.checks import Bools, Floats, Ints, Seed, as_count, as_jobs, as_level, as_seed, place_of
 from multihorizon.estimate import Draws, interval_ends
 from multihorizon.exact.identify import Identification
 from multihorizon.mdp import MDP, steps_into
-from multihorizon.parallel import Progress, Run, as_jobs, silent
+from multihorizon.parallel import Progress, Run, silent
 from multihorizon.planning.plan import plan
 from multihorizon.problem import Problem
 from multihorizon.questions.whatif.change import (

@@ -41,6 +41,7 @@ from multihorizon.checks import (
     Seed,
     Sparse,
     as_count,
+    as_jobs,
     as_level,
     as_seed,
     first_few,
@@ -52,7 +53,7 @@ from multihorizon.exact.bounds import predicted_bounds
 from multihorizon.exact.identify import Identification
 from multihorizon.exact.rewards import read_restrictions
 from multihorizon.mdp import MDP, episodic_levels, steps_into
-from multihorizon.parallel import Progress, Run, as_jobs, silent
+from multihorizon.parallel import Progress, Run, silent
 from multihorizon.problem import Problem
 from multihorizon.questions.whatif.change import (
     Change,
