@@ -6,8 +6,8 @@ import scipy.sparse as sp
 
 import multihorizon as mh
 from multihorizon.parallel import Run
-from multihorizon.population.marginal import Marginal, PsiLayout, _normal_information, modes, normal_scores
-from multihorizon.population.maximum import alike, maximise, posterior
+from multihorizon.population.marginal import Marginal, PsiLayout, Start, _normal_information, modes, normal_scores
+from multihorizon.population.maximum import alike, maximise, objectives, posterior
 from multihorizon.problem import Problem
 
 
@@ -66,7 +66,7 @@ def test_objectives_at_likely_spreads_are_those_of_tables_read_anew(random):
     near = [psi + 0.05 * rng.normal(size=psi.size) for _ in range(5)]
     anew = np.array([marginal.at(each, full=False).objective for each in near])
     assert np.abs(anew - here).max() > 0.1
-    assert marginal.objectives(psi, near) == pytest.approx(anew, abs=2e-3)
+    assert objectives(marginal, psi, near) == pytest.approx(anew, abs=2e-3)
 
 
 def test_scores_and_information_of_the_normal_distribution_by_differences():
@@ -123,7 +123,7 @@ def test_how_conditions_are_coded_does_not_matter():
     layout, psi = layout_of(persons=5)
     recoded = layout.design @ np.array([[1.0, 0.0], [0.5, 2.0]])
     other = PsiLayout(layout.problem, recoded, layout.known, layout.ridge, owner=layout.owner)
-    found, again = (maximise(each, psi, 7, Run()) for each in (layout, other))
+    found, again = (maximise(each, Start.at(each, psi), 7, Run()) for each in (layout, other))
     means = [each.marginal.layout.design @ each.marginal.layout.unpack(each.psi).effects for each in (found, again)]
     assert means[1] == pytest.approx(means[0], abs=2e-3)
     assert again.value.persons.sum() == pytest.approx(found.value.persons.sum(), abs=2e-3)
@@ -135,7 +135,7 @@ def test_a_change_and_how_it_differs_between_persons_are_found():
     reward, ridge = np.asarray(domain.reward, dtype=float), np.zeros(crowd.n_parameters)
     for random in (None, design):
         layout = PsiLayout(crowd, design, reward, ridge, owner=owner, random=random)
-        found = maximise(layout, layout.pack(reward, np.array([0.0, 0.0]), np.array([1.0, 0.3])), None, Run())
+        found = maximise(layout, Start.at(layout, layout.pack(reward, np.array([0.0, 0.0]), np.array([1.0, 0.3]))), None, Run())
         known = posterior(found, True, (np.tile([1.0, 0.0], (60, 1)), np.eye(layout.deep // 2)[:1].repeat(60, axis=0)))
         effect, error = found.psi[layout.discount][1], np.sqrt(np.diag(known.covariance)[layout.discount][1])
         assert found.finished
@@ -154,7 +154,9 @@ def test_persons_who_change_differently_are_told_from_those_who_change_alike():
         domain, crowd, owner, design = cells_of(effect=-1.0, persons=40, episodes=20, slope=slope, seed=1)
         reward = np.asarray(domain.reward, dtype=float)
         layout = PsiLayout(crowd, design, reward, np.zeros(crowd.n_parameters), owner=owner)
-        found = maximise(layout, layout.pack(reward, np.array([0.5, 0.0]), np.array([1.0, 0.3])), 7, Run(), 1e-3)
+        found = maximise(
+            layout, Start.at(layout, layout.pack(reward, np.array([0.5, 0.0]), np.array([1.0, 0.3]))), 7, Run(), 1e-3
+        )
         p_values.append(alike(found)[1, 0])
     assert p_values[0] > 0.05
     assert p_values[1] < 0.01

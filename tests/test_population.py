@@ -12,7 +12,7 @@ import multihorizon as mh
 from multihorizon.choice.settings import with_known_reward
 from multihorizon.parallel import Run
 from multihorizon.population.covariates import read_covariates
-from multihorizon.population.marginal import Marginal, PsiLayout, modes
+from multihorizon.population.marginal import Marginal, PsiLayout, Start, modes
 from multihorizon.population.maximum import covariance_at_spread, likely_spreads, maximise, spread_moves
 from multihorizon.population.solver import effect_profile
 
@@ -85,7 +85,7 @@ def test_the_integral_is_that_of_a_fine_grid() -> None:
 @pytest.mark.slow
 def test_the_information_is_the_curvature_of_the_marginal_likelihood() -> None:
     layout, psi = layout_of(free=True)
-    found = maximise(layout, psi, 7, Run())
+    found = maximise(layout, Start.at(layout, psi), 7, Run())
     assert found.finished
     ends = [[found.marginal.at(found.psi + sign * h).gradient for sign in (1, -1)] for h in 1e-4 * np.eye(psi.size)]
     slopes = np.array([(ahead - behind) / 2e-4 for ahead, behind in ends])
@@ -213,7 +213,7 @@ def test_a_group_in_which_everyone_may_plan_for_ever_differs_though_only_a_prior
 @pytest.mark.slow
 def test_where_persons_are_known_the_profile_agrees_with_standard_errors() -> None:
     layout, psi = layout_of(free=False)
-    found = maximise(layout, psi, 7, Run())
+    found = maximise(layout, Start.at(layout, psi), 7, Run())
     covariance = np.linalg.inv(found.value.information)
     place, error = layout.discount.start + 1, np.sqrt(covariance[layout.discount.start + 1, layout.discount.start + 1])
     low, high, p = effect_profile(found, place, covariance, 1000, 0.5)
@@ -224,7 +224,7 @@ def test_where_persons_are_known_the_profile_agrees_with_standard_errors() -> No
 @pytest.mark.slow
 def test_persons_are_averaged_over_spreads_that_are_flat_in_deviations_and_correlation() -> None:
     layout, psi = layout_of(free=False)
-    found = maximise(layout, psi, 9, Run())
+    found = maximise(layout, Start.at(layout, psi), 9, Run())
     assert found.finished
     slopes = spread_moves(found) @ np.linalg.inv(spread_moves(found)[layout.spread])
     fine = []
@@ -248,7 +248,7 @@ def test_persons_are_averaged_over_spreads_that_are_flat_in_deviations_and_corre
 
 def test_the_spread_takes_its_part_of_the_covariance_and_leaves_the_reward() -> None:
     layout, psi = layout_of(free=True)
-    found = maximise(layout, psi, 5, Run())
+    found = maximise(layout, Start.at(layout, psi), 5, Run())
     moves = spread_moves(found)
     assert not moves[layout.reward].any()
     whole = np.linalg.inv(found.value.information)

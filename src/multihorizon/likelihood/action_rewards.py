@@ -57,6 +57,16 @@ class WiderReward:
             parts += [taken - 1 / len(self.actions), taken * paid]
         return np.concatenate(parts, axis=1) * mdp.live.T.reshape(-1, 1)
 
+    def beyond(self, mdps: Sequence[MDP], arrivals: Sequence[Sparse]) -> list[Floats]:
+        """Return for each task an orthonormal basis of the columns `(A·S,r)`, the same in all, of what features do not say."""
+        features = [(mdp.stacked @ arrival).toarray() for mdp, arrival in zip(mdps, arrivals, strict=True)]
+        columns = [self.columns(mdp, arrival) for mdp, arrival in zip(mdps, arrivals, strict=True)]
+        whole, left = np.concatenate(features), np.concatenate(columns)
+        left = left - whole @ np.linalg.lstsq(whole, left)[0]
+        basis, sizes, _ = np.linalg.svd(left, full_matrices=False)
+        ends = np.cumsum([len(each) for each in features])[:-1]
+        return np.split(basis[:, sizes > 1e-9 * max(1.0, sizes.max(initial=0.0))], ends)
+
 
 def wider_rewards(mdps: Sequence[MDP], arrival: Sequence[Sparse]) -> list[WiderReward]:
     """Return the wider rewards to try in tasks with these features; none where there is one action alone."""
@@ -69,18 +79,6 @@ def wider_rewards(mdps: Sequence[MDP], arrival: Sequence[Sparse]) -> list[WiderR
         name = "a reward for each state and action" if free else "features that count differently with each action"
         wider.append(WiderReward(name, actions, by_action=True, free=free))
     return wider
-
-
-def beyond(features: Sequence[Floats], columns: Sequence[Floats]) -> list[Floats]:
-    """Return for each task an orthonormal basis of the columns `(A·S,r)`, the same in all, of what features `(A·S,d)` do
-    not say.
-    """
-    whole = np.concatenate(features)
-    ends = np.cumsum([len(each) for each in features])[:-1]
-    left = np.concatenate(columns)
-    left = left - whole @ np.linalg.lstsq(whole, left)[0]
-    basis, sizes, _ = np.linalg.svd(left, full_matrices=False)
-    return np.split(basis[:, sizes > 1e-9 * max(1.0, sizes.max(initial=0.0))], ends)
 
 
 QUESTION = "Does the reward depend on the state reached alone?"
@@ -187,8 +185,8 @@ class StateRewardTest(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; None for what is not known."""
-        values = {**asdict(self), "summary": self.sentences()}
-        return {name: None if isinstance(value, float) and np.isnan(value) else value for name, value in values.items()}
+        values = {name: None if isinstance(value, float) and np.isnan(value) else value for name, value in asdict(self).items()}
+        return {**values, "summary": self.sentences()}
 
     def _content(self) -> dict[str, Any]:
         return self.to_dict()

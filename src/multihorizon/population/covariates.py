@@ -344,6 +344,7 @@ class Covariates:
         pattern_rows, pattern_random: the rows of X `(k,p)` and Z `(k,q)` that belong to them.
         groups: which of the patterns each cell's groups are `(m,)`.
         person_groups: the name of each person's pattern where conditions do not count `(n,)`.
+        persons: the columns that are no conditions, one row per person.
         comparisons: for each column of X, typical persons who differ in it alone.
         references: for columns of groups whose terms compare with one group, that group.
         cautions: what must be said of the cells, in sentences.
@@ -373,15 +374,10 @@ class Covariates:
     pattern_random: Floats
     groups: Ints
     person_groups: NDArray[np.object_]
+    persons: pd.DataFrame
     comparisons: tuple[Comparison, ...]
     references: dict[str, str]
     cautions: tuple[str, ...]
-
-    @property
-    def persons(self) -> pd.DataFrame:
-        """Return the columns that are no conditions, one row per person."""
-        first = np.searchsorted(self.owner, np.arange(len(self.names)))
-        return self.frame.drop(columns=list(self.conditions)).iloc[first].reset_index(drop=True)
 
     def compared(self, problem: Problem) -> Problem:
         """Return the problem of the persons who can be compared."""
@@ -393,8 +389,7 @@ class Covariates:
         place = {name: i for i, name in enumerate(problem.names)}
         kept = np.array([place[name] for name in self.names])
         if not self.conditions:
-            whole = problem.by_person()
-            return whole if whole.names == self.names else whole.some(kept)
+            return problem.by_person().some(kept)
         assert problem.cells.owner is not None
         cell = self.cell[np.isin(problem.cells.owner, kept)]
         return problem.some(kept).gathered(cell, len(self.owner), self.owner, self.frame[list(self.conditions)])
@@ -499,6 +494,7 @@ def read_covariates(
         pattern_random=read.rows(random_spec, like),
         groups=groups,
         person_groups=np.array(names, dtype=object)[whose],
+        persons=people.reset_index(drop=True),
         comparisons=_comparisons(read, spec, frame, conditions, means, first),
         references=_references(terms, columns_of, frame.drop(columns=list(means))),
         cautions=seen.cautions,

@@ -20,7 +20,6 @@ from scipy.special import expit, logit, ndtri
 
 from multihorizon.checks import Floats, as_shape
 from multihorizon.estimate import Draws, Estimate, ExpertValues, NamedValues, NoUncertaintyError, Pairs, PointEstimate, dealt
-from multihorizon.files import read_numbers
 from multihorizon.numerics.spectrum import positive_part
 from multihorizon.result import COLOURS, literal
 from multihorizon.solution import DecisionEvidence, Deviations, Evidence, Solution, Status
@@ -208,16 +207,16 @@ class PopulationFindings(Evidence):
         arrays: dict[str, Any] = {
             "groups": np.atleast_1d(np.asarray(self.groups, dtype=object)),
             "covariates": {name: pd.Series(values).to_numpy() for name, values in (self.covariates or {}).items()},
-            "individuals": {name: read_numbers(values) for name, values in (self.individuals or {}).items()},
+            "individuals": {name: np.array(values, dtype=np.float64) for name, values in (self.individuals or {}).items()},
         }
         if self.cells is not None:
             arrays["cells"] = {
-                name: read_numbers(values) if name in CELL_NUMBERS else pd.Series(values).to_numpy()
+                name: np.array(values, dtype=np.float64) if name in CELL_NUMBERS else pd.Series(values).to_numpy()
                 for name, values in self.cells.items()
             }
         for name in ("reward_covariance", "open_reward", "person_reward_covariance"):
-            if self[name] is not None:
-                arrays[name] = np.asarray(self[name], dtype=np.float64)
+            if (value := getattr(self, name)) is not None:
+                arrays[name] = np.asarray(value, dtype=np.float64)
         for name, value in arrays.items():
             object.__setattr__(self, name, value)
 

@@ -417,7 +417,7 @@ class Question:
             log=log if layout.keeps(log.shape[1]) else NOTHING,
             error=float(off.sum(axis=1).max()),
             cuts={} if surface is None else surface.cuts(off, layout.tolerance),
-            means=np.stack([_about_means(layout, block, root) for root in _near(parts.root, full)]),
+            means=np.stack([about_means(layout, block, root) for root in _near(parts.root, full)]),
             gradient=NOTHING,
             curvature=NOTHING,
         )
@@ -536,54 +536,6 @@ class Question:
         likely = np.exp(log - log.max(axis=1, keepdims=True))
         off = np.abs(surface.errors) * (likely if len(log) == len(eta) else likely[block.owner])
         return AtPlaces(log, slope, bend, cells, float(off.max()), surface.cuts(off, self.layout.tolerance))
-
-    def around(self, psi: Floats, block: PersonBlock) -> Around:
-        """Return what decisions say at the nodes near ψ; the tables must be prepared."""
-        effects = self.layout.effects(psi)
-        if block.log is None:
-            places, _, inner = self.nodes(block)
-            eta = block.at_cells(places, effects)
-            surface = self.tables.surface(block.counts, eta, inner, slopes=self.layout.mixed)
-            own_reward, log = self.with_own_reward(block, eta, surface)
-            return Around(block, effects, log, eta, surface, own_reward)
-        return Around(block, effects, block.log, NOTHING, None, None)
-
-    def several(self, psi: Floats, psis: Sequence[Floats], block: PersonBlock) -> tuple[Floats, Floats]:
-        """Return Σ log p_i at several ψ of one θ near one of them `(k,)`, and what the block adds to M there `(k,m,m)`."""
-        places, log_weights, _ = self.nodes(block)
-        near = self.around(psi, block)
-        every = [self.layout.unpack(each) for each in psis]
-        values = [
-            shares_of_nodes(near.at(parts.effects), places, log_weights, block.means(parts.effects), parts.root)[1].sum()
-            for parts in every
-        ]
-        means = np.stack([_about_means(self.layout, block, parts.root) for parts in every])
-        return np.array(values), means
-
-
-@dataclass(frozen=True, eq=False)
-class Around:
-    """What the decisions of a block say at its nodes, where effects are near `effects` `(p,2)`.
-
-    Where cells move with the effects it is expanded to the second order: spreads that are likely move effects by a part of their
-    standard errors, and to read the tables for each of them would take most of the time of a fit. `log` is ℓ at `effects`
-    `(n,Q)`; `eta`, `surface` and `own_reward` are what it was read from, if it was not known before.
-    """
-
-    block: PersonBlock
-    effects: Floats
-    log: Floats
-    eta: Floats
-    surface: Surface | None
-    own_reward: OwnRewards | None
-
-    def at(self, effects: Floats) -> Floats:
-        """Return ℓ `(n,Q)`."""
-        if self.surface is None or not self.surface.slopes.size:
-            return self.log
-        move = self.block.rest @ (effects - self.effects)
-        slopes = self.surface.slopes + 0.5 * (self.surface.bends @ move[:, None, :, None])[:, :, :, 0]
-        return self.log + self.block.by_person((slopes @ move[:, :, None])[:, :, 0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -726,7 +678,7 @@ def _near(root: Floats, full: bool, step: float = 1e-3) -> list[Floats]:
     return [root, *(moved(sign * move) for moves in (unit, pairs) for sign in (1, -1) for move in moves)] if full else [root]
 
 
-def _about_means(layout: PsiLayout, block: PersonBlock, root: Floats) -> Floats:
+def about_means(layout: PsiLayout, block: PersonBlock, root: Floats) -> Floats:
     """Return what persons add to M `(k,k)`, the information about (b, c), where Σ = L Lᵀ."""
     least = 1 / (WIDEST**2 * layout.persons)
     design = block.along[:, 0]
@@ -838,17 +790,6 @@ class Marginal:
             self._error = max(part.error for part in answers)
         return answers
 
-    def objectives(self, psi: Floats, psis: Sequence[Floats]) -> Floats:
-        """Return the objective at several ψ of one θ near one of them."""
-        layout = self.layout
-        every = [self.layout.unpack(each) for each in psis]
-        answers = asked(partial(self.prepared(psi).several, psi, psis), self.blocks(), layout.jobs)
-        total = sum(each for each, _ in answers)
-        logs = np.linalg.slogdet(sum(means for _, means in answers))[1]
-        held = [layout.weak_priors(parts)[0] - 0.5 * float(layout.ridge @ parts.theta**2) for parts in every]
-        objectives: Floats = total - 0.5 * logs + held
-        return objectives
-
     def blocks(self) -> list[PersonBlock]:
         """Return the persons, in the same blocks whoever computes them."""
         layout = self.layout
@@ -866,19 +807,6 @@ class Marginal:
             parts = layout.counts[cells], owner, layout.random[cells], layout.rest[cells], layout.along[who]
             made.append(PersonBlock(*parts, self.persons.of(who, cells), self._logs[i] if self._logs else None))
         return made
-
-    def prepared(self, psi: Floats) -> Question:
-        """Return what is asked of blocks at ψ, with tables that are prepared.
-
-        A trial of another θ may have been the last. And tables share their patches with those of other θ and of transitions that
-        were drawn anew, which may have cut them since.
-        """
-        question = self.question(self.layout.unpack(psi).theta)
-        effects = self.layout.effects(psi)
-        unread = [block for block in self.blocks() if block.log is None]
-        if any(question.tables.lacking(block.at_cells(question.nodes(block)[0], effects)).size for block in unread):
-            self._answers(psi, False)
-        return question
 
     def question(self, theta: Floats) -> Question:
         """Return what is asked of blocks at this θ."""
@@ -976,13 +904,6 @@ def _differences(logs: Floats, entries: int, step: float = 1e-3) -> tuple[Floats
     return (up - down) / (2 * step), seconds
 
 
-def first_psi(layout: PsiLayout, reward: Floats, discounts: Floats, temperature: float) -> Floats:
-    """Return where the search begins, from some persons' discounts and one temperature for all."""
-    edge = expit(-3.0)
-    logits = logit(np.clip(discounts / layout.largest, edge, 1 - edge))
-    return layout.pack(reward, np.array([logits.mean(), np.log(temperature)]), np.array([max(1.0, logits.std()), 0.5]))
-
-
 def modes(layout: PsiLayout, psi: Floats) -> PersonMoments:
     """Return the mode of each person's v under the population ψ, and the curvature there.
 
@@ -1016,3 +937,39 @@ def modes(layout: PsiLayout, psi: Floats) -> PersonMoments:
     z, curvature = ends.places, ends.here.curvature
     covariance = root @ np.linalg.inv(curvature) @ root.T
     return PersonMoments.under(parts.covariance, centre + z @ root.T, covariance, cells)
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """Where a search begins: ψ, and what is known there of persons, or of some of very many, who have a layout of their own."""
+
+    layout: PsiLayout
+    psi: Floats
+    persons: PersonMoments
+
+    @classmethod
+    def at(cls, layout: PsiLayout, psi: Floats) -> Start:
+        """Return the start at ψ."""
+        n = layout.persons
+        few = layout
+        if n > layout.many:
+            few = layout.some(np.linspace(0, n - 1, max(layout.many // 3, n // 20)).astype(np.int64))
+        return cls(few, psi, modes(few, psi))
+
+    @classmethod
+    def of(cls, layout: PsiLayout, reward: Floats, discounts: Floats, temperature: float) -> Start:
+        """Return the start at some persons' discounts, and one temperature for all."""
+        edge = expit(-3.0)
+        logits = logit(np.clip(discounts / layout.largest, edge, 1 - edge))
+        deviations = np.array([max(1.0, logits.std()), 0.5])
+        return cls.at(layout, layout.pack(reward, np.array([logits.mean(), np.log(temperature)]), deviations))
+
+
+def likely_person(layout: PsiLayout) -> tuple[Floats, float]:
+    """Return the most likely of some discounts `(1,)` and temperatures for everyone, where the reward is known."""
+    rewards = [task.pooled.at(0.5).expected_reward(layout.tables.theta) for task in layout.problem.tasks]
+    size = max(float(np.abs(reward).max()) for reward in rewards) or 1.0
+    pairs = list(product((0.05, 0.3, 0.6, 0.8, 0.95), size * np.array([0.01, 0.03, 0.1, 0.3, 1.0, 3.0])))
+    log = layout.tables.exact(np.array([(logit(gamma / layout.largest), np.log(temperature)) for gamma, temperature in pairs]))
+    gamma, temperature = pairs[int(np.argmax(layout.counts.sum(axis=0) @ log))]
+    return np.array([gamma]), float(temperature)

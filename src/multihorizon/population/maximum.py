@@ -63,25 +63,28 @@ from typing import Literal
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.special import expit, logit, ndtr
+from scipy.special import expit, ndtr
 
 from multihorizon.checks import Floats, Ints
-from multihorizon.choice.deviations import states_visited
+from multihorizon.choice.deviations import OwnRewards, states_visited
 from multihorizon.choice.plans import persons_by_task, redrawn
-from multihorizon.choice.surfaces import Tables
-from multihorizon.likelihood.action_rewards import DRAWS, StateRewardTest, WiderReward, beyond, wider_rewards
+from multihorizon.choice.surfaces import Surface, Tables
+from multihorizon.likelihood.action_rewards import DRAWS, StateRewardTest, wider_rewards
 from multihorizon.likelihood.random_effects import LEAST, MOST, crossing, highest
 from multihorizon.numerics.distributions import chi2_ppf, chi2_sf, normal_nodes, scattered_nodes
 from multihorizon.numerics.spectrum import ScoreTest, Spectrum, positive_part, score_test, spectrum
 from multihorizon.parallel import Run
 from multihorizon.population.marginal import (
-    Around,
+    NOTHING,
     Marginal,
     PersonBlock,
     PersonMoments,
     PsiLayout,
+    PsiParts,
     Question,
+    Start,
     Value,
+    about_means,
     asked,
     covariance_over,
     mean_over,
@@ -131,24 +134,22 @@ def spectrum_of(matrix: Floats, absolute: bool = False) -> Spectrum:
     return spectrum((matrix + matrix.T) / 2, np.where(scale > 0, scale, 1.0), tol=1e-7, absolute=absolute)
 
 
-def maximise(layout: PsiLayout, psi: Floats, nodes: int | None, run: Run, tol: float = 1e-6, max_iter: int = 60) -> Maximum:
-    """Climb from ψ, first with few nodes, and where persons are very many, first with some of them.
+def maximise(layout: PsiLayout, start: Start, nodes: int | None, run: Run, tol: float = 1e-6, max_iter: int = 60) -> Maximum:
+    """Climb from a start, first with few nodes, and where persons are very many, first with some of them.
 
     Unless it is said how many `nodes` there are in the end, they are 15, and more where these are too few.
     """
-    n = layout.persons
-    if n > layout.many:
-        sample = layout.some(np.linspace(0, n - 1, max(layout.many // 3, n // 20)).astype(np.int64))
-        psi = maximise(sample, psi, 7, run.part(0.0, 0.2), 0.1, max_iter).psi
+    whole = start.layout is layout
+    first = run.part(0.0, 0.5 if whole else 0.1)
+    few = min(nodes or 7, 7) if whole else 7
+    near = climb(start.layout, start.psi, start.persons, few, first, max(tol, 0.1), min(max_iter, 15))
+    psi, persons = near.psi, near.persons
+    if not whole:
+        psi = finish(start.layout, psi, persons, 7, run.part(0.1, 0.2), 0.1, max_iter).psi
         persons = modes(layout, psi)
         value = Marginal(layout, persons, 7).at(psi, full=False)
         assert value is not None
         persons = _moved(persons, layout.unpack(psi).covariance, value)
-    else:
-        few = min(nodes or 7, 7)
-        rough = max(tol, 0.1)
-        near = climb(layout, psi, modes(layout, psi), few, run.part(0.0, 0.5), rough, min(max_iter, 15))
-        psi, persons = near.psi, near.persons
     return finish(layout, psi, persons, nodes, run.part(0.5, 1.0), tol, max_iter)
 
 
@@ -294,52 +295,71 @@ def maximum_at(start: Maximum, j: int, value: float, along: Floats) -> Maximum:
     return climb(layout, start.psi + move, moved, 7, Run(), 2e-3, held=[j])
 
 
-def with_one_discount(maximum: Maximum, discount: float | None = None) -> Maximum:
-    """Return the maximum where everybody has one discount, from that where persons differ; the discount is this one, if it is
-    given.
+def prepared(marginal: Marginal, psi: Floats) -> Question:
+    """Return what is asked of blocks at ψ, with tables that are prepared.
 
-    The spread of logit γ is held at 0.01, which changes no choice, and its correlation with log λ at 0. What decisions say of a
-    person (Λ) is kept. There must be no covariates.
+    A trial of another θ may have been the last. And tables share their patches with those of other θ and of transitions that
+    were drawn anew, which may have cut them since.
     """
-    layout = maximum.marginal.layout
-    psi = maximum.psi.copy()
-    first = maximum.marginal.layout.spread.start
-    if layout.deep != 2 or layout.design.shape[1] != 1:
-        raise ValueError("one discount for everybody must be asked of persons without covariates")
-    psi[first + 1 : first + 3] = 0.0, np.log(np.linalg.norm(layout.unpack(psi).root[1]))
-    held = [first, first + 1]
-    if discount is not None:
-        edge = expit(-12.0)  # beyond, tables are as there
-        psi[layout.discount] = logit(np.clip(discount / layout.largest, edge, 1 - edge)) / layout.design[0]
-        held.append(layout.discount.start)
-    # a step is at most as long as the spread: it goes most of the way with a larger one
-    for size, nodes, tol in ((0.3, 7, 0.1), (0.1, 7, 0.02), (0.01, 15, 1e-3)):
-        psi[first] = np.log(size)
-        persons = replace(modes(layout, psi), precision=maximum.persons.precision)
-        there = climb(layout, psi, persons, nodes, Run(), tol, held=held)
-        psi = there.psi.copy()
-    return there
+    question = marginal.question(marginal.layout.unpack(psi).theta)
+    effects = marginal.layout.effects(psi)
+    unread = [block for block in marginal.blocks() if block.log is None]
+    if any(question.tables.lacking(block.at_cells(question.nodes(block)[0], effects)).size for block in unread):
+        marginal.at(psi, full=False)
+    return question
 
 
-def node_shares(maximum: Maximum) -> Iterator[tuple[Floats, Floats, Around]]:
-    """Yield for each block of persons without conditions, the nodes η `(n,Q,2)`, their shares `(n,Q)`, and what decisions say
-    there."""
+@dataclass(frozen=True, eq=False)
+class Around:
+    """What the decisions of a block say at its nodes, where effects are near `effects` `(p,2)`.
+
+    Where cells move with the effects it is expanded to the second order: spreads that are likely move effects by a part of their
+    standard errors, and to read the tables for each of them would take most of the time of a fit. `places`, `log_weights` and
+    `inner` are those of the nodes. `log` is ℓ at `effects` `(n,Q)`; `eta`, `surface` and `own_reward` are what it was read from,
+    if it was not known before.
+    """
+
+    block: PersonBlock
+    effects: Floats
+    places: Floats
+    log_weights: Floats
+    inner: int
+    log: Floats
+    eta: Floats
+    surface: Surface | None
+    own_reward: OwnRewards | None
+
+    @classmethod
+    def of(cls, question: Question, psi: Floats, block: PersonBlock) -> Around:
+        """Return what decisions say near ψ; the tables must be prepared."""
+        layout = question.layout
+        effects = layout.effects(psi)
+        nodes = question.nodes(block)
+        if block.log is not None:
+            return cls(block, effects, *nodes, block.log, NOTHING, None, None)
+        eta = block.at_cells(nodes[0], effects)
+        surface = question.tables.surface(block.counts, eta, nodes[2], slopes=layout.mixed)
+        own_reward, log = question.with_own_reward(block, eta, surface)
+        return cls(block, effects, *nodes, log, eta, surface, own_reward)
+
+    def shares(self, parts: PsiParts) -> tuple[Floats, Floats, Floats]:
+        """Return what `shares_of_nodes` says of the nodes at a ψ near by."""
+        log = self.log
+        if self.surface is not None and self.surface.slopes.size:
+            move = self.block.rest @ (parts.effects - self.effects)
+            slopes = self.surface.slopes + 0.5 * (self.surface.bends @ move[:, None, :, None])[:, :, :, 0]
+            log = log + self.block.by_person((slopes @ move[:, :, None])[:, :, 0])
+        return shares_of_nodes(log, self.places, self.log_weights, self.block.means(parts.effects), parts.root)
+
+
+def node_shares(maximum: Maximum) -> Iterator[tuple[Floats, Around]]:
+    """Yield for each block of persons the shares of the nodes `(n,Q)`, and what decisions say there."""
     marginal = maximum.marginal
-    parts = maximum.marginal.layout.unpack(maximum.psi)
-    question = marginal.prepared(maximum.psi)
+    parts = marginal.layout.unpack(maximum.psi)
+    question = prepared(marginal, maximum.psi)
     for block in marginal.blocks():
-        places, log_weights, _ = question.nodes(block)
-        near = question.around(maximum.psi, block)
-        yield places, shares_of_nodes(near.log, places, log_weights, block.means(parts.effects), parts.root)[0], near
-
-
-def likely_places(maximum: Maximum) -> tuple[Floats, Floats, int]:
-    """Return where each person without covariates may be, given the decisions: the nodes η `(n,Q,2)`, their shares `(n,Q)`, and
-    how many nodes in a row have the same x.
-    """
-    every = list(node_shares(maximum))
-    places, shares = (np.concatenate([each[k] for each in every]) for k in (0, 1))
-    return places, shares, maximum.marginal.prepared(maximum.psi).nodes(maximum.marginal.blocks()[0])[2]
+        near = Around.of(question, maximum.psi, block)
+        yield near.shares(parts)[0], near
 
 
 @dataclass(frozen=True, eq=False)
@@ -398,7 +418,7 @@ def posterior(maximum: Maximum, anybody: bool = True, typical: tuple[Floats, Flo
     if status == Status.CONVERGED:
         spreads = likely_spreads(maximum)
         left = covariance_at_spread(maximum, covariance)
-    question = marginal.prepared(maximum.psi)
+    question = prepared(marginal, maximum.psi)
     blocks = []
     low = 0
     for block in marginal.blocks():
@@ -435,24 +455,13 @@ def row_answers(
     """
     layout = question.layout
     (block, random, rest, owner) = asked
-    places, log_weights, _ = question.nodes(block)
-    near = question.around(psi, block)
-
-    def shares_at(psi: Floats) -> tuple[Floats, Floats]:
-        parts = layout.unpack(psi)
-        shares, _, away = shares_of_nodes(near.at(parts.effects), places, log_weights, block.means(parts.effects), parts.root)
-        return shares, away
-
-    mean, square, discounts, second = (
-        np.zeros((len(rest), 2)),
-        np.zeros((len(rest), 2, 2)),
-        np.zeros(len(rest)),
-        np.zeros(len(rest)),
-    )
-    still = replace(block, random=random, rest=np.zeros_like(rest), owner=owner).at_cells(places, layout.effects(psi))
+    near = Around.of(question, psi, block)
+    k = len(rest)
+    mean, square, discounts, second = (np.zeros((k, *shape)) for shape in ((2,), (2, 2), (), ()))
+    still = replace(block, random=random, rest=np.zeros_like(rest), owner=owner).at_cells(near.places, layout.effects(psi))
     for weight, each in spreads:
         there = still + (rest @ layout.effects(each))[:, None]
-        shares = shares_at(each)[0][owner]
+        shares = near.shares(layout.unpack(each))[0][owner]
         gammas = layout.largest * expit(there[:, :, 0])
         mean += weight * mean_over(shares, there)
         square += weight * covariance_over(shares, there)
@@ -460,13 +469,14 @@ def row_answers(
         second += weight * (shares * gammas**2).sum(axis=1)
     averaged = square - mean[:, :, None] * mean[:, None, :]
     # the derivative (k,2,size) of each row's mean in ψ: Cov(η, score of ψ) given the decisions, and what moves rows directly
-    likely, away = shares_at(psi)
+    parts = layout.unpack(psi)
+    likely, _, away = near.shares(parts)
     there = still + (rest @ layout.effects(psi))[:, None]
     by_row = likely[owner]
     gaps = there - mean_over(by_row, there)[:, None]
     within = covariance_over(by_row, gaps)
     rows = layout.linear(block.along)
-    slopes = covariance_over(by_row, gaps, normal_scores(away, layout.unpack(psi).root)[owner]) @ rows[owner]
+    slopes = covariance_over(by_row, gaps, normal_scores(away, parts.root)[owner]) @ rows[owner]
     slopes[:, 0, layout.discount] += rest
     slopes[:, 1, layout.temperature] += rest @ layout.temperature_basis
     if near.surface is not None and (layout.free.size or layout.mixed):
@@ -523,12 +533,30 @@ def likely_spreads(maximum: Maximum) -> list[tuple[float, Floats]]:
     else:
         z, weights = scattered_nodes(128, rows.size)
     psis = [maximum.psi + moves @ each for each in z]
-    values = maximum.marginal.objectives(maximum.psi, psis)
+    values = objectives(maximum.marginal, maximum.psi, psis)
     here = maximum.value.objective + log_flat(maximum.psi)
     flat = np.array([log_flat(psi) for psi in psis])
     density = weights * np.exp(np.minimum(values + flat - here + 0.5 * (z**2).sum(axis=1), 700.0))
     density = np.where(values <= maximum.value.objective, density, 0.0)
     return [(float(d), psi) for d, psi in zip(density / density.sum(), psis, strict=True) if d > 0]
+
+
+def objectives(marginal: Marginal, psi: Floats, psis: Sequence[Floats]) -> Floats:
+    """Return the objective at several ψ of one θ near one of them."""
+    layout = marginal.layout
+    every = [layout.unpack(each) for each in psis]
+    ask = partial(_several, prepared(marginal, psi), psi, every)
+    values, means = zip(*asked(ask, marginal.blocks(), layout.jobs), strict=True)
+    held = [layout.weak_priors(parts)[0] - 0.5 * float(layout.ridge @ parts.theta**2) for parts in every]
+    objectives: Floats = sum(values) - 0.5 * np.linalg.slogdet(sum(means))[1] + held
+    return objectives
+
+
+def _several(question: Question, psi: Floats, every: Sequence[PsiParts], block: PersonBlock) -> tuple[Floats, Floats]:
+    """Return Σ log p_i at several ψ of one θ near one of them `(k,)`, and what the block adds to M there `(k,m,m)`."""
+    near = Around.of(question, psi, block)
+    means = [about_means(question.layout, block, parts.root) for parts in every]
+    return np.array([near.shares(parts)[1].sum() for parts in every]), np.stack(means)
 
 
 def spread_moves(maximum: Maximum) -> Floats:
@@ -566,7 +594,7 @@ def alike(maximum: Maximum) -> Floats:
     marginal, layout = maximum.marginal, maximum.marginal.layout
     if not layout.mixed:
         return np.full((layout.rest.shape[1], 2), np.nan)
-    ask = partial(_changes, marginal.prepared(maximum.psi), maximum.psi)
+    ask = partial(_changes, prepared(marginal, maximum.psi), maximum.psi)
     changes, scores = (np.concatenate(each) for each in zip(*asked(ask, marginal.blocks(), layout.jobs), strict=True))
     left = changes - scores @ np.linalg.lstsq(scores, changes)[0]
     errors = np.sqrt((left**2).sum(axis=0))
@@ -751,7 +779,7 @@ def nearly_shared(
 def deviations_of_persons(maximum: Maximum) -> tuple[Floats, Floats]:
     """Return mean and standard deviation `(n,d)` of each person's deviation, given the decisions."""
     means, errors = [], []
-    for _, shares, near in node_shares(maximum):
+    for shares, near in node_shares(maximum):
         rewards = near.own_reward
         assert rewards is not None
         mean = (shares[:, :, None] * rewards.mode).sum(axis=1)
@@ -788,17 +816,18 @@ def population_state_reward(maximum: Maximum) -> StateRewardTest | None:
         return StateRewardTest.untested("the fit did not end")
     if any(task.mdp.durations is not None for task in layout.problem.tasks):
         return StateRewardTest.untested("moves take time, and what an action costs may depend on how long it takes")
-    rivals = wider_rewards([task.mdp for task in layout.problem.tasks], paid)
+    mdps = [task.mdp for task in layout.problem.tasks]
+    rivals = [(rival, rival.beyond(mdps, paid)) for rival in wider_rewards(mdps, paid)]
     if not rivals:
         return StateRewardTest.untested("there is one action alone")
-    tests = [(rival, _tested(maximum, rival)) for rival in rivals]
+    tests = [(rival, _tested(maximum, more)) for rival, more in rivals]
     return StateRewardTest.of([(rival, test) for rival, test in tests if test is not None])
 
 
-def _tested(maximum: Maximum, wider: WiderReward) -> ScoreTest | None:
-    """Return the score test of a wider reward; None where it adds nothing, or soft values are infinite."""
+def _tested(maximum: Maximum, more: list[Floats]) -> ScoreTest | None:
+    """Return the score test of a reward with more columns `(A·S,q)` in each task; None where there are none, or soft values are
+    infinite."""
     layout = maximum.marginal.layout
-    more = _columns(layout.problem, wider)
     d = layout.n_reward
     q = more[0].shape[1]
     if not q:
@@ -817,8 +846,7 @@ def _tested(maximum: Maximum, wider: WiderReward) -> ScoreTest | None:
     priors = np.zeros((psi.size, psi.size))
     priors[wide.reward, wide.reward] = np.diag(ridge)
     test = score_test(value.gradient, information, priors, free, new)
-    estimated = any(task.mdp.sample_sizes is not None for task in widened.tasks)
-    if test.degrees and test.p_value <= 1 - LEVEL and estimated:
+    if test.degrees and test.p_value <= 1 - LEVEL and layout.estimated:
         return test.calibrated(_gradients(maximum, wide, more, psi, information))
     return test
 
@@ -872,13 +900,6 @@ def _of_cells(problem: Problem, cells: Ints) -> Problem:
     """Return some cells as experts, whose names are their numbers."""
     tasks = (replace(task, counts=task.counts[cells]) for task in problem.tasks)
     return Problem.of_tasks(tuple(map(str, cells.tolist())), problem.parameter_names, tasks)
-
-
-def _columns(problem: Problem, wider: WiderReward) -> list[Floats]:
-    """Return what the wider reward adds in each task `(A·S,q)`."""
-    tasks = [(one.mdp, arrival) for one in problem.exemplars if (arrival := one.arrival_features) is not None]
-    features = [(mdp.stacked @ arrival).toarray() for mdp, arrival in tasks]
-    return beyond(features, [wider.columns(mdp, arrival) for mdp, arrival in tasks])
 
 
 def _widened(problem: Problem, more: list[Floats]) -> Problem:

@@ -42,12 +42,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import combinations, product
+from itertools import combinations
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
-from scipy.special import expit, fdtrc, logit, ndtri
+from scipy.special import expit, fdtrc, ndtri
 
 from multihorizon.checks import (
     RANK_TOLERANCE,
@@ -80,7 +80,7 @@ from multihorizon.population.findings import (
     TypesEstimate,
 )
 from multihorizon.population.free import describe_free, distribution_words
-from multihorizon.population.marginal import WIDEST, PsiLayout, first_psi
+from multihorizon.population.marginal import WIDEST, PsiLayout, Start, likely_person
 from multihorizon.population.maximum import (
     Maximum,
     Posterior,
@@ -276,11 +276,11 @@ class Population:
             random = covariates.random @ covariates.random_units
         layout = PsiLayout(problem, covariates.matrix @ covariates.units, reward, ridge, owner, random, jobs=self.jobs)
         if reward is None:
-            psi = first_psi(layout, alone.reward(x), alone.discounts(x), float(alone.temperatures(x)[0]))
+            start = Start.of(layout, alone.reward(x), alone.discounts(x), float(alone.temperatures(x)[0]))
         else:
-            psi = first_psi(layout, reward, *_likely_person(layout))
+            start = Start.of(layout, reward, *likely_person(layout))
         part = run.part(0.3, 0.6 if self.distribution == "free" else 1.0)
-        return covariates, maximise(layout, psi, self.nodes, part, self.tolerance, self.max_steps), identified, ridge_reason
+        return covariates, maximise(layout, start, self.nodes, part, self.tolerance, self.max_steps), identified, ridge_reason
 
     @classmethod
     def estimate_of(cls, solution: Solution) -> Estimate:
@@ -395,16 +395,6 @@ def _free_by_group(covariates: Covariates, maximum: Maximum, run: Run) -> dict[s
         exact, same = tables.exact, tables.same_state
         distributions[name] = describe_free(counts, exact, same, layout.largest, centres[i], normal, part)
     return distributions
-
-
-def _likely_person(layout: PsiLayout) -> tuple[Floats, float]:
-    """Return the most likely of some discounts `(1,)` and temperatures for everyone, where the reward is known."""
-    rewards = [task.pooled.at(0.5).expected_reward(layout.tables.theta) for task in layout.problem.tasks]
-    size = max(float(np.abs(reward).max()) for reward in rewards) or 1.0
-    pairs = list(product((0.05, 0.3, 0.6, 0.8, 0.95), size * np.array([0.01, 0.03, 0.1, 0.3, 1.0, 3.0])))
-    log = layout.tables.exact(np.array([(logit(gamma / layout.largest), np.log(temperature)) for gamma, temperature in pairs]))
-    gamma, temperature = pairs[int(np.argmax(layout.counts.sum(axis=0) @ log))]
-    return np.array([gamma]), float(temperature)
 
 
 class Inference:
@@ -697,14 +687,14 @@ class Inference:
             groups=covariates.person_groups,
             covariates={str(column): values.to_numpy() for column, values in covariates.persons.items()},
             individuals={
-                "logit_discount": persons.mean[:, 0].tolist(),
-                "logit_discount_error": errors[:, 0].tolist(),
-                "log_temperature": persons.mean[:, 1].tolist(),
-                "log_temperature_error": errors[:, 1].tolist(),
-                "correlation": np.clip(persons.covariance[:, 0, 1] / np.maximum(errors.prod(axis=1), TINY), -1.0, 1.0).tolist(),
-                "discount_reliability": reliability[:, 0].tolist(),
-                "temperature_reliability": reliability[:, 1].tolist(),
-                "log_likelihood": self.maximum.value.persons.tolist(),
+                "logit_discount": persons.mean[:, 0],
+                "logit_discount_error": errors[:, 0],
+                "log_temperature": persons.mean[:, 1],
+                "log_temperature_error": errors[:, 1],
+                "correlation": np.clip(persons.covariance[:, 0, 1] / np.maximum(errors.prod(axis=1), TINY), -1.0, 1.0),
+                "discount_reliability": reliability[:, 0],
+                "temperature_reliability": reliability[:, 1],
+                "log_likelihood": self.maximum.value.persons,
             },
             largest_discount=self.layout.largest,
             steps=self.maximum.steps,
@@ -815,10 +805,24 @@ class Inference:
         maximum, layout, converged = self.maximum, self.layout, self.converged
         decisions = float(layout.counts.sum())
         n = problem.n_experts
-        reward_errors = np.zeros(layout.n_reward)
-        reward_errors[layout.free] = np.sqrt(np.diag(self.known.covariance)[layout.reward])
+        errors = np.zeros(layout.n_reward)
+        errors[layout.free] = np.sqrt(np.diag(self.known.covariance)[layout.reward])
+        reward_errors = [float(error) if converged else None for error in errors]
         likelihood = float(maximum.value.persons.sum())
-        findings = self.findings()
+        evidence = PopulationEvidence(
+            population=self.findings(),
+            log_likelihood=likelihood,
+            decisions=decisions,
+            reward_standard_errors=reward_errors,
+            ridge=float(np.max(layout.ridge, initial=0.0)),
+            ridge_reason=ridge_reason,
+            deviations=self.deviations,
+        )
+        people = self.known.persons
+        answer = ExpertValues(
+            problem.names, self.parts.theta, people.discounts, np.exp(people.mean[:, 1]), problem.parameter_names
+        )
+        estimate = PopulationEstimate.of(answer, evidence, converged)
         size = f"{decimals(decisions, 0)} decisions of {n} persons"
         words = [
             f"Marginal log-likelihood {decimals(likelihood, 2)} of {size}.",
@@ -836,26 +840,14 @@ class Inference:
             )
         if self.state_reward is not None and self.state_reward.clear:
             words.append(self.state_reward.why)
-        words += [*self.deviation_words, *findings.cautions, *distribution_words(self.distribution or {})]
+        words += [*self.deviation_words, *evidence.population.cautions]
+        words += distribution_words(self.distribution) if self.distribution else []
         if ridge_reason:
             words.append(f"A penalty of weight {significant(layout.ridge.max())} holds the rewards: {ridge_reason}.")
-        evidence = PopulationEvidence(
-            population=findings,
-            log_likelihood=likelihood,
-            decisions=decisions,
-            reward_standard_errors=[float(error) if converged else None for error in reward_errors],
-            ridge=float(np.max(layout.ridge, initial=0.0)),
-            ridge_reason=ridge_reason,
-            deviations=self.deviations,
-        )
-        people = self.known.persons
-        answer = ExpertValues(
-            problem.names, self.parts.theta, people.discounts, np.exp(people.mean[:, 1]), problem.parameter_names
-        )
         return Solution.of(
             "Population",
             problem,
-            PopulationEstimate.of(answer, evidence, converged),
+            estimate,
             self.known.status,
             words,
             objective=likelihood,

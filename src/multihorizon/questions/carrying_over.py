@@ -89,7 +89,8 @@ from multihorizon.mdp import MDP
 from multihorizon.numerics.distributions import t_ppf
 from multihorizon.parallel import Progress, Run, silent
 from multihorizon.population.covariates import least_persons
-from multihorizon.population.maximum import Maximum, likely_places, population_state_reward, spectrum_of, with_one_discount
+from multihorizon.population.marginal import modes
+from multihorizon.population.maximum import Maximum, climb, node_shares, population_state_reward, spectrum_of
 from multihorizon.population.solver import Population
 from multihorizon.problem import Problem, require_finite
 from multihorizon.questions.schedule import tables_of
@@ -541,7 +542,9 @@ class _Fitted:
     @classmethod
     def averaged(cls, maximum: Maximum, identified: bool) -> _Fitted:
         """Return where each person is likely to be; where no discount is identified, the maximum decides nothing."""
-        places, shares, inner = likely_places(maximum)
+        every = list(node_shares(maximum))
+        shares = np.concatenate([shares for shares, _ in every])
+        places = np.concatenate([near.places for _, near in every])
         layout = maximum.marginal.layout
         parts = layout.unpack(maximum.psi)
         discount = layout.largest * float(expit(parts.effects[0, 0]))
@@ -552,7 +555,7 @@ class _Fitted:
             means = np.einsum("nq,nqi->ni", shares, places)
             away = places - means[:, None]
             spread = Spread(parts.effects[0], parts.covariance, means, np.einsum("nq,nqi,nqj->nij", shares, away, away))
-        return cls(layout.problem.names, places, shares, inner, discount, parts.theta, finished, spread)
+        return cls(layout.problem.names, places, shares, every[0][1].inner, discount, parts.theta, finished, spread)
 
     def spread_of(self, experts: Sequence[str]) -> Spread | None:
         """Return the spread with the persons in this order."""
@@ -580,6 +583,33 @@ class _Fits(NamedTuple):
     def models(self) -> dict[str, _Fitted]:
         """Return the models by name."""
         return {"own": self.own, "one_discount": self.one_discount}
+
+
+def with_one_discount(maximum: Maximum, discount: float | None = None) -> Maximum:
+    """Return the maximum where everybody has one discount, from that where persons differ; the discount is this one, if it is
+    given.
+
+    The spread of logit γ is held at 0.01, which changes no choice, and its correlation with log λ at 0. What decisions say of a
+    person (Λ) is kept. There must be no covariates.
+    """
+    layout = maximum.marginal.layout
+    psi = maximum.psi.copy()
+    first = maximum.marginal.layout.spread.start
+    if layout.deep != 2 or layout.design.shape[1] != 1:
+        raise ValueError("one discount for everybody must be asked of persons without covariates")
+    psi[first + 1 : first + 3] = 0.0, np.log(np.linalg.norm(layout.unpack(psi).root[1]))
+    held = [first, first + 1]
+    if discount is not None:
+        edge = expit(-12.0)  # beyond, tables are as there
+        psi[layout.discount] = logit(np.clip(discount / layout.largest, edge, 1 - edge)) / layout.design[0]
+        held.append(layout.discount.start)
+    # a step is at most as long as the spread: it goes most of the way with a larger one
+    for size, nodes, tol in ((0.3, 7, 0.1), (0.1, 7, 0.02), (0.01, 15, 1e-3)):
+        psi[first] = np.log(size)
+        persons = replace(modes(layout, psi), precision=maximum.persons.precision)
+        there = climb(layout, psi, persons, nodes, Run(), tol, held=held)
+        psi = there.psi.copy()
+    return there
 
 
 def _fit(known_reward: Any, discount: float | None, run: Run, problem: Problem) -> _Fits:

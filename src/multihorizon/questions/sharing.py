@@ -86,7 +86,7 @@ from multihorizon.choice.model import ChoiceModel, Likelihood, Point, Quadratic,
 from multihorizon.choice.settings import with_known_reward
 from multihorizon.driver import solve
 from multihorizon.files import for_json
-from multihorizon.likelihood.action_rewards import StateRewardTest, WiderReward, beyond, tested_at, wider_rewards
+from multihorizon.likelihood.action_rewards import StateRewardTest, WiderReward, tested_at, wider_rewards
 from multihorizon.likelihood.clusters import flipped, sign_flip_test
 from multihorizon.likelihood.estimates import FunctionEstimate, LikelihoodEvidence
 from multihorizon.likelihood.intervals import (
@@ -715,7 +715,7 @@ def _fit_with_wider_reward(point: Point, solution: Solution, wider: WiderReward,
     mdps = {key: expert.mdp.as_known() for key, expert in tasks.items()}
     arrivals = [(mdps[key], arrival) for key, expert in tasks.items() if (arrival := expert.arrival_features) is not None]
     features = [(mdp.stacked @ arrival).toarray() for mdp, arrival in arrivals]
-    more = beyond(features, [wider.columns(mdp, arrival) for mdp, arrival in arrivals])
+    more = wider.beyond(*zip(*arrivals, strict=True))
     both = {key: sp.csr_array(np.concatenate(parts, axis=1)) for key, *parts in zip(tasks, features, more, strict=True)}
     experts = [replace(e, mdp=mdps[id(e.mdp)], features=both[id(e.mdp)], arrival=None, table=None) for e in point.problem.experts]
     names = [f"{wider.name} {number}" for number in range(1, more[0].shape[1] + 1)]
