@@ -94,7 +94,7 @@ def plain(number: float) -> float | str:
 
 
 def of_solution(name: str, found: mh.Solution, intervals: bool = False) -> Answers:
-    """The parts of a solution, with 95 % intervals where they are asked for."""
+    """The parts of a solution, with 95% intervals where they are asked for."""
     for part in ("status", "experts", "discounts", "reward", "temperature", "objective", "standard_errors", "evidence"):
         yield f"{name}/{part}", getattr(found, part, None)
     if intervals:

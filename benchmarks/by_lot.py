@@ -2,7 +2,7 @@
 
     python benchmarks/by_lot.py [--studies clean,hidden,sequence,power] [--deals 200] [--labyrinth DIR] [--out F]
 
-Of each study: how often one reward, one discount and one temperature for all are rejected at the 5 % level, how often the 95 %
+Of each study: how often one reward, one discount and one temperature for all are rejected at the 5% level, how often the 95%
 intervals contain the discount of all names together, and how wide they are. The unit of tests and intervals is the decision, and
 then the one that `cluster="auto"` chooses, of which is said how often it is the episode.
 
@@ -127,7 +127,7 @@ def report(study: str, rows: list[dict]) -> None:
         shares = []
         for name in COLUMNS:
             p_values = np.array([np.nan if one[name] is None else one[name] for one in found], dtype=float)
-            shares.append(f"one {name} rejected {100 * np.mean(p_values <= 0.05):.1f} % ({np.isnan(p_values).sum()} not tested)")
+            shares.append(f"one {name} rejected {100 * np.mean(p_values <= 0.05):.1f}% ({np.isnan(p_values).sum()} not tested)")
         inside, width = (np.array([one[name] for one in found if one[name] is not None]) for name in ("inside", "width"))
         error = inside.std(ddof=1) / np.sqrt(inside.size) if inside.size > 1 else np.nan
         print(

@@ -14,7 +14,7 @@ to be `--estimated`. Kinds:
 * `shift`: the same with a shift of −0.7.
 
 For each kind: how often each answer is given; how often a correlation above 0, changes that differ between persons and a common
-shift are clear (at 5 %; the correlation on one side at 2.5 %); how often the interval of the shift holds the truth; what own
+shift are clear (at 5%; the correlation on one side at 2.5%); how often the interval of the shift holds the truth; what own
 horizons gain where they are carried; and the processor seconds of a study. With `--out`, each study is written as a line, and a
 later call goes on with those that are missing.
 """

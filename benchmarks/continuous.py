@@ -9,7 +9,7 @@
     python benchmarks/continuous.py table errors.jsonl noise.jsonl
 
 Each run adds one line per fit to its file, so that work can be done in parts and added up; `table` reads the lines. Times are
-processor seconds. `navigation` runs the whole solver; `core` the estimator alone, with a given basis, for the coverage of 95 %
+processor seconds. `navigation` runs the whole solver; `core` the estimator alone, with a given basis, for the coverage of 95%
 intervals.
 """
 

@@ -1,7 +1,7 @@
 """Goals that are nearly shared: are intervals true, is the test, and how long does it take?
 
 * `coverage`: three experts (discounts .3, .5, .8) of the cliff or of big-small, whose rewards deviate from the domain's in each
-  state by a normal of this standard deviation. How often the 95 % intervals of the discounts hold the truth, with deviations
+  state by a normal of this standard deviation. How often the 95% intervals of the discounts hold the truth, with deviations
   estimated and with one reward for all; their median widths; how often τ = 0 is rejected; τ. At a deviation of 0 the rejections
   are the size of the test.
 * `speed`: processor seconds, with intervals, of three experts in grids and random tasks of 40 and more states, and of many people

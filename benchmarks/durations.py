@@ -4,7 +4,7 @@
 
 *waiting*: the largest difference of plans from those of the task with states of waiting put in. *cost*: processor time beside the
 same task without durations, and beside the one with waiting. *recovery*: `identify` with durations, and with durations ignored.
-*coverage*: how often 95 % intervals of discounts contain the truth, where durations are given, where transitions and durations
+*coverage*: how often 95% intervals of discounts contain the truth, where durations are given, where transitions and durations
 are taken from the time stamps of the same decisions, and, in a quarter of the replications, where durations are ignored. All
 of it takes about ten minutes of one core.
 """
@@ -191,7 +191,7 @@ def coverage(replications: int, episodes: int) -> None:
                 found.setdefault(name, []).append(np.column_stack([solution.discounts, solution.confidence_intervals(0.95)]))
         if (seed + 1) % 50 == 0 or seed + 1 == replications:
             taken = time.process_time() - start
-            print(f"coverage of 95 % intervals in {seed + 1} replications, truth {DISCOUNTS}, {taken:.0f} s", flush=True)
+            print(f"coverage of 95% intervals in {seed + 1} replications, truth {DISCOUNTS}, {taken:.0f} s", flush=True)
             for name, runs in found.items():
                 every = np.array(runs)
                 known = ~np.isnan(every).any(axis=2)

@@ -4,7 +4,7 @@
     python benchmarks/estimated_transitions.py --known          # the same tables with the true transitions, to compare
 
 Three experts with one reward and equal temperatures in FrozenLake 4×4 (slippery), the cliff and the meadow. Each table goes
-through `analyse`, as `multihorizon fit` does. For each task and number of episodes: the share of 95 % intervals that contain the
+through `analyse`, as `multihorizon fit` does. For each task and number of episodes: the share of 95% intervals that contain the
 true discount, among those with both ends and with an end that was not found counted as open; how often the decisions are said to
 have different temperatures, different goals, one discount, or not to fit; and seconds.
 """

@@ -1,4 +1,4 @@
-"""Rules that are estimated: do 95 % intervals hold where features are paid on arrival, people are many, or time stamps vary?
+"""Rules that are estimated: do 95% intervals hold where features are paid on arrival, people are many, or time stamps vary?
 
     python benchmarks/foreign_coverage.py [--studies arrival,absorbing,durations,population] [--tables 60] [--out runs.jsonl]
 

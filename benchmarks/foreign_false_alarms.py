@@ -9,7 +9,7 @@ alarm is a claim that the truth contradicts:
 * goals: the experts do not share a goal;
 * model: the model does not fit, or not in some states;
 * temperatures: the fit gives them different ones;
-* interval: a 95 % interval does not contain the discount (of three);
+* interval: a 95% interval does not contain the discount (of three);
 * withheld: there is no usable answer.
 
 Of each family: how many tables raise each alarm, and their seeds. With `--out`, each table is written as a line, and a later call

@@ -1,4 +1,4 @@
-"""Predictions and minimum bonuses on tasks from outside: how often do 95 % intervals contain the truth?
+"""Predictions and minimum bonuses on tasks from outside: how often do 95% intervals contain the truth?
 
     python benchmarks/foreign_predictions.py [--families machine,savings,chain] [--kinds …] [--tables 60] [--out runs.jsonl]
 

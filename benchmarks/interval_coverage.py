@@ -1,4 +1,4 @@
-"""How near the estimated discounts are to the truth, and how often the 95 % intervals contain it.
+"""How near the estimated discounts are to the truth, and how often the 95% intervals contain it.
 
     python benchmarks/interval_coverage.py [--replications 200] [--episodes 1000] [--jobs 2] [--domains cliff,big_small]
     python benchmarks/interval_coverage.py --episodes 30 --domains cliff    # few decisions: rewards must be held by a weak prior
@@ -84,7 +84,7 @@ def report(title: str, truth: np.ndarray, runs: list[Run]) -> None:
     print("  mean |error|, all     ", np.abs(estimates - truth).mean(axis=0).round(4))
     print("  mean error (bias)     ", (estimates - truth).mean(axis=0).round(4))
     print("  intervals reported    ", (~np.isnan(intervals).any(axis=2)).sum(axis=0))
-    print("  coverage of 95 %      ", covered(intervals, truth).round(3))
+    print("  coverage of 95%      ", covered(intervals, truth).round(3))
     if runs[0].exact is not None:
         print("  taken as exact        ", covered(np.array([r.exact for r in runs]), truth).round(3))
     print("  mean width            ", np.nanmean(intervals[:, :, 1] - intervals[:, :, 0], axis=0).round(3))

@@ -1,4 +1,4 @@
-"""How long it takes to prove that the answer of MPLP is within 1 % of the optimum, and which gap is proved where time ends first.
+"""How long it takes to prove that the answer of MPLP is within 1% of the optimum, and which gap is proved where time ends first.
 
     python benchmarks/lp_certificate.py [--full] [--seconds 300] [--jobs 1]
 

@@ -79,7 +79,7 @@ def random_task(seed: int, small: bool = False) -> tuple[np.ndarray, np.ndarray,
 
 
 def compare(first: int, tasks: int, seconds: float) -> None:
-    """The default against a proof to 0.1 % that may take long."""
+    """The default against a proof to 0.1% that may take long."""
     rows = []
     for seed in range(first, first + tasks):
         transitions, _, experts = random_task(seed)
@@ -99,12 +99,12 @@ def compare(first: int, tasks: int, seconds: float) -> None:
     status, proved, short, ordered, took = map(np.array, zip(*rows, strict=True))
     print(
         f"tasks {first} to {first + tasks - 1}: {tasks}, {np.sum(proved)} with a proved optimum, "
-        f"{np.sum(proved & (short <= 1e-3))} of these within 0.1 %, "
+        f"{np.sum(proved & (short <= 1e-3))} of these within 0.1%, "
         f"{np.sum(short > 1e-3)} short by more, {np.sum(~np.isin(status, ['optimal', 'converged']))} whose status says it may be"
     )
     for name in np.unique(status):
         some = status == name
-        text = f"{name}: {some.sum()} of {tasks}, {np.sum(short[some] > 1e-3)} short by more than 0.1 %, "
+        text = f"{name}: {some.sum()} of {tasks}, {np.sum(short[some] > 1e-3)} short by more than 0.1%, "
         print(text + f"{np.sum(proved[some])} proved by now, {np.sum(~ordered[some])} in another order than the truth")
     print(f"processor seconds of the default: median {np.median(took):.2f}, mean {took.mean():.2f}, largest {took.max():.1f}")
 

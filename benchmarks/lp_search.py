@@ -36,7 +36,7 @@ def main() -> None:
             times.append(time.perf_counter() - start)
             shares.append(other.objective / found.objective)
         reached = sum(share >= 0.98 for share in shares)
-        print(f"  Bayesian({options.evaluations}): shares {np.round(shares, 4)}, {reached} of {len(shares)} reach 98 %, ", end="")
+        print(f"  Bayesian({options.evaluations}): shares {np.round(shares, 4)}, {reached} of {len(shares)} reach 98%, ", end="")
         print(f"{np.mean(times):.1f} s each, {np.mean(times) / seconds:.0f} times SequentialLP's", flush=True)
 
 

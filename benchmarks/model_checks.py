@@ -7,7 +7,7 @@
 about 4,500 decisions, from tasks of `foreign.py`, which shares no code with the library. Rules and features are given, the
 reward's weights are estimated. For each way in which choices depart from the model: how often the overall test rejects,
 how often some state stands out, the smallest share of lapses that tables of this kind would show, and how often the answer is
-*confident and wrong*: all discounts identified, no misfit detected (or in nearly all states), and a 95 % interval that misses by
+*confident and wrong*: all discounts identified, no misfit detected (or in nearly all states), and a 95% interval that misses by
 an estimate off by more than 0.1. Hyperbolic planners and those of a depth have no true discount, so nothing is counted as wrong.
 `max` are planners by hard maxima who choose softly: the coverage of intervals and the ratio of temperatures are shown for them.
 With `--full`, the report of `analyse` decides what is detected, with held-out predictions and dependence within episodes besides.
@@ -168,7 +168,7 @@ def conditions(studies: int, people: int) -> None:
     print(
         f"{studies} studies of {people} people: does not fit {(table['answer'] == 'No').mean():.3f}, warned "
         f"{table['warned'].mean():.3f}, anything but no misfit {(table['answer'] != 'No misfit detected').mean():.3f}, overall "
-        f"test at 5 % {(table['overall p'] <= 0.05).mean():.3f}, within episodes at 5 % "
+        f"test at 5% {(table['overall p'] <= 0.05).mean():.3f}, within episodes at 5% "
         f"{(table['within p'] <= 0.05).mean():.3f}, effect of the mode found {(table['effect p'] < 0.05).mean():.3f}"
     )
 

@@ -3,7 +3,7 @@
     python benchmarks/mpmce.py [--taxi] [--slow-rules]        # tasks from gymnasium and random ones of 30 states
     python benchmarks/mpmce.py --domains [--seeds 5]          # the paper's domains by Bayesian search, beside the paper's table
 
-Experts are soft-optimal; in the rows called "1 % lapses" each of their choices is at random with probability .01, so that nothing
+Experts are soft-optimal; in the rows called "1% lapses" each of their choices is at random with probability .01, so that nothing
 matches exactly. `--slow-rules` adds the rule "threshold" and Bayesian search.
 """
 
@@ -47,7 +47,7 @@ def by_rule(taxi: bool, slow: bool) -> None:
     for name, mdp, reward, truth in tasks(taxi):
         exact = [mh.soft_plan(mdp, reward, gamma).policy for gamma in truth]
         uniform = mdp.available / mdp.available.sum(axis=1, keepdims=True)
-        for experts, label in ((exact, ""), ([0.99 * policy + 0.01 * uniform for policy in exact], ", 1 % lapses")):
+        for experts, label in ((exact, ""), ([0.99 * policy + 0.01 * uniform for policy in exact], ", 1% lapses")):
             problem = mh.Problem(mdp, experts)
             print(f"{name}{label}: {mdp.n_states} states, truth {truth}")
             for rule, solver in rules.items():

@@ -35,7 +35,7 @@ def main() -> None:
             )
         )
         at_five, at_ten = (100 * (p < level).mean() for level in (0.05, 0.1))
-        print(f"{name} {discounts}: of {p.size}, {at_five:.1f} % rejected at 5 % and {at_ten:.1f} % at 10 %", flush=True)
+        print(f"{name} {discounts}: of {p.size}, {at_five:.1f}% rejected at 5% and {at_ten:.1f}% at 10%", flush=True)
 
 
 if __name__ == "__main__":

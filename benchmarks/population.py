@@ -111,13 +111,13 @@ def shrinkage(args: argparse.Namespace) -> None:
         f"{len(errors)} studies, {decisions:.0f} decisions each: own temperatures {root[0]:.4f}, pooled {root[1]:.4f},", end=" "
     )
     print(
-        f"population {root[2]:.4f}: {100 * (1 - root[2] / root[0]):.1f} and {100 * (1 - root[2] / root[1]):.1f} % below;", end=" "
+        f"population {root[2]:.4f}: {100 * (1 - root[2] / root[0]):.1f} and {100 * (1 - root[2] / root[1]):.1f}% below;", end=" "
     )
     print(f"single studies {np.round(100 * (1 - each[:, 2] / each[:, :2].min(axis=1))).astype(int).tolist()}")
 
 
 def persons(args: argparse.Namespace) -> None:
-    """How often 95 % intervals of persons cover the truth, and the root mean squared error of γ_i."""
+    """How often 95% intervals of persons cover the truth, and the root mean squared error of γ_i."""
     covered, errors = [], []
     for seed in seeds(args):
         people, problem, points = study(seed, 40, args.mini_blocks, GROUP, AGE, args.free)
@@ -127,7 +127,7 @@ def persons(args: argparse.Namespace) -> None:
         errors.append(np.mean((found.discounts - people.discounts) ** 2))
     share, noise = 100 * np.mean(covered), 100 * np.std(covered) / np.sqrt(len(covered))
     print(f"{len(covered)} studies, {2.5 * args.mini_blocks:.0f} decisions each: intervals of persons cover", end=" ")
-    print(f"{share:.1f} ± {noise:.1f} %, error {np.sqrt(np.mean(errors)):.4f}")
+    print(f"{share:.1f} ± {noise:.1f}%, error {np.sqrt(np.mean(errors)):.4f}")
 
 
 def accuracy(args: argparse.Namespace) -> None:
@@ -209,8 +209,8 @@ def conditions(args: argparse.Namespace, slope: float) -> None:
             rejected, covered, error, width, differ = np.mean(rows, axis=0)
             off = np.std(rows, axis=0)[2]
             print(
-                f"    {way:36} rejects {100 * rejected:4.1f} %, covers {100 * covered:4.1f} %, standard error {width:.3f},",
-                f"error in standard errors {error:.2f} ± {off:.2f}, says that changes differ {100 * differ:4.1f} %",
+                f"    {way:36} rejects {100 * rejected:4.1f}%, covers {100 * covered:4.1f}%, standard error {width:.3f},",
+                f"error in standard errors {error:.2f} ± {off:.2f}, says that changes differ {100 * differ:4.1f}%",
                 flush=True,
             )
 
@@ -244,7 +244,7 @@ def carrying(args: argparse.Namespace) -> None:
         seconds = (time.process_time() - begin) / args.studies
         print(f"{kind}: {len(table) / 48:.0f} decisions each, {seconds:.1f} processor seconds per study, {dict(answers)}")
         mean, above, below = np.mean(rows, axis=0)
-        print(f"    kept {mean:7.4f}, above 0 in {100 * above:3.0f} %, below in {100 * below:3.0f} %", flush=True)
+        print(f"    kept {mean:7.4f}, above 0 in {100 * above:3.0f}%, below in {100 * below:3.0f}%", flush=True)
 
 
 def free(args: argparse.Namespace) -> None:
@@ -351,7 +351,7 @@ def unnamed(args: argparse.Namespace) -> None:
         print(f"{len(table) / units:.1f} decisions each, {seconds[-1]:.0f} s", flush=True)
     print(f"{args.where}, discounts {discounts.tolist()}: numbers of types {dict(sorted(counted.items()))},", end=" ")
     print(
-        f"all errors at most .08 in {close} of {args.studies}, intervals cover {100 * np.mean(covered or [np.nan]):.0f} %,",
+        f"all errors at most .08 in {close} of {args.studies}, intervals cover {100 * np.mean(covered or [np.nan]):.0f}%,",
         end=" ",
     )
     print(f"{np.mean(seconds):.0f} processor seconds")
@@ -401,7 +401,7 @@ def track(args: argparse.Namespace) -> None:
         if alone._window is at_once._window:  # the same nodes
             apart += [abs(now.logit_discount - whole.logit_discount), abs(now.log_temperature - whole.log_temperature)]
     low, middle, high = 1e6 * np.quantile(seconds, [0.05, 0.5, 0.99])
-    print(f"an update {middle:.0f} microseconds (5 % below {low:.0f}, 1 % above {high:.0f})", end=", ")
+    print(f"an update {middle:.0f} microseconds (5% below {low:.0f}, 1% above {high:.0f})", end=", ")
     print(f"{len(placed)} of {len(placed) + len(seconds)} updates placed nodes anew in {np.mean(placed or [0]):.2f} s,", end=" ")
     print(f"largest difference to all at once {max(apart):.1e} ({len(apart) // 2} persons on the same nodes)")
 
@@ -453,10 +453,10 @@ def deviations(args: argparse.Namespace) -> None:
         if len(rows) % 5 == 0 or seed == seeds(args)[-1]:
             mean, seconds = np.mean(rows, axis=0), (time.process_time() - begin) / len(rows)
             print(
-                f"{len(rows)} studies, {seconds:.1f} processor seconds each: rejected {100 * mean[0]:.0f} %,",
-                f"spread {mean[1]:.3f} ± {np.std(rows, axis=0)[1]:.3f}, its interval covers {100 * mean[2]:.0f} %;",
-                f"covered with deviations: persons {100 * mean[3]:.1f} %, group {100 * mean[4]:.0f} %; with one reward: persons",
-                f"{100 * mean[5]:.1f} %, group {100 * mean[6]:.0f} %; persons' deviations {100 * mean[7]:.1f} %",
+                f"{len(rows)} studies, {seconds:.1f} processor seconds each: rejected {100 * mean[0]:.0f}%,",
+                f"spread {mean[1]:.3f} ± {np.std(rows, axis=0)[1]:.3f}, its interval covers {100 * mean[2]:.0f}%;",
+                f"covered with deviations: persons {100 * mean[3]:.1f}%, group {100 * mean[4]:.0f}%; with one reward: persons",
+                f"{100 * mean[5]:.1f}%, group {100 * mean[6]:.0f}%; persons' deviations {100 * mean[7]:.1f}%",
                 flush=True,
             )
 

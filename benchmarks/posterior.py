@@ -13,7 +13,7 @@ these decisions is sampled. The rank of the true value among 19 draws, far apart
 if draws are those of the posterior. Ranks of each parameter are tested by χ² in 10 bins, and by one test of all of them, with
 Bonferroni's correction. Here three experts choose in a task of three steps, with two rewards.
 
-*Intervals*: 95 % intervals of the discounts by the posterior and by the profile likelihood, side by side.
+*Intervals*: 95% intervals of the discounts by the posterior and by the profile likelihood, side by side.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ FOLDER holds a study with a known reward: `decisions.csv`, `transitions.csv`, `f
 `persons.csv`. The study of 44 people on the page "What 44 recorded people say" comes from the repository `dimarkov/pybefit`.
 Noise is the second word of its states.
 
-*Random groups.* Persons are put into two groups by lot, so there is nothing to find. A test at 5 % should see a difference in 5
+*Random groups.* Persons are put into two groups by lot, so there is nothing to find. A test at 5% should see a difference in 5
 of 100 splits.
 
 *Noise.* The same persons with low and with high noise: the change is the same for everyone, or persons differ in it; and the same

@@ -201,7 +201,7 @@ PARTS: dict[str, Part] = {
     ),
     "certificates": (
         "Proofs of the optimum",
-        "`MPLP(certify=0.01)`: the answer and the proof that no other is more than 1 % better.",
+        "`MPLP(certify=0.01)`: the answer and the proof that no other is more than 1% better.",
         certificates,
     ),
     "designs": (

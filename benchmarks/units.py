@@ -4,7 +4,7 @@
 
 Decisions are drawn in tasks from outside (`foreign.py`). Each person has a discount factor (logit normal) and a temperature (log
 normal, wide: some hardly ever err, others nearly choose by lot). The same decisions are fitted person by person with the points
-times 0.01, 1 and 100. Printed are how many persons have a discount, why the others have none, how many 95 % intervals are whole
+times 0.01, 1 and 100. Printed are how many persons have a discount, why the others have none, how many 95% intervals are whole
 and hold the truth, and the largest difference of any discount to that with the points as they are.
 """
 

@@ -75,7 +75,7 @@ if __name__ == "__main__":
             old = before[name]["terms"]
             apart = max(abs(now["terms"][t][0] - e) / s for t, (e, s) in old.items() if s == s)
             wider = max(abs(now["terms"][t][1] / s - 1) for t, (_, s) in old.items() if s == s)
-            print(f"{name}: effects {apart:.4f} standard errors apart, errors by {100 * wider:.2f} %, {now['status']}", end=", ")
+            print(f"{name}: effects {apart:.4f} standard errors apart, errors by {100 * wider:.2f}%, {now['status']}", end=", ")
             print(f"{before[name]['seconds']:.1f} s before, {now['seconds']:.1f} s now", flush=True)
         many, few = simulated(20_000, False), before["800 simulated"]
         ratio = few["seconds"] / 800 / (many["seconds"] / 20_000)

@@ -8,7 +8,7 @@
   for another discount.
 * `identity`: a bonus and a ban from the policies alone against planning with the true reward, on random problems of two experts
   and of one. In two of three, all actions do the same in some states, so that rewards are open.
-* `coverage`: tables of the paper's experts on the cliff and on big-small. How often 95 % intervals of predicted choices hold
+* `coverage`: tables of the paper's experts on the cliff and on big-small. How often 95% intervals of predicted choices hold
   the truth after a bonus of 2 in the best state, after a ban of what the farthest expert would choose first, and in the first of
   the paper's new tasks. Choices that are the only ones left are not counted. `--levels` asks for other
   intervals of the same draws.
@@ -343,11 +343,11 @@ def coverage(replications: int, episodes: int, draws: int, levels: list[float], 
         print(f"{seconds:.2f} s CPU each; discounts {domain.soft_discounts}")
         for level in levels:
             every = [np.mean(shares[level, question, k], axis=0) for question in asked for k in range(len(experts))]
-            print(f"  level {level:.4f}: {100 * np.mean(every):.1f} %, from {100 * min(every):.1f} to {100 * max(every):.1f} %")
+            print(f"  level {level:.4f}: {100 * np.mean(every):.1f}%, from {100 * min(every):.1f} to {100 * max(every):.1f}%")
             for question in asked:
                 own = [np.array(shares[level, question, k]) for k in range(len(experts))]
                 said = ", ".join(f"{100 * one.mean():.1f} ± {100 * one.std() / np.sqrt(one.size):.1f}" for one in own)
-                print(f"    {question}: {said} %; all {100 * np.mean(own):.1f} %", flush=True)
+                print(f"    {question}: {said}%; all {100 * np.mean(own):.1f}%", flush=True)
 
 
 # Speed, and the paper's error.

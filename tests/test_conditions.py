@@ -394,10 +394,10 @@ def test_sentences_name_the_condition_and_the_person(solution: mh.Solution) -> N
 @pytest.mark.parametrize(
     ("ends", "said"),
     [
-        ((0.6, 0.9), "70 % is between persons and 30 % is the condition: how far someone looks ahead is mostly the person."),
-        ((0.1, 0.4), "30 % is the condition: how far someone looks ahead is mostly the condition."),
-        ((0.3, 0.9), "whether it is more the person or the condition is open, as 30 % to 90 % may be the person."),
-        ((np.nan, np.nan), "70 % is between persons and 30 % is the condition."),
+        ((0.6, 0.9), "70% is between persons and 30% is the condition: how far someone looks ahead is mostly the person."),
+        ((0.1, 0.4), "30% is the condition: how far someone looks ahead is mostly the condition."),
+        ((0.3, 0.9), "whether it is more the person or the condition is open, as 30% to 90% may be the person."),
+        ((np.nan, np.nan), "70% is between persons and 30% is the condition."),
     ],
 )
 def test_what_is_open_is_said_to_be_open(solution: mh.Solution, ends: tuple[float, float], said: str) -> None:

@@ -91,10 +91,10 @@ def test_the_page_shows_persons_conditions_and_whose_a_horizon_is(found) -> None
     for said in (
         "A thin line joins the shrunken discounts of one person; the thick line is what is typical.",
         "A dot is a person who was seen under one condition only.",
-        "the band holds 80 % of all persons at each block.",
-        "62 %: the person, whatever the condition",
-        "25 %: the situation, which changes everyone alike",
-        "2.1 in all. What lies between persons is 45 % to 79 % (95 % interval).",
+        "the band holds 80% of all persons at each block.",
+        "62%: the person, whatever the condition",
+        "25%: the situation, which changes everyone alike",
+        "2.1 in all. What lies between persons is 45% to 79% (95% interval).",
         "the effect of noise[T.high]",
         "conditions.csv has a row for each person and condition",
     ):

@@ -203,7 +203,7 @@ def test_decisions_at_random_say_nothing(solution) -> None:
 def test_the_fit_is_compared_with_chance(solution) -> None:
     found = analysed(solution)
     explained = 1 - solution.objective / found.people.compared_chance
-    assert f"the model explains {100 * explained:.0f} % of it." in found.verdicts[-1].reasons
+    assert f"the model explains {100 * explained:.0f}% of it." in found.verdicts[-1].reasons
 
 
 def test_quartiles_are_those_of_persons_and_not_of_shrunken_values(solution) -> None:

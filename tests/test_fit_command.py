@@ -34,7 +34,7 @@ def test_fit_writes_everything_a_reader_needs(grid_folder, tmp_path):
     truth = mh.domains.big_small().soft_discounts
     assert content["discounts"] == pytest.approx(truth, abs=0.12)
     assert all(low <= gamma <= high for gamma, (low, high) in zip(content["discounts"], content["intervals"], strict=True))
-    for text in ("Ann & <Co>", "900 episodes", "95 % interval", "1/(1−γ)"):
+    for text in ("Ann & <Co>", "900 episodes", "95% interval", "1/(1−γ)"):
         assert text in result.output
     with np.load(tmp_path / "out" / "result.npz") as arrays:
         assert arrays["discounts"] == pytest.approx(content["discounts"])

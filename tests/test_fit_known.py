@@ -57,7 +57,7 @@ def test_known_rewards_and_discounts_are_kept(told, tmp_path):
         assert answer["identification"] is None
     people = pd.read_csv(tmp_path / "told.csv" / "people.csv").set_index("expert")
     assert people["flags"]["Cy"] == "known discount"
-    assert "and 0.9 (known), 95 % intervals in brackets" in answers[0]["headline"]
+    assert "and 0.9 (known), 95% intervals in brackets" in answers[0]["headline"]
     assert "The decisions identify every discount that was not known; " in answers[0]["headline"]
     assert answers[0]["reward"]["17"] == 20
     assert answers[1]["reward"] == {}

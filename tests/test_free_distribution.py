@@ -225,14 +225,14 @@ def test_the_sentences_say_how_many_types_there_are_and_what_the_task_cannot_sho
         "converged": True,
     }
     assert distribution_words({"everyone": found}, Horizon(3)) == [
-        "There are 2 clear types of persons: 25 % look 1.8 steps ahead (discounts near 0.50) and 75 % look 2.7 steps ahead "
+        "There are 2 clear types of persons: 25% look 1.8 steps ahead (discounts near 0.50) and 75% look 2.7 steps ahead "
         "(discounts near 0.90)."
     ]
     short = {**found, "types": [kind], "indistinguishable": {"interval": [0.123, 0.4], "discount": 0.93, "difference": 0.05}}
     first, second = distribution_words({"a": short, "b": found})[:2]
     assert first.startswith("There is one clear type of person (a)")
     assert second == (
-        "12 % to 40 % of persons (a) have a discount of 0.93 or more. How much further they look ahead this task cannot show: "
+        "12% to 40% of persons (a) have a discount of 0.93 or more. How much further they look ahead this task cannot show: "
         "from there on no choice changes by more than 5 percentage points."
     )
     early = {**found, "converged": False, "gap": 0.5, "refinement": {"gain": 2.0}}

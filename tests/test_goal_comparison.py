@@ -104,7 +104,7 @@ def test_the_standard_error_is_that_of_independent_episodes():
 
 def test_deviations_are_said_in_a_readers_units():
     assert deviation_words(said()) == (
-        "the standard deviation of rewards from the shared one is 2 % of its range (1 to 3 %), which moves 5 of a hundred "
+        "the standard deviation of rewards from the shared one is 2% of its range (1 to 3%), which moves 5 of a hundred "
         "choices (2 to any number)"
     )
 

@@ -72,7 +72,7 @@ def test_errors_make_links_uncertain_but_never_wrong(seed, states):
 
 
 def test_few_equations_link_nobody_when_policies_have_errors():
-    """Four states leave a pair one equation to spare: with errors of 1 % unrelated rewards would fit by accident."""
+    """Four states leave a pair one equation to spare: with errors of 1% unrelated rewards would fit by accident."""
     mdp, policies, _, _, _ = random_case(1, 4, 2, 1)
     exact, rough = mh.goals(mh.Problem(mdp, policies)), mh.goals(mh.Problem(mdp, policies), tolerance=1e-2)
     assert (exact.pairs[0].verdict, rough.pairs[0].verdict) == ("share", "cannot tell")

@@ -59,7 +59,7 @@ def test_identify_takes_a_known_reward(toys, tmp_path):
     result = RUN.invoke(app, [*arguments, "--known-reward", str(tmp_path / "points.csv")])
     assert result.exit_code == 0, result.output
     assert "These decisions identify the discounts." in result.output
-    assert "With this reward, discounts with 95 % intervals:" in result.output
+    assert "With this reward, discounts with 95% intervals:" in result.output
     intervals = dict(re.findall(r"(near|far): [\d.]+ \(([\d.]+ to [\d.]+)\)", result.output))
     for name, truth in (("near", 0.3), ("far", 0.8)):
         low, high = map(float, intervals[name].split(" to "))

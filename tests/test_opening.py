@@ -176,7 +176,7 @@ def test_without_covariates_it_is_the_typical_person(solution) -> None:
     (said,) = difference_words(replace(solution, evidence=replace(solution.evidence, population=alone)), Horizon(3))
     gamma = one["everyone"]["typical_discount"]
     assert said.startswith(
-        f"A typical person looks {1 + gamma + gamma**2:.1f} steps ahead: a discount of {gamma:.2f} (95 % interval "
+        f"A typical person looks {1 + gamma + gamma**2:.1f} steps ahead: a discount of {gamma:.2f} (95% interval "
     )
 
 
@@ -233,7 +233,7 @@ def test_experts_are_named_with_discounts_and_steps(found) -> None:
         quick=True,
     )
     assert few.answer.startswith(f"Ann, Bo and {EVIL} look 1.")
-    assert few.answer.endswith("95 % intervals in brackets.")
+    assert few.answer.endswith("95% intervals in brackets.")
     assert few.verdicts[0].answer.endswith(")")
     page = fit_page(few, {}).render()
     assert "<script>alert" not in page
@@ -305,14 +305,14 @@ def test_a_page_opens_without_errors_and_its_tables_can_be_copied(found, tmp_pat
         assert tab.errors == []
         table = "all('table').find((t) => t.textContent.includes('cohort[T.young]'))"
         rows = tab.run(f"asCsv(shownCells({table}))").splitlines()
-        assert rows[0] == "term,estimate,95 % interval or test,p"
+        assert rows[0] == "term,estimate,95% interval or test,p"
         assert rows[1].startswith("Intercept,")
         latex = tab.run(f"asLatex({table}, shownCells({table}))")
         assert r"\begin{tabular}{lrrr}" in latex
         assert r"95 \% interval or test" in latex
         assert r"\toprule" in latex
         assert tab.run("asCsv([['1,234', 'a,\"b\"', '−0.5', '–']])") == '1234,"a,""b""",-0.5,\n'
-        safe = "asLatex(all('table')[0], [['h'], ['a_b & 50 % <$x$> \\\\\\\\ ^~#{}']])"
+        safe = "asLatex(all('table')[0], [['h'], ['a_b & 50% <$x$> \\\\\\\\ ^~#{}']])"
         assert r"a\_b \& 50 \% $<$\$x\$$>$ \textbackslash{}" in tab.run(safe)
         tab.run("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
         tab.click(".copy button")

@@ -32,7 +32,7 @@ def test_a_solution_of_your_own_has_summary_picture_page_file_and_intervals(tmp_
     solution = mh.solve(PROBLEM, Guess())
     assert solution.evidence["luck"] == 1
     np.testing.assert_allclose(solution.confidence_intervals(0.95), [[0.304, 0.696]] * 3, atol=1e-3)
-    assert "95 % intervals" in solution.summary()
+    assert "95% intervals" in solution.summary()
     assert solution.plot().get_xlabel() == "discount"
     solution.to_html(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")

@@ -149,7 +149,7 @@ def test_a_solution_of_every_kind_has_draws_and_loo(kind):
     loo = importlib.import_module("arviz_stats").loo(tree)
     assert loo.elpd == pytest.approx(solution.evidence["log_likelihood"], abs=15)
     assert any("below 400" in words for words in tree.attrs["warnings"])
-    assert "posterior 95 %" in tree.attrs["summary"]
+    assert "posterior 95%" in tree.attrs["summary"]
     assert tree["widths"]["ratio"].sizes["quantity"] == sum(each[0, 0].size for each in tree["prior"].data_vars.values())
 
 

@@ -141,7 +141,7 @@ def test_predict_shows_and_writes_what_follows(folder, tmp_path):
         (["--initial", "start.csv"], "Episodes begin elsewhere."),
         (["--pay", "pay.csv", "--restrict", "rising.csv"], "the restrictions on the reward change nothing"),
         (["--discount", "0.5", "--restrict", "rising.csv"], "the fitted policies are taken as exact"),
-        (["--nudge", STATES[3], "--chance", "0.9"], f"reach {STATES[3]} with a chance of 90 %"),
+        (["--nudge", STATES[3], "--chance", "0.9"], f"reach {STATES[3]} with a chance of 90%"),
     ],
 )
 def test_changes_are_said_in_words(folder, arguments, words):
@@ -359,7 +359,7 @@ def test_policies_that_are_taken_as_exact_have_no_interval(folder):
     """With restrictions the error of the fit is not in the answer, and an interval without width would say that there is none."""
     shown = run(folder, "result", "--pay", "paid.csv", "--restrict", "rising.csv")
     assert "Identified for" in shown
-    assert "95 % intervals" not in shown
+    assert "95% intervals" not in shown
     assert "–" in shown
     assert not re.search(r"(\d\.\d+) to \1 ", shown)
 
@@ -397,7 +397,7 @@ def test_of_many_people_there_are_distributions(tmp_path):
     write_fit(tmp_path / "result", found, {})
     (tmp_path / "closed.csv").write_text(f"state,action\n{STATES[int(np.flatnonzero(mdp.initial)[0])]},up\n")
     said = run(tmp_path, "result", "--forbid", "closed.csv", "--out", tmp_path / "out")
-    assert "80 % of persons" in said
+    assert "80% of persons" in said
     assert len(said.splitlines()) < 60
     page = (tmp_path / "out" / "whatif.html").read_text(encoding="utf-8")
     assert "On the map, on average" in page

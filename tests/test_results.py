@@ -274,7 +274,7 @@ def test_what_is_shown_without_being_asked_for_computes_no_intervals(tmp_path: P
     assert not source.computed
     fitted.to_json(tmp_path / "without.json")
     assert mh.Solution.from_json(tmp_path / "without.json").summary() == str(mh.Solution.from_json(tmp_path / "without.json"))
-    assert "discounts, with 95 % intervals" in fitted.summary()
+    assert "discounts, with 95% intervals" in fitted.summary()
     assert list(source.computed) == [0.95]
     assert fitted.summary() == str(fitted)
     assert '<th class="mh-number">low</th>' in fitted._repr_html_()

@@ -91,7 +91,7 @@ def test_group_and_age_shift_the_logit_of_the_discount() -> None:
 
 
 def test_horizons_are_recovered_in_points() -> None:
-    """Intervals of 95 % hold the truth about as often as they say, whether points or features are known."""
+    """Intervals of 95% hold the truth about as often as they say, whether points or features are known."""
     persons = TASK.persons(24, seed=0)
     problem = mh.Problem(TASK.mdp, persons.demonstrations)
     solution = mh.solve(problem, mh.MaximumLikelihood("per_expert", known_reward=TASK.reward))

@@ -239,7 +239,7 @@ class Deviations:
     Attributes:
         spread: τ, in units of reward; 0 where the decisions do not contradict one reward for all.
         estimated: the most likely τ, also where it is not taken.
-        interval: the ends of the 95 % interval of τ.
+        interval: the ends of the 95% interval of τ.
         p_shared: the p-value of τ = 0; NaN where τ was given.
         share_of_range: τ as a share of the range of the shared reward, and the ends of its interval.
         choices_moved: how many choices in a hundred deviations of that size move, and the ends of that interval.
@@ -569,7 +569,7 @@ class Solution(Result):
         return np.ones(len(self.experts), dtype=np.bool_) if said is None else np.array(said, dtype=np.bool_)
 
     def _level(self, compute: bool) -> float | None:
-        """Return the level of the intervals that are shown: 95 %, or another that is known; None where there are none."""
+        """Return the level of the intervals that are shown: 95%, or another that is known; None where there are none."""
         if self.interval_source is None:
             return None
         levels = self.interval_source.computed

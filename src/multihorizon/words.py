@@ -73,13 +73,13 @@ def percent(share: float) -> str:
     if np.isnan(share):
         return UNKNOWN
     if 0 < share < 0.0005:
-        return "under 0.1 %"
-    return f"{decimals(100 * share, 0 if share >= 0.1 or share == 0 else 1)} %"
+        return "under 0.1%"
+    return f"{decimals(100 * share, 0 if share >= 0.1 or share == 0 else 1)}%"
 
 
 def percent_with_error(share: float, error: float) -> str:
     """Return a share in per cent with its standard error."""
-    return UNKNOWN if np.isnan(share) else f"{decimals(100 * share, 0)} ± {decimals(100 * error, 0)} %"
+    return UNKNOWN if np.isnan(share) else f"{decimals(100 * share, 0)} ± {decimals(100 * error, 0)}%"
 
 
 def p_text(value: float, equals: str = "= ") -> str:

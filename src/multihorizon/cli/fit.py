@@ -165,7 +165,7 @@ def _horizons(domain: Domain, analysis: Analysis) -> RichTable:
         true = domain.soft_discounts[WALKERS.index(name)]
         low, high = (steps_text(analysis, float(end)) for end in analysis.intervals[k])
         rows.append((name, analysis.horizon.number(true), own_steps_text(analysis, k), f"{low} to {high}"))
-    frame = pd.DataFrame(rows, columns=["walker", "true", "found", "95 % interval"])
+    frame = pd.DataFrame(rows, columns=["walker", "true", "found", "95% interval"])
     roles: dict[str, Role] = dict.fromkeys(frame.columns[1:], "horizon")
     return Table(frame, "How many steps they look ahead", roles=roles).rich()
 
@@ -549,12 +549,12 @@ def _show(analysis: Analysis) -> None:
 
 def _groups(people: People) -> RichTable:
     """Return one row per group: what is typical, what to expect of new persons, and how much is known of each."""
-    headers = "persons like", "how many", "typical", "95 % of new persons", "reliability"
+    headers = "persons like", "how many", "typical", "95% of new persons", "reliability"
     rows = []
     for group in people.groups:
         new = tuple(group.new_person_interval)
         rows.append((group.name, group.persons, group.typical, new, decimals(group.reliability, 2)))
-    roles: dict[str, Role] = {"typical": "discount", "95 % of new persons": "discount", "reliability": "amount"}
+    roles: dict[str, Role] = {"typical": "discount", "95% of new persons": "discount", "reliability": "amount"}
     return Table.of(headers, rows, "Discounts to expect, and how much is known of each person", roles=roles).rich()
 
 
@@ -568,8 +568,8 @@ def _show_population(solution: Solution, horizon: Horizon) -> None:
     if population.types is not None:
         out.print(_types(population.types, horizon))
         return
-    headers = "term", "estimate", "95 % interval or test", "p"
-    roles: dict[str, Role] = {"estimate": "number", "95 % interval or test": "number", "p": "p"}
+    headers = "term", "estimate", "95% interval or test", "p"
+    roles: dict[str, Role] = {"estimate": "number", "95% interval or test": "number", "p": "p"}
     rows = effect_rows(population, "discount")
     table = Table.of(headers, rows, "Effects on the logit of the discount", roles=roles).rich()
     table.caption = compared_with(population) or None
@@ -585,7 +585,7 @@ def _show_population(solution: Solution, horizon: Horizon) -> None:
         at = f", at {where}" if (where := at_means(population)) else ""
         shown = replace(conditions_table(population, horizon), headings={"mean reliability": "reliability"})
         shown = shown.select(
-            "persons with", "how many", "typical discount", horizon.many, "95 % of new persons", "mean reliability"
+            "persons with", "how many", "typical discount", horizon.many, "95% of new persons", "mean reliability"
         )
         out.print(replace(shown, caption=f"{shown.caption}{at}").rich())
     out.print(" ".join(population_words(solution, horizon)), soft_wrap=True)
@@ -597,8 +597,8 @@ def _types(types: dict[str, Any], horizon: Horizon) -> RichTable:
     for k, (share, discount, ends) in enumerate(zip(types["shares"], types["discounts"], types["intervals"], strict=True)):
         given = (discount, tuple(ends), horizon(discount)) if types["identified"][k] else (np.nan, "not identified", np.nan)
         rows.append((k + 1, share, *given, types["likeliest"][k]))
-    headers = "type", "share", "discount", "95 % interval", horizon.many, "likeliest for"
-    roles: dict[str, Role] = {"share": "share", "discount": "discount", "95 % interval": "discount", horizon.many: "horizon"}
+    headers = "type", "share", "discount", "95% interval", horizon.many, "likeliest for"
+    roles: dict[str, Role] = {"share": "share", "discount": "discount", "95% interval": "discount", horizon.many: "horizon"}
     return Table.of(headers, rows, "Types", roles=roles).rich()
 
 
@@ -610,7 +610,7 @@ def _table(analysis: Analysis) -> RichTable:
         *cells, temperature = person_cells(analysis, k)
         cells += [half_life_text(analysis, k)] if ahead.timed else []
         rows.append((analysis.solution.experts[k], *cells, temperature, decimals(analysis.explained[k], 2)))
-    numbers = "discount", "95 % interval", ahead.many, *(["half-life"] if ahead.timed else []), "temperature", "R²"
+    numbers = "discount", "95% interval", ahead.many, *(["half-life"] if ahead.timed else []), "temperature", "R²"
     roles: dict[str, Role] = {}
     for name in numbers:
         roles[name] = "amount"

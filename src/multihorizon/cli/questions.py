@@ -116,7 +116,7 @@ def _show_identified(solution: Solution, exact: Identification | None) -> None:
     if solution.status == Status.NOT_CONVERGED:
         out.print("So what follows is about policies that need not be the experts'.", soft_wrap=True)
     if LikelihoodEvidence.of(solution).known["reward"]:
-        out.print("With this reward, discounts with 95 % intervals:")
+        out.print("With this reward, discounts with 95% intervals:")
         for name, discount, ends in zip(solution.experts, solution.discounts, solution.confidence_intervals(), strict=True):
             bounded = np.isfinite(ends).all()
             out.print(

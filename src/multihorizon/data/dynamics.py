@@ -17,7 +17,7 @@ it leads: as many moves as possible share one distribution, which is then known 
 taken for one. In turn, times are compared between the next states of (s,a), the states of an action, and actions. Ranks are taken
 within what might be one, `H = (N − 1) Σ_g n_g (r̄_g − r̄)² / Σ (r − r̄)²`, whose sum over all such is about chi-squared with
 `Σ (groups − 1)` degrees of freedom (Kruskal and Wallis, 1952); and again with `|r − r̄|` in place of r, to see another spread.
-Where neither rejects (2.5 % each), the moves share their times. With fewer than 60 moves that could have shown another time than
+Where neither rejects (2.5% each), the moves share their times. With fewer than 60 moves that could have shown another time than
 the first of their kind, each has times of its own. The share of τ among n times is then smoothed as T̂ is, by q(τ|s,a), so that a
 move that was seen once may last as long as others; α is 0 where no move ever took two times.
 
@@ -69,7 +69,7 @@ from multihorizon.words import count, significant
 #: Moves contradict given transitions where their chance is smaller than this, over all tests of a table. It is small because a
 #: contradiction stops the work.
 CONTRADICTED = 0.001
-#: So many moves could have led elsewhere, or taken another time, than the first of their kind: if none did, fewer than 5 % do.
+#: So many moves could have led elsewhere, or taken another time, than the first of their kind: if none did, fewer than 5% do.
 ENOUGH_REPEATED = 60
 
 

@@ -23,7 +23,7 @@ the box, return to the set, and halve the step when the return fails or gains no
 tangent no longer moves the discount. Every point on the way is a solution, so a range found is attained. Pieces of the set that
 no start reaches are missed. A walk may end early where the set turns back on itself, so walks start from several points. Counts
 of decisions are too inexact to bound a discount that their equations leave open (ranges made from their errors held the truth in
-44 to 100 % of simulated tables): it may be anything.
+44 to 100% of simulated tables): it may be anything.
 
 Everything said about an explanation is computed again from its discounts, reward and temperatures alone: the residual of the
 Bellman equations, the policies planned from it, and the likelihood of the decisions. The answer does not depend on the order of

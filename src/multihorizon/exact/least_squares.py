@@ -393,7 +393,7 @@ class Scaled:
     def _descend(self, slopes: Floats, enough: Floats | float, hurried: bool = False) -> Floats:
         """Solve `DᵀD x = slope` `(n,m)` for all columns at once, until at most `enough` of each slope is left.
 
-        If `hurried`, ten steps must leave less than 3 % of it: on random tasks they leave about 1 %, on grids 4 % and more.
+        If `hurried`, ten steps must leave less than 3% of it: on random tasks they leave about 1%, on grids 4% and more.
         """
         left = self.scale * slopes
         scaled = np.zeros_like(left)

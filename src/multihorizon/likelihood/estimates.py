@@ -218,7 +218,7 @@ class SieveEvidence(DiscountEvidence, solvers=("SieveLikelihood",)):
 
 
 def unpredicted(next_state_r2: Mapping[str, float]) -> list[str]:
-    """Return the coordinates of whose change state and action predict less than 2 %; one that never changes is predicted."""
+    """Return the coordinates of whose change state and action predict less than 2%; one that never changes is predicted."""
     return [name for name, share in next_state_r2.items() if share <= 0.02]
 
 

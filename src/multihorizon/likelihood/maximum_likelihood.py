@@ -6,7 +6,7 @@ experts is estimated in `likelihood.random_effects`.
 
 *Deviations.* Goals may be shared only nearly. Then each expert's reward is the common one and a personal deviation
 (`choice.deviations`), whose spread is estimated and tested (`likelihood.random_effects`). Where one reward for all is rejected at
-the 5 % level, deviations are part of the answer: its likelihood, standard errors and intervals allow for them. Temperatures that
+the 5% level, deviations are part of the answer: its likelihood, standard errors and intervals allow for them. Temperatures that
 are pooled are judged anew then, because deviations look like unequal temperatures to a model without them.
 
 *Clusters.* Unless every decision is to be independent of every other, the unit is chosen at the fit with equal temperatures, and
@@ -106,7 +106,7 @@ class MaximumLikelihood:
 
     Args:
         temperature: how random the experts' choices are.
-            "pooled": equal ones, unless the decisions reject that at the 5 % level. Then each has a temperature, and their
+            "pooled": equal ones, unless the decisions reject that at the 5% level. Then each has a temperature, and their
             logarithms vary around a common value with a spread that is estimated.
             "per_expert": each has a temperature of their own, with nothing in common.
             "shared": all have the same; it is 1 unless a known reward sets the scale.
@@ -123,7 +123,7 @@ class MaximumLikelihood:
             points. In large tasks half as many climbs are made as `starts` says, from the best of fewer points.
         deviations: how far each expert's reward may be from the common one: the standard deviation of personal deviations, in
             units of reward, of each feature in units in which it is at most 1. 0: one reward for all. "estimated": 0 unless the
-            decisions reject that at the 5 % level, and then the most likely one. `evidence["deviations"]` says what was found.
+            decisions reject that at the 5% level, and then the most likely one. `evidence["deviations"]` says what was found.
         lookahead: the shape in which the future loses weight. With one that is not exponential the task must end after so many
             steps. Then `discounts` are NaN, and each expert's parameters stand in `evidence["lookahead"]`. A family of your own
             has the methods of `mh.Lookahead`.

@@ -88,7 +88,7 @@ class Nearly:
 
     @cached_property
     def interval(self) -> tuple[float, float]:
-        """Return the ends of the 95 % interval of τ; NaN where an end was not found, infinity where all large spreads are
+        """Return the ends of the 95% interval of τ; NaN where an end was not found, infinity where all large spreads are
         likely.
         """
         if self.given or self.search is None:
@@ -366,7 +366,7 @@ def estimate_spread(equal: Ascent[P], free: ChoiceModel, rejected: float = 0.05)
         free: the same likelihood with a temperature for each expert.
         rejected: the p-value below which equal temperatures are given up.
     """
-    # From 2 % to a factor of 20. The error of a spread is far larger than their distance.
+    # From 2% to a factor of 20. The error of a spread is far larger than their distance.
     spreads = np.geomspace(0.02, 3.0, 21)
     ends: dict[int, tuple[float, Ascent[P]]] = {}
     unfinished: list[int] = []

@@ -146,7 +146,7 @@ def _quasi_newton(start: P, held: Bools, max_steps: int, progress: Progress) -> 
     return Ascent(best, int(end.nit), bool(end.success), None)
 
 
-#: How much less likely than the answer a maximum may be and be kept: more than the reach of an interval of 99.99 %.
+#: How much less likely than the answer a maximum may be and be kept: more than the reach of an interval of 99.99%.
 WITHIN = 8.0
 
 
@@ -170,7 +170,7 @@ def elsewhere(ends: Sequence[Ascent[P]], point: P) -> list[Ascent[P]]:
 
 
 def about_rivals(rivals: Sequence[tuple[float, Floats]]) -> list[str]:
-    """Return a sentence on the likeliest other maximum that 95 % intervals reach.
+    """Return a sentence on the likeliest other maximum that 95% intervals reach.
 
     Of each of them it takes by how much its log-likelihood is lower, and its discounts.
     """

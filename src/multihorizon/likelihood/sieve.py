@@ -540,7 +540,7 @@ class RewardFunctions(Result):
         """Draw the reward over one or two coordinates, given by their places, with the others at their medians; returns
         matplotlib's axes.
 
-        Over one it is a curve with 95 % intervals. Over two, blue pays more and red less, and nobody was near where it is grey.
+        Over one it is a curve with 95% intervals. Over two, blue pays more and red less, and nobody was near where it is grey.
         """
         return pictured(ax, 2.6, partial(self._draw, over=over))
 
@@ -759,7 +759,7 @@ class SieveLikelihood:
         shares = overlap(data, steps)
         of_experts = np.arange(model.size)[model.discount_slice][model.groups]
         fixed = model.fixed[of_experts]
-        # An expert with less than 5 % of shared states is not compared with anyone; one expert alone has nobody to compare with.
+        # An expert with less than 5% of shared states is not compared with anyone; one expert alone has nobody to compare with.
         comparable = ((shares >= 0.05) & (shares.size > 1)) | fixed.any()
         identified = (precise.identified[of_experts] & comparable) | fixed
         residual = point.projected_gradient()

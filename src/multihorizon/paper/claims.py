@@ -2,7 +2,7 @@
 
 A printed figure is the same as ours if
 
-* it was measured on random tasks or found by a search: it lies among the middle 95 % of ours, over drawings or seeds;
+* it was measured on random tasks or found by a search: it lies among the middle 95% of ours, over drawings or seeds;
 * it was read off a grid: ours lies within half of the grid's step;
 * it is anything else: ours has its printed digits, so lies within half of the last one.
 
@@ -193,7 +193,7 @@ def place_among(value: float, ours: Sequence[float], half: float) -> float:
 
 
 def usual(value: float, ours: Sequence[float], half: float) -> bool:
-    """Say whether a printed number could be one of ours: it lies among the middle 95 % of them."""
+    """Say whether a printed number could be one of ours: it lies among the middle 95% of them."""
     return 0.025 <= place_among(value, ours, half) <= 0.975
 
 
@@ -205,7 +205,7 @@ def _places(name: str, domain: str, drawn: Data) -> dict[str, float]:
 
 
 def _among(places: Mapping[str, float]) -> bool:
-    """Say whether both lie among the middle 95 %."""
+    """Say whether both lie among the middle 95%."""
     return all(0.025 <= place <= 0.975 for place in places.values())
 
 
@@ -251,7 +251,7 @@ def _errors(data: Data, name: str) -> Claim:
         + f", over {next(iter(errors.values()))['tasks']} tasks; means of {drawings} drawings "
         + by_domain(errors, lambda row: spread_of(row["over seeds"])),
         graded([_among(place) for place in places.values()]),
-        f"Judged among the middle 95 % of ours over {drawings} drawings of the tasks; the {SHARES}: "
+        f"Judged among the middle 95% of ours over {drawings} drawings of the tasks; the {SHARES}: "
         + by_domain(places, _mean_and_spread)
         + ". Eq. 27 counts losses as gains where the optimum is worth less than 0, and explodes where it is near 0, so the "
         "median says more than the mean.",
@@ -292,7 +292,7 @@ def _naive(data: Data) -> Claim:
         f"{decimals(error['std'], 3)}",
         graded([bool(tied), bool(goal), _among(places)]),
         ("Two experts share the discount 1 and cannot be distinguished, as the paper says. " if tied else "")
-        + f"Discounts and reward are judged exactly, the error among the middle 95 % of ours over drawings; the {SHARES}: "
+        + f"Discounts and reward are judged exactly, the error among the middle 95% of ours over drawings; the {SHARES}: "
         f"{_mean_and_spread(places)}.",
     )
 
@@ -306,7 +306,7 @@ def _printed_rewards(data: Data) -> Claim:
         "; ".join(f"{name}: {printed_error(name, 'toy')}" for name in drawn),
         "means " + by_domain(drawn, spread_of),
         graded([_among(place) for place in places.values()]),
-        f"Judged among the middle 95 % of ours over {len(next(iter(drawn.values()))['mean'])} drawings; the {SHARES}: "
+        f"Judged among the middle 95% of ours over {len(next(iter(drawn.values()))['mean'])} drawings; the {SHARES}: "
         + by_domain(places, _mean_and_spread)
         + ".",
     )
@@ -477,7 +477,7 @@ def _two_experts(data: Data) -> Claim:
                 *(0.025 <= place <= 0.975 for place in places.values()),
             ]
         ),
-        "Judged for both endings among the middle 95 % of ours over "
+        "Judged for both endings among the middle 95% of ours over "
         f"{len(next(iter(pairs.values()))['shares over seeds'])} drawings of the tasks, "
         + by_domain(drawings, "{0[0]:.0%} to {0[1]:.0%}".format)
         + f"; share of ours below the printed one: {by_domain(places, lambda place: decimals(place, 2))}.",

@@ -383,7 +383,7 @@ def used(settings: StudySettings) -> Table:
 #: The rule of all verdicts.
 RULE = (
     "One rule gives all verdicts. A printed figure that was measured on random tasks or found by a search is the same as ours if "
-    "it lies among the middle 95 % of ours, over drawings or seeds; one that was read off a grid, if ours lies within half of "
+    "it lies among the middle 95% of ours, over drawings or seeds; one that was read off a grid, if ours lies within half of "
     "the grid's step; any other, if ours has its printed digits. Where a claim has several figures, all of them make "
     '"reproduced" and some "in part", and the distance of the others is said.'
 )

@@ -38,7 +38,7 @@ The residual may rise on the way, the error cannot: the step is a contraction to
 rounding, or is near it and no longer falls.
 
 On more than a few states a few sweeps `V ← BV` come first, which cost less than a step and bring it near. `P_π` is kept from step
-to step while each leaves less than 3 % of the residual, and a step is solved to a few digits only: all steps together then
+to step while each leaves less than 3% of the residual, and a step is solved to a few digits only: all steps together then
 take hardly more products than one exact solve. `benchmarks/soft_planning.py` compares with sweeps alone.
 
 **Other weights of the future.** A person weighs what happens t steps from now by d(t), d(1) = 1, and plans today for today's
@@ -530,7 +530,7 @@ def soft_plan(
     for _ in range(25 if start is None and gamma < 1 and mdp.n_states > DENSE_STATES else 0):
         before = values
         values = _backup(table, values, gamma, lam).values
-        # The sweeps to come would change values by at most γ/(1 − γ) of what this one did: by 3 % of them.
+        # The sweeps to come would change values by at most γ/(1 − γ) of what this one did: by 3% of them.
         if gamma * float(np.abs(values - before).max()) <= 0.03 * (1 - gamma) * float(np.abs(values).max()):
             break
     here = _backup(table, values, gamma, lam)

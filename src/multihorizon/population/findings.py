@@ -85,14 +85,14 @@ class PopulationFindings(Evidence):
         distribution: where no shape was assumed, by group: the most likely points with their weights, the types, and what the
             task cannot show; None where the population is normal.
         cells: of each cell, as arrays `(m,)`: "expert", "pattern" (which of `predictions` it belongs to), its conditions by name,
-            "decisions", the shrunken "discount" with the ends "low" and "high" of its 95 % interval, "logit_discount" and
+            "decisions", the shrunken "discount" with the ends "low" and "high" of its 95% interval, "logit_discount" and
             "log_temperature" with their errors ("logit_discount_error", "log_temperature_error") and their "correlation", and
             "discount_reliability".
             Then `predictions` are those of persons under conditions, and `groups` and `individuals` are at average conditions.
         variance: for "discount" and "temperature", the shares of the variance between cells that belong to the "person", to the
             "covariates" of persons, to the "condition" (the same change for everyone) and to "person_by_condition" (changes that
             differ between persons), and the variance itself ("total"); of logit γ and log λ. "between_low" and "between_high" are
-            the ends of the 95 % interval of the share of person and covariates together.
+            the ends of the 95% interval of the share of person and covariates together.
         slopes: for each effect that differs between persons, the standard deviation of the one on "discount" and "temperature":
             "estimate" and "interval".
         alike: for each effect that is the same for everybody by the formula, the p-values of that: "discount", "temperature".
@@ -103,7 +103,7 @@ class PopulationFindings(Evidence):
         person_reward_covariance: of logit γ and log λ of each person with these parameters `(n,2,d)`; None where that would be
             more than a million numbers.
         types: where types were asked for, their "number" and whether it was "chosen" by "tests" (one row for each number), and of
-            each type the share, discount, 95 % interval, temperature, and for how many units it is the likeliest; None otherwise.
+            each type the share, discount, 95% interval, temperature, and for how many units it is the likeliest; None otherwise.
             Then there are no effects, and `individuals` has the "posterior" shares `(n,K)` of the types in each unit.
         state_reward: the test that the reward depends on the state reached alone (`StateRewardTest.to_dict`); None where that was
             not assumed.

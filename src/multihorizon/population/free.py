@@ -18,7 +18,7 @@ lower peak, or they count as one type (Hennig, 2010).
 *What the task cannot show.* In a task of few steps all long horizons lead to the same choices. With `π_x` the policy at the
 typical temperature, x* is where the total variation from the policy of the largest discount is at most 0.05 in every state in
 which anyone decided, for all x above. Where above x* people are the decisions do not say. How many there are they say by the
-profile likelihood: the 95 % interval has all shares m for which some distribution with the share m above x* is within 1.92 of the
+profile likelihood: the 95% interval has all shares m for which some distribution with the share m above x* is within 1.92 of the
 largest log-likelihood. The most likely distribution with a given share is found by the same solver: t further rows that are
 possible above x* alone, or below it alone, raise or lower m, and change nothing else. With t = 1, 2, 4, … the fall of the
 log-likelihood is traced until it passes 1.92; between two t its root is linear in m.
@@ -328,7 +328,7 @@ def flat_from(planner: Planner, same_state: Sparse, log_temperature: float, alik
 
 
 def share_interval(log_likelihoods: Floats, above: Bools, start: Floats) -> tuple[float, float, float]:
-    """Return the most likely share at the nodes `above` `(G,)`, and the ends of its 95 % interval; `start` are weights `(G,)`."""
+    """Return the most likely share at the nodes `above` `(G,)`, and the ends of its 95% interval; `start` are weights `(G,)`."""
     n = len(log_likelihoods)
     best = fit_mixture(log_likelihoods, start=start)
     share = float(best.weights[above].sum())

@@ -684,7 +684,7 @@ class PopulationSpread:
             lines = [
                 f"Goals are only nearly shared: one reward for all is rejected (p = "
                 f"{significant(self.p_shared, 2)}), and each person's "
-                f"deviates from the common one with a standard deviation of {significant(self.spread)} (95 % "
+                f"deviates from the common one with a standard deviation of {significant(self.spread)} (95% "
                 f"interval {significant(low)} to "
                 f"{significant(high)})."
             ]
@@ -748,7 +748,7 @@ def nearly_shared(
     max_iter: int,
     run: Run,
 ) -> PopulationSpread:
-    """Return the maximum with deviations of a wanted spread, or of the most likely one where the decisions reject 0 at the 5 %
+    """Return the maximum with deviations of a wanted spread, or of the most likely one where the decisions reject 0 at the 5%
     level."""
     layout = shared.marginal.layout
     if wanted != "estimated":

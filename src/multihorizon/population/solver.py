@@ -10,7 +10,7 @@ What follows from the maximum. The search has the covariates in units of its own
 c = T κ with β and κ those that it finds, and Σ is `(V ⊗ I) S (V ⊗ I)ᵀ` with S what it finds. Below, `Σ(z)` is the covariance
 `(2,2)` of logit γ and log λ between persons where the row of Z is z. With C the covariance of ψ, n persons and p terms:
 
-* *Effects* b on logit γ and c on log λ have 95 % intervals and tests by Student's t with n − p degrees of freedom, at least 1.
+* *Effects* b on logit γ and c on log λ have 95% intervals and tests by Student's t with n − p degrees of freedom, at least 1.
   For what is compared between persons that is as in a table of n means. What is compared within persons is known from more than
   n numbers, so its intervals are a little too wide, and never too narrow.
 * *Effects on logit γ that weak priors hold* have them by the profile likelihood. Where all persons of a group may as well plan
@@ -135,7 +135,7 @@ class Population:
         types: how many types there are; by default as many as tests find, with simulated studies.
         deviations: how far each person's reward may be from the common one: the standard deviation of personal deviations, in
             units of reward, of each feature in units in which it is at most 1. 0: one reward for all. "estimated": 0 unless the
-            decisions reject that at the 5 % level, and then the most likely one. `evidence["deviations"]` says what was found,
+            decisions reject that at the 5% level, and then the most likely one. `evidence["deviations"]` says what was found,
             with each person's deviation. Discounts, effects and intervals then allow for deviations. The reward must have
             parameters that are estimated: free rewards or features, beside a known reward if there is one.
         tolerance: the distance to the maximum, in standard errors, at which the search ends.
@@ -322,8 +322,8 @@ class Population:
             persons: a data frame with their covariates, and the conditions to predict them under; one row per person.
 
         Returns:
-            One row per person: the discount of a typical person with these covariates and its 95 % interval (`low`, `high`), and
-            where 95 % of such persons are expected (`person_low`, `person_high`).
+            One row per person: the discount of a typical person with these covariates and its 95% interval (`low`, `high`), and
+            where 95% of such persons are expected (`person_low`, `person_high`).
 
         Raises:
             ValueError: for a solution that did not converge, a missing covariate, or a group that did not occur in the study.
@@ -771,7 +771,7 @@ class Inference:
             for term, errors in self.hardly_bound.items()
         ]
         tested = self.alike or {}
-        apart = {term: p for term, each in tested.items() if (p := min(each.values())) < 0.025 / len(tested)}  # of all, at 5 %
+        apart = {term: p for term, each in tested.items() if (p := min(each.values())) < 0.025 / len(tested)}  # of all, at 5%
         if apart:
             conditions = dict.fromkeys(column for term in apart for column in self.covariates.columns_of[term])
             words.append(
@@ -780,12 +780,12 @@ class Inference:
             )
         for kind, share in self.moved_by_priors["spread"].items():
             if abs(share) > 0.25:
-                size = f"{decimals(100 * abs(share), 0)} % {'larger' if share > 0 else 'smaller'}"
+                size = f"{decimals(100 * abs(share), 0)}% {'larger' if share > 0 else 'smaller'}"
                 words.append(f"The spread of {kind}s between persons is hardly determined: a weak prior makes it about {size}.")
         for term, share in self.moved_by_priors["slopes"].items():
             if abs(share) > 0.25:
                 size = (
-                    f"{decimals(100 * abs(share), 0)} % {'larger' if share > 0 else 'smaller'}"
+                    f"{decimals(100 * abs(share), 0)}% {'larger' if share > 0 else 'smaller'}"
                     if share < 1
                     else "more than twice as large"
                 )

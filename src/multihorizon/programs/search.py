@@ -687,7 +687,7 @@ class Certificate:
             return f"not proved that there is none at others ({self.boxes} boxes, {self.open_boxes} open)"
         where = "" if self.covers_all else " wherever Ω contains the answer's"
         done = "proved" if self.proved else f"not proved, stopped with {self.open_boxes} boxes open"
-        above = f"{significant(100 * self.gap)} % above the answer"
+        above = f"{significant(100 * self.gap)}% above the answer"
         return f"{done}: the optimum{where} is at most {significant(self.upper, 6)}, {above} ({self.boxes} boxes)"
 
 

@@ -72,7 +72,7 @@ class ProgramEvidence(Evidence, solvers=("LPIRL", "NaiveLP", "MPLP")):
         certificate: the proof of how far the answer is from the optimum, where one was tried.
         other_decisions: of demonstrations, by expert, the share of decisions for another action than the most frequent one.
         doubtful_states: of demonstrations, by expert, the states in which the most frequent action is not clearly ahead of the
-            second (sign test at 5 %).
+            second (sign test at 5%).
     """
 
     starts: list[dict[str, Any]] | None = None

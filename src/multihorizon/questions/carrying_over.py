@@ -103,7 +103,7 @@ QUESTION = "Does a horizon belong to the person or to the situation?"
 
 
 class Gain(NamedTuple):
-    """By how much the log-likelihood of a decision is higher, with its standard error and the ends of its 95 % interval."""
+    """By how much the log-likelihood of a decision is higher, with its standard error and the ends of its 95% interval."""
 
     estimate: float
     error: float
@@ -303,7 +303,7 @@ class CarryingOver(Result):
 
 def _figures(gain: Gain) -> str:
     """Return a gain with its interval, in words."""
-    return f"{decimals(gain.estimate, 4)} per decision (95 % interval {decimals(gain.low, 4)} to {decimals(gain.high, 4)})"
+    return f"{decimals(gain.estimate, 4)} per decision (95% interval {decimals(gain.low, 4)} to {decimals(gain.high, 4)})"
 
 
 def _hanging(each: Together) -> str:
@@ -314,7 +314,7 @@ def _hanging(each: Together) -> str:
     shift = f"{decimals(each.shift, 2)} ({decimals(each.shift_low, 2)} to {decimals(each.shift_high, 2)})"
     return (
         f"Logit discounts of persons under {each.origin} and {each.target} correlate by {decimals(each.correlation, 2)} "
-        f"(95 % interval {correlation}). From {each.origin} to {each.target} everybody's changes by {shift}; changes differ "
+        f"(95% interval {correlation}). From {each.origin} to {each.target} everybody's changes by {shift}; changes differ "
         f"between persons by a standard deviation of {decimals(each.apart, 2)} (all alike: p {p_text(each.p_apart)})."
     )
 
@@ -327,7 +327,7 @@ def _sentence(pair: Carried) -> str:
         return f"How well {what[0].lower()}{what[1:]} is not known: {pair.reason}."
     how = "better than" if gain.low > 0 else "worse than" if gain.high < 0 else "neither clearly better nor clearly worse than"
     figures = f"{decimals(pair.mean('own'), 3)} against {decimals(pair.mean('one_discount'), 3)} per decision"
-    interval = f"95 % interval {decimals(gain.low, 4)} to {decimals(gain.high, 4)}"
+    interval = f"95% interval {decimals(gain.low, 4)} to {decimals(gain.high, 4)}"
     return f"{what} {how} one discount for everybody ({figures}, a difference of {decimals(gain.estimate, 4)}, {interval})."
 
 
@@ -689,7 +689,7 @@ class Together(NamedTuple):
 
     Attributes:
         origin, target: the conditions.
-        correlation, correlation_low, correlation_high: with a 95 % interval.
+        correlation, correlation_low, correlation_high: with a 95% interval.
         p_person: of "horizons under one say nothing of those under the other".
         shift, shift_error, shift_low, shift_high, p_shift: by how much the logit discounts of all change, and "by nothing".
         apart: the standard deviation of changes between persons.

@@ -307,7 +307,7 @@ def _left_open(guess: Solution) -> list[str]:
     if not names:
         return []
     return [
-        f"The guess leaves the discount of {first_few(names)} open: the 95 % interval covers half of the range, or more. "
+        f"The guess leaves the discount of {first_few(names)} open: the 95% interval covers half of the range, or more. "
         "Expected errors take its estimates for the truth. Where all have one discount, none of this task alone would show it."
     ]
 
@@ -795,16 +795,16 @@ class Design(Result):
             more = self.spread_standard_errors.max() / errors.max() - 1
             words.append(
                 "A spread-out study, half of which is uniform (column spread_times), has a largest expected standard error of "
-                f"{significant(self.spread_standard_errors.max())}, {significant(100 * abs(more), 2)} % "
+                f"{significant(self.spread_standard_errors.max())}, {significant(100 * abs(more), 2)}% "
                 f"{'more' if more >= 0 else 'less'}: prefer it "
                 "where that is little."
             )
         draws = f"on average over {self.draws} draws of what the pilot leaves open" if self.draws > 1 else "if the pilot is right"
         goal = "variances as small" if np.isfinite(self.width) else "the same information"
-        least = f"{decimals(100 - 100 * self.gap, 2)} %"
+        least = f"{decimals(100 - 100 * self.gap, 2)}%"
         words.append(f"Any other way to share out the episodes needs at least {least} as many for {goal}, {draws}.")
         if self.rounding_loss > 5e-4 and not np.isfinite(self.width):
-            words.append(f"Rounding to whole numbers loses {significant(100 * self.rounding_loss, 2)} % of the information.")
+            words.append(f"Rounding to whole numbers loses {significant(100 * self.rounding_loss, 2)}% of the information.")
         if self.status != Status.OPTIMAL:
             words.append("The search ended early: the gap is what could be proved.")
         return "\n".join([*words, *self.remarks])

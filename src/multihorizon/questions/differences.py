@@ -126,7 +126,7 @@ def differences_of(population: PopulationFindings, kind: str) -> list[Difference
 
 
 def typical_unknown(population: PopulationFindings) -> bool:
-    """Return whether nobody can say how far ahead a typical person looks: in every group the 95 % interval of the discount is
+    """Return whether nobody can say how far ahead a typical person looks: in every group the 95% interval of the discount is
     wide."""
     widths = [np.ptp(group["typical_interval"]) for group in population.predictions.values()]
     return bool(widths) and min(widths) > VAGUE_WIDTH
@@ -188,7 +188,7 @@ def difference_words(solution: Solution, horizon: Horizon) -> list[str]:
     if typical_unknown(population) and not any(difference.clear for difference in differences):
         columns = in_words(list(dict.fromkeys(difference.said for difference in differences)))
         words = [
-            f"The data show neither how far ahead people look nor that it differs with {columns}: in every group the 95 % "
+            f"The data show neither how far ahead people look nor that it differs with {columns}: in every group the 95% "
             "interval of the typical discount holds half of the range of discounts, or more."
         ]
         differences = []
@@ -270,11 +270,11 @@ def _typical_person(name: str, group: dict[str, Any], horizon: Horizon) -> str:
     gamma, (low, high), (least, most) = group["typical_discount"], group["typical_interval"], group["new_person_interval"]
     whom = "" if name == "everyone" else f" with {name}"
     if high - low > VAGUE_WIDTH:
-        wide = f"the 95 % interval of the discount is {decimals(low, 2)} to {decimals(high, 2)}"
+        wide = f"the 95% interval of the discount is {decimals(low, 2)} to {decimals(high, 2)}"
         return f"How far ahead a typical person{whom} looks is not known: {wide}."
     return (
-        f"A typical person{whom} looks {horizon.text(gamma)} ahead: a discount of {decimals(gamma, 2)} (95 % interval "
-        f"{decimals(low, 2)} to {decimals(high, 2)}). Of new persons 95 % have discounts from {decimals(least, 2)} to "
+        f"A typical person{whom} looks {horizon.text(gamma)} ahead: a discount of {decimals(gamma, 2)} (95% interval "
+        f"{decimals(low, 2)} to {decimals(high, 2)}). Of new persons 95% have discounts from {decimals(least, 2)} to "
         f"{decimals(most, 2)}, or look {horizon.interval(least, most)} {horizon.many} ahead."
     )
 

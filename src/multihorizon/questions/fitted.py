@@ -583,7 +583,7 @@ def _of_vectors(fitted: Fitted, evidence: SieveEvidence) -> Finding:
     share = evidence.explained_share
     weak = unpredicted(evidence.next_state_r2)
     reasons = (
-        f"One reward and {count(len(fitted.solution.experts), 'discount')} explain {decimals(100 * share, 0)} % of what the same "
+        f"One reward and {count(len(fitted.solution.experts), 'discount')} explain {decimals(100 * share, 0)}% of what the same "
         "functions explain of the choices without any plan. Whether something outside the state changes between episodes was "
         "not tested."
     )

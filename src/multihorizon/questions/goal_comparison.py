@@ -325,7 +325,7 @@ def deviation_words(deviations: Deviations) -> str:
     share = 100 * deviations.share_of_range
     moved = deviations.choices_moved
     return (
-        f"the standard deviation of rewards from the shared one is {significant(share[0], 2)} % of its "
+        f"the standard deviation of rewards from the shared one is {significant(share[0], 2)}% of its "
         f"range{ends(share, ' %')}, which moves {significant(moved[0], 2)} of a hundred choices{ends(moved)}"
     )
 

@@ -15,7 +15,7 @@ one of them shares it with each of the others, and all of them together are iden
 
 *Decisions.* Partitions of the experts are weighed by what their groups' rewards explain (see below). The probability that two
 experts share a goal is the weight of the partitions in which they do. Experts are put into one group if they are linked by
-probabilities of at least 95 %. So a group holds experts who share its goal beyond reasonable doubt. Whoever is alone may still
+probabilities of at least 95%. So a group holds experts who share its goal beyond reasonable doubt. Whoever is alone may still
 share a goal with somebody: that is said.
 
 Whether all share one reward is tested by itself (`sharing`). Goals differ only if the test rejects, and are shared only if

@@ -101,7 +101,7 @@ def _of_few(fitted: Fitted, clear: list[int]) -> tuple[str, str]:
     reach = in_words([own_steps_text(fitted, k) for k in (clear[:1] if alike else clear)])
     answer = f"{reach} {fitted.horizon.many} (discount{'' if alike else 's'} {gammas[0] if alike else in_words(gammas)})"
     ends = [f"{gamma} ({interval_text(fitted, k)})" for gamma, k in zip(gammas, clear, strict=True)]
-    each = f"{'discounts' if several else 'a discount of'} {in_words(ends)}, 95 % intervals in brackets"
+    each = f"{'discounts' if several else 'a discount of'} {in_words(ends)}, 95% intervals in brackets"
     who = f"{in_words([experts[k] for k in clear])} look{'' if several else 's'}"
     return answer, f"{who} {reach} {fitted.horizon.many} ahead: {each}"
 
@@ -130,12 +130,12 @@ def _not_shown(fitted: Fitted, vague: list[int]) -> str:
         ranges = in_words([f"{names[k]} from {interval_text(fitted, k)}" for k in wide])
         parts.append(
             f"How far ahead {named(fitted, [names[k] for k in wide])} look{'s' * (len(wide) == 1)} is not known: the "
-            f"95 % intervals leave discounts of {ranges}."
+            f"95% intervals leave discounts of {ranges}."
         )
     elif wide:
         parts.append(
             f"How far ahead {count(len(wide), 'expert')} look{'s' * (len(wide) == 1)} is not known: half of the range of "
-            "discounts, or more, lies in their 95 % intervals."
+            "discounts, or more, lies in their 95% intervals."
         )
     if lost:
         why = "their intervals were not computed" if not fitted.finished else "no whole interval was found for them"
@@ -148,7 +148,7 @@ def _of_people(people: People, horizon: Horizon) -> Finding:
     if people.population.types is not None:
         return _of_types(people.population.types, horizon)
     if typical_unknown(people.population):
-        reasons = "The 95 % interval of a typical person's discount holds half of the range of discounts, or more."
+        reasons = "The 95% interval of a typical person's discount holds half of the range of discounts, or more."
         return Finding(QUESTION, "Unknown", reasons, "caution")
     low, middle, high = (horizon.number(discount) for discount in people.quartiles)
     reasons = (
@@ -444,7 +444,7 @@ def _widths_of_people(fitted: Fitted, people: People) -> Finding:
     are = "is" if vague == 1 else "are"
     reasons = f"{count(vague, 'interval')} {are} wider than {VAGUE_WIDTH:g}. " if vague else ""
     reasons += (
-        f"Half of the 95 % intervals of persons span less than {decimals(np.median(widths), 3)}. More decisions of each "
+        f"Half of the 95% intervals of persons span less than {decimals(np.median(widths), 3)}. More decisions of each "
         "person narrow these, and more persons narrow those of groups."
     )
     answer = f"For {number - vague:,} of {number:,}" if vague else "Yes"
@@ -456,7 +456,7 @@ def _widths_of_types(types: dict[str, Any]) -> Finding:
     widest = float(np.nanmax(np.ptp(types["intervals"], axis=1)))
     sure = percent(types["certainty"])
     reasons = (
-        f"The widest 95 % interval of a type's discount spans {decimals(widest, 3)}. The likeliest type of a person or an "
+        f"The widest 95% interval of a type's discount spans {decimals(widest, 3)}. The likeliest type of a person or an "
         f"episode has a probability of {sure} on average."
     )
     identified = sum(types["identified"])
@@ -509,10 +509,10 @@ def _widths(fitted: Fitted, useful: list[int]) -> str:
         names = [fitted.solution.experts[k] for k in estimated]
         whom = f"the {'discount' if len(names) == 1 else 'discounts'} of {named(fitted, names)}"
     if len(estimated) == 1:
-        return f"The decisions identify {whom}; its 95 % interval spans {decimals(widths[0], 3)}."
+        return f"The decisions identify {whom}; its 95% interval spans {decimals(widths[0], 3)}."
     if len(fixed) <= NAMED_EXPERTS:
-        return f"The decisions identify {whom}; the widest 95 % interval spans {decimals(widths.max(), 3)}."
-    return f"The decisions identify {whom}; half of the 95 % intervals span less than {decimals(np.median(widths), 3)}."
+        return f"The decisions identify {whom}; the widest 95% interval spans {decimals(widths.max(), 3)}."
+    return f"The decisions identify {whom}; half of the 95% intervals span less than {decimals(np.median(widths), 3)}."
 
 
 def identification(solution: Solution) -> Identification | None:

@@ -4,7 +4,7 @@ All families share the reward, the temperatures and their penalties, so that the
 log-likelihood L with p parameters stand `AIC = 2p − 2L`, `BIC = p log N − 2L` of N decisions and, where the table of decisions is
 given, the log-likelihood of held-out episodes: each half is predicted by a fit to the other. Each family is tested within free
 weights, and against the family of the lowest AIC. Two families are not distinguished where they are one, as in tasks of two
-steps, or where the test does not reject at the 5 % level.
+steps, or where the test does not reject at the 5% level.
 
 *Nested.* Every family lies within free weights: twice the gain of log-likelihood is tested against χ² with as many degrees of
 freedom as weights are given up. Two tests are on the safe side. A depth gives up all weights, which then sit on bounds; and β ≤ 1

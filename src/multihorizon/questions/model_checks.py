@@ -43,8 +43,8 @@ of draws with a larger one.
 
 *Power.* Where a share ε of choices are lapses, the choices are `n ((1 − ε) π + ε/A)` on average in a state with n decisions. The
 model is fitted to these, with log π linear in its parameters, and what is left of them, summed with the weights u, is by how much
-the score moves. With c the standard deviations that the score exceeds where the statistic does so in 5 % of draws, ε is detected
-with a probability of 80 % or more where that is `c + 0.84` of the score's standard deviations there. The smallest such ε is
+the score moves. With c the standard deviations that the score exceeds where the statistic does so in 5% of draws, ε is detected
+with a probability of 80% or more where that is `c + 0.84` of the score's standard deviations there. The smallest such ε is
 reported; for present bias it is `|1 − β|`, with choices in proportion to `π exp(−ε u)`. What one reward, discount and temperature
 can imitate, no such test can see. Then hardly anything is left, and ε is large.
 """
@@ -452,7 +452,7 @@ class OverallTest(NamedTuple):
     """Whether all choices together differ from the model.
 
     `statistic` is by how many standard deviations they do, where they do so most, which is in `where`; the smallest `p_value`
-    that can be is 0.001. `lapses` is the smallest share of choices at random that would be detected with a probability of 80 %,
+    that can be is 0.001. `lapses` is the smallest share of choices at random that would be detected with a probability of 80%,
     and `present_bias` the smallest distance of β from 1. Both are infinite where none would be. All are NaN where there is a
     `reason` why it was not tested.
     """
@@ -563,7 +563,7 @@ def overall_words(test: OverallTest, begin: bool = True) -> str:
 
 
 def detectable_words(test: OverallTest) -> str:
-    """Return what the test would have detected with a probability of 80 %, and what it may miss."""
+    """Return what the test would have detected with a probability of 80%, and what it may miss."""
     lapses = f"if {percent(test.lapses)} or more were made at random" if np.isfinite(test.lapses) else ""
     bias = f"if all that is later counted {percent(test.present_bias)} less than a discount says" if test.present_bias < 1 else ""
     seen = " or ".join(text for text in (lapses, bias) if text)
@@ -632,7 +632,7 @@ def overall_test(choices: AllChoices | None, run: Run = Run()) -> OverallTest:
     fit = _Imitation(policy, n, starts, sizes, J, prior)
 
     def detected(alternative: Callable[[float], Floats], weights: Callable[[Floats], Floats], critical: float) -> float:
-        """Return the smallest departure that is detected with a probability of 80 %."""
+        """Return the smallest departure that is detected with a probability of 80%."""
 
         def seen(size: float) -> bool:
             other = alternative(size)

@@ -92,7 +92,7 @@ class GroupSummary:
     Attributes:
         name: of the group: its covariates and conditions, numbers at their mean.
         persons, decisions: how many there are.
-        typical, typical_interval, new_person_interval: the discount of a typical person, its interval, and where 95 % of new
+        typical, typical_interval, new_person_interval: the discount of a typical person, its interval, and where 95% of new
             persons are expected.
         middle: the quartiles of the shrunken discounts.
         reliability: of a person's discount, on average.
@@ -654,7 +654,7 @@ def check_population(
 
 
 class PredictedShare(NamedTuple):
-    """A bin of action probabilities: their mean, the ends of where at least 95 % of shares lie, the share taken, of how many."""
+    """A bin of action probabilities: their mean, the ends of where at least 95% of shares lie, the share taken, of how many."""
 
     predicted: float
     low: float

@@ -39,9 +39,9 @@ importance weights.
 
 *What the priors decide.* With S the covariance of u under the prior, `S^{-1/2} Cov(u | decisions) S^{-1/2}` has eigenvalues near
 1 in directions of which the decisions say nothing. Directions with eigenvalues above ½ are open. For each parameter the width of
-the central 95 % of the posterior is divided by that of the prior, and the share of its posterior variance that open directions
+the central 95% of the posterior is divided by that of the prior, and the share of its posterior variance that open directions
 explain is measured (R² of a regression, of ranks turned into normal scores). The prior decides a parameter where the widths
-differ by less than 30 %, or where this share is above ½. The second rule is needed: a constant that could be added to all of d
+differ by less than 30%, or where this share is above ½. The second rule is needed: a constant that could be added to all of d
 rewards leaves each of them √d times narrower than its prior, although the decisions say nothing of it.
 """
 
@@ -822,7 +822,7 @@ def _chain(target: Target, mode: Floats, curvature: Floats, draws: int, tune: in
 def _tree(target: Target, parts: Sequence[Chain], rng: np.random.Generator) -> Any:
     """Return all chains as a `DataTree`, with prior draws, widths, and what was measured of them."""
     _, statistics, xarray = _extra()
-    n = 4000  # prior draws: enough for the ends of central 95 % intervals
+    n = 4000  # prior draws: enough for the ends of central 95% intervals
     before = target.prior_draws(n, rng)
     prior = target.report(before, rng, decided=False)[0]
 
@@ -948,7 +948,7 @@ def _summary(tree: Any) -> str:
         *(f"Prior of {name.removeprefix('prior_')}: {words}." for name, words in attributes.items() if name.startswith("prior_")),
         *attributes["warnings"],
         "",
-        f"{'':30} {'prior 95 %':>21} {'posterior 95 %':>21} {'ratio':>6}  prior decides",
+        f"{'':30} {'prior 95%':>21} {'posterior 95%':>21} {'ratio':>6}  prior decides",
     ]
     rows = tree["widths"].to_dataset().to_dataframe()
     for name, row in list(rows.iterrows())[:60]:

@@ -346,7 +346,7 @@ class SharedGoalTest(Result):
 
     @property
     def rejected(self) -> bool:
-        """Return whether the decisions contradict one reward for all, at the 5 % level."""
+        """Return whether the decisions contradict one reward for all, at the 5% level."""
         return self.p_value <= 0.05
 
     @property
@@ -471,9 +471,9 @@ def bound_words(deviations: Deviations) -> str:
     if share >= 100:
         return "But their standard deviation from it may be as large as its range, or larger: the decisions say little of goals."
     return (
-        f"Their standard deviation from it is at most {significant(share, 2)} % of its range, which moves "
+        f"Their standard deviation from it is at most {significant(share, 2)}% of its range, which moves "
         f"{significant(moved, 2)} of a hundred choices "
-        "(upper ends of 95 % intervals)."
+        "(upper ends of 95% intervals)."
     )
 
 

@@ -12,7 +12,7 @@ reward is the fitted one.
 effects, one of these changed at a time. All sizes use the same random numbers, so that they differ by little else than size.
 
 *What is reported* of each size: bias and root mean square error of the discounts, their correlation with the truth within a
-study, how often 95 % intervals contain the truth; and of the effect its bias, its coverage, and its power, the share of studies
+study, how often 95% intervals contain the truth; and of the effect its bias, its coverage, and its power, the share of studies
 with p < 0.05.
 
 *Bootstrap* is the spread of the estimate over tables that might have been logged instead.
@@ -344,11 +344,11 @@ class SizeResult:
             answer.
         bias, error: mean and root mean square of the estimates' errors.
         correlation: of truth and estimate within a study, on average; NaN where persons do not differ.
-        coverage, coverage_error: how often a 95 % interval contains the true discount, and the standard error of that share
+        coverage, coverage_error: how often a 95% interval contains the true discount, and the standard error of that share
             from its spread between studies.
         without_interval: the share of discounts for which there was no interval.
         effect_bias, effect_error: mean and standard deviation of the effect's estimates, less the truth.
-        effect_coverage: how often its 95 % interval contains the true effect.
+        effect_coverage: how often its 95% interval contains the true effect.
         power: the share of studies with p < 0.05; without an effect, the size of the test.
     """
 
@@ -446,10 +446,10 @@ class Recovery(Result):
             return f"{size} were simulated, and none of them identified a discount."
         words = [
             f"{size} were simulated: discounts are recovered to ±{decimals(first.error, 2)} (root mean square), "
-            f"and 95 % intervals contain the truth in {decimals(100 * first.coverage, 0)} % of cases."
+            f"and 95% intervals contain the truth in {decimals(100 * first.coverage, 0)}% of cases."
         ]
         if first.without_interval:
-            words.append(f"For {decimals(100 * first.without_interval, 0)} % of the discounts there is no interval.")
+            words.append(f"For {decimals(100 * first.without_interval, 0)}% of the discounts there is no interval.")
         if np.isfinite(first.correlation):
             words.append(f"Within a study true and estimated discounts correlate by {decimals(first.correlation, 2)} on average.")
         if self.term is not None and first.effect:
@@ -537,10 +537,10 @@ class Bootstrap(Result):
         """Return how many tables were drawn and how."""
         drawn = "decisions were drawn from the fit" if self.kind == "parametric" else "episodes were drawn with replacement"
         first = f"In {len(self.discounts)} tables {drawn}; {self.failed} further fits did not finish."
-        return f"{first} From low to high are 95 % of the discounts."
+        return f"{first} From low to high are 95% of the discounts."
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per expert: mean and standard error of the discount, and the ends of the 95 % percentile interval."""
+        """Return one row per expert: mean and standard error of the discount, and the ends of the 95% percentile interval."""
         low, high = self.confidence_intervals().T
         columns = {"discount": self.discounts.mean(axis=0), "standard_error": self.standard_errors, "low": low, "high": high}
         return pd.DataFrame({"expert": self.experts, **columns})

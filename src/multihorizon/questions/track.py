@@ -59,7 +59,7 @@ from multihorizon.words import LEVEL, Table, decimals, percent, significant
 
 @dataclass(frozen=True)
 class TrackedPerson(Result):
-    """What is known of one person after so many decisions. Intervals hold 95 % of the posterior.
+    """What is known of one person after so many decisions. Intervals hold 95% of the posterior.
 
     Attributes:
         decisions: how many were seen.
@@ -105,7 +105,7 @@ class TrackedPerson(Result):
         after = f"After {number}, worth {decimals(self.effective_decisions, 1)} equally telling ones,"
         words = [
             f"{after if self.decisions else 'Before any decision'} the discount is {decimals(self.discount, 3)} "
-            f"(95 % interval {decimals(low, 3)} to {decimals(high, 3)}): an effective planning horizon of "
+            f"(95% interval {decimals(low, 3)} to {decimals(high, 3)}): an effective planning horizon of "
             f"{self.ahead.text(self.discount)} ({self.ahead.interval(low, high)}).",
             f"The temperature is {significant(self.temperature)} ({significant(cold)} to {significant(hot)}).",
         ]

@@ -179,7 +179,7 @@ def _horizons(analysis: Analysis) -> list[Section]:
         )
     title = Either("discount γ", f"horizon, {analysis.horizon.many}")
     half_life = [f"half-life, {analysis.horizon.many}"] if analysis.horizon.timed else []
-    headers = ["expert", title, "95 % interval", ruler.title, *half_life, "temperature", "decisions", "pseudo-R²"]
+    headers = ["expert", title, "95% interval", ruler.title, *half_life, "temperature", "decisions", "pseudo-R²"]
     table = PageTable(headers, rows, "Experts from the shortest horizon to the longest", [[k] for k in order])
     drawn = any(analysis.given) and analysis.population is not None  # else the picture opens the page
     blocks: list[str | Block] = [_people_figure(analysis), table] if drawn else [table]
@@ -215,9 +215,9 @@ def _interval_meaning(analysis: Analysis) -> str:
     if analysis.largest_discount < 1:
         limit = f" In a task that may never end, {analysis.largest_discount:g} is the largest discount tried, and ≥ marks it."
     if analysis.quick:
-        return f"To save time, a 95 % interval is the estimate and 1.96 standard errors either way, cut at {ends}.{limit}"
+        return f"To save time, a 95% interval is the estimate and 1.96 standard errors either way, cut at {ends}.{limit}"
     return (
-        "A 95 % interval holds every discount that the decisions do not contradict, with all other unknowns free to follow. If "
+        "A 95% interval holds every discount that the decisions do not contradict, with all other unknowns free to follow. If "
         "the model is right, 19 of 20 such intervals hold the true discount. An interval that ends at "
         f"{ends} means that the decisions do not exclude even that.{limit}"
     )
@@ -237,7 +237,7 @@ def _people_figure(analysis: Analysis) -> Block:
             tip = (
                 f"{analysis.solution.experts[k]}\n"
                 f"γ {own_discount_text(analysis, k)}, {own_steps_text(analysis, k)} {analysis.horizon.many}\n"
-                f"95 % interval of γ: {interval_text(analysis, k)}\n{decimals(analysis.decisions[k], 0)} decisions"
+                f"95% interval of γ: {interval_text(analysis, k)}\n{decimals(analysis.decisions[k], 0)} decisions"
             )
             x = ruler.place(float(analysis.solution.discounts[k]), unit)
             y = (row + (0.3 if named else 0.5)) / len(order)
@@ -249,7 +249,7 @@ def _people_figure(analysis: Analysis) -> Block:
                 lines.append(Line([], name, label_at=y + 0.35 / len(order), colour=colour, experts=[k]))
         above = Axis("" if named else "experts, the longest horizon on top", ())
         panels.append(Panel(ruler.axes[unit], above, marks, lines, kind=f"in-{unit}"))
-    caption = "Each expert's discount with its 95 % interval, from the shortest horizon to the longest."
+    caption = "Each expert's discount with its 95% interval, from the shortest horizon to the longest."
     return Chart(caption, panels, height=float(np.clip(60 + (44 if named else 14) * len(order), 150, 560)))
 
 
@@ -293,7 +293,7 @@ def _deviations(analysis: Analysis) -> list[str | Block]:
     low, high = (
         "not found" if np.isnan(end) else "any size" if np.isinf(end) else significant(end, 3) for end in deviations.interval
     )
-    interval = "" if deviations.given else f" (95 % interval {low} to {high})"
+    interval = "" if deviations.given else f" (95% interval {low} to {high})"
     words = deviation_words(deviations)
     text = f"Deviations have a standard deviation of {significant(deviations.spread, 3)}{interval} in units of reward: {words}."
     names, values = problem.parameter_names, deviations.values
@@ -367,7 +367,7 @@ def _discounts_beside(analysis: Analysis, deviations: Deviations) -> list[Block]
         ]
         for k in order
     ]
-    headers = ["expert", "nearly one goal", "95 % interval", "one goal", "95 % interval from standard errors"]
+    headers = ["expert", "nearly one goal", "95% interval", "one goal", "95% interval from standard errors"]
     caption = "Look-ahead where goals are nearly shared, and what it would be with one reward for all"
     table = PageTable(headers, rows, caption, [[k] for k in order])
     panels = []
@@ -426,7 +426,7 @@ def _reward(analysis: Analysis) -> list[Section]:
     if problem.tabular:
         kind, against = "state", "the reward of the average logged step"
         also = " A constant added to all rewards does not change the differences."
-    blocks: list[str | Block] = [f"Differences from {against}, with 95 % intervals. {UNIT_OF_REWARD}{also}"]
+    blocks: list[str | Block] = [f"Differences from {against}, with 95% intervals. {UNIT_OF_REWARD}{also}"]
     mdp = problem.experts[0].mdp
     if problem.parameter_names == mdp.state_names and mdp.grid_shape is not None:
         blocks.append(_reward_map(analysis, mdp, mdp.grid_shape))
@@ -455,7 +455,7 @@ def _rewards_table(kind: str, column: str, names: Sequence[str], values: Floats,
         value, low, high = float(values[i]), float(values[i] - half[i]), float(values[i] + half[i])
         interval = "not identified" if np.isnan(value) else f"{decimals(low, 2)} to {decimals(high, 2)}"
         rows.append([names[i], decimals(value, 2), interval, Bar(low, value, high, scale)])
-    return PageTable([kind, column, "95 % interval", ""], rows, "Rewards from the largest to the smallest")
+    return PageTable([kind, column, "95% interval", ""], rows, "Rewards from the largest to the smallest")
 
 
 def _states(analysis: Analysis, mdp: MDP) -> tuple[Floats, list[str]]:
@@ -471,7 +471,7 @@ def _states(analysis: Analysis, mdp: MDP) -> tuple[Floats, list[str]]:
             value, half = rewards[name]
             lines.append("reward not identified" if np.isnan(value) else f"reward {decimals(value, 2)}")
             if not np.isnan(value - half):
-                lines.append(f"95 % interval {decimals(value - half, 2)} to {decimals(value + half, 2)}")
+                lines.append(f"95% interval {decimals(value - half, 2)} to {decimals(value + half, 2)}")
         tips.append("\n".join([*lines, *(["the episode ends here"] if end else [])]))
     return np.array([rewards[name][0] if rewards else 0.0 for name in mdp.state_names]), tips
 
@@ -688,7 +688,7 @@ def _reward_over_coordinates(analysis: Analysis, evidence: SieveEvidence) -> Sec
     for places in combinations(whole, min(2, len(whole))) if whole else ():
         over = " and ".join(names[i] for i in places)
         drawn = functions.plot(new_axes(5.0, 2.0 + len(places)), places)
-        blocks.append(figure(drawn, f"Reward over {over}{', with 95 % intervals' if len(places) == 1 else ''}."))
+        blocks.append(figure(drawn, f"Reward over {over}{', with 95% intervals' if len(places) == 1 else ''}."))
     if evidence.left_out:
         blocks.append(f"Left out, because nobody acts on them: {', '.join(evidence.left_out)}.")
     return Section(heading, blocks)
@@ -701,7 +701,7 @@ def _dynamics(analysis: Analysis) -> list[Section]:
         return []
     predicted = [[name, float(r2)] for name, r2 in evidence.next_state_r2.items()]
     overlap = [
-        [name, f"{decimals(100 * share, 0)} %"] for name, share in zip(analysis.solution.experts, evidence.overlap, strict=True)
+        [name, f"{decimals(100 * share, 0)}%"] for name, share in zip(analysis.solution.experts, evidence.overlap, strict=True)
     ]
     numbers = [[k] for k in range(len(overlap))]
     blocks: list[str | Block] = ["Where actions lead was learned from the same steps, and tested on every third episode."]
@@ -812,7 +812,7 @@ def _of_population(analysis: Solution) -> str:
     return (
         "The logit of γ and the logarithm of λ were taken to vary normally between persons around means that follow the formula "
         f"{formula}, and persons were averaged out.{mixed} Effects were tested by Student's t with {population.degrees} degrees "
-        f"of freedom{', and pairs of groups with Holm’s correction' if holm else ''}. Intervals are 95 % intervals."
+        f"of freedom{', and pairs of groups with Holm’s correction' if holm else ''}. Intervals are 95% intervals."
     )
 
 
@@ -820,11 +820,11 @@ def _of_experts(analysis: Analysis) -> str:
     if analysis.sieve is not None:
         return (
             f"Reward and values were taken to be sums of {analysis.sieve.functions} functions of the state, and next states were "
-            "predicted from the same decisions. Parameters were estimated by maximum likelihood, with 95 % intervals that hold "
+            "predicted from the same decisions. Parameters were estimated by maximum likelihood, with 95% intervals that hold "
             "the error of both."
         )
     how = "standard errors" if analysis.quick else "the profile likelihood"
     several = " That discounts are equal was tested by likelihood ratios." if analysis.shared is not None else ""
     several += " Pairs have Holm’s correction." if len(analysis.pairs) > 1 else ""
     held = " A penalty holds the rewards." if analysis.likelihood is not None and analysis.likelihood.ridge else ""
-    return f"Parameters were estimated by maximum likelihood, with 95 % intervals by {how}.{held}{several}"
+    return f"Parameters were estimated by maximum likelihood, with 95% intervals by {how}.{held}{several}"

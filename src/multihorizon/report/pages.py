@@ -250,8 +250,7 @@ def compare_page(carried: CarryingOver, options: dict[str, Any], remarks: Sequen
     """Return the report of predictions from one condition to another."""
     answer, pairs = carried.answer, carried.pairs
     caption = (
-        "What each person's own horizon gains per decision over one discount for everybody, the line at 0, with its 95 % "
-        "interval."
+        "What each person's own horizon gains per decision over one discount for everybody, the line at 0, with its 95% interval."
     )
     picture = figure(carried.plot(new_axes(7.0, 1.6 + 0.45 * len(pairs))), caption)
     meaning = (
@@ -277,7 +276,7 @@ def compare_page(carried: CarryingOver, options: dict[str, Any], remarks: Sequen
 
 def carried_table(carried: CarryingOver) -> Table:
     """Return how well each condition predicts another."""
-    headings = {"common_discount": "the one discount", "gain": "own − one discount", "gain_low": "95 % interval"}
+    headings = {"common_discount": "the one discount", "gain": "own − one discount", "gain_low": "95% interval"}
     roles: dict[str, Role] = {"common_discount": "discount", "own": "score", "one_discount": "score", "chance": "score"}
     drawn = "gain", "gain_low", "gain_high"
     caption = "Log-likelihood of a decision; nearer to zero is better"
@@ -305,7 +304,7 @@ def design_page(design: Design, options: dict[str, Any], check: str, remarks: Se
         "The design hardly matters; " if design.hardly_matters else "Most episodes are of one kind; " if design.one_sided else ""
     )
     words += (
-        f"{used} of {count(len(design.candidates), 'candidate')} are used; the proved gap is {significant(100 * design.gap, 2)} %"
+        f"{used} of {count(len(design.candidates), 'candidate')} are used; the proved gap is {significant(100 * design.gap, 2)}%"
     )
     good = "" if design.hardly_matters or design.one_sided else "good"
     badge = Badge(words[0].upper() + words[1:], good if design.status == Status.OPTIMAL else "bad")
@@ -395,9 +394,9 @@ def recovery_blocks(recovery: Recovery) -> list[str | Block]:
         if len(sizes) > 1:
             pictures.append(_sizes_figure(sizes, name, label))
     meaning = (
-        "Bias and error are those of the discounts; the error is the root mean square. Coverage is the share of 95 % intervals "
+        "Bias and error are those of the discounts; the error is the root mean square. Coverage is the share of 95% intervals "
         "that contain the truth. Power is the share of studies with p < 0.05. With an effect of 0 it is the share of false "
-        "alarms, which should be near 5 %. The number after ± is the standard error of a share with so many simulated studies."
+        "alarms, which should be near 5%. The number after ± is the standard error of a share with so many simulated studies."
     )
     return [recovery.sentences(), Beside(pictures), TableBlock(sizes_table(recovery)), meaning]
 
@@ -687,7 +686,7 @@ def _of_many(content: list[tuple[Any, ...]], columns: list[str], caption: str) -
     """Return means over persons, and where most of them are."""
     frame = _without_exact(pd.DataFrame(content, columns=columns))
     roles: dict[str, Role] = {"before": "chance", "after": "chance"}
-    return Table(frame, caption, ("after", "low", "high"), bars=False, roles=roles, headings={"low": "80 % of persons"})
+    return Table(frame, caption, ("after", "low", "high"), bars=False, roles=roles, headings={"low": "80% of persons"})
 
 
 def _distributions(prediction: Prediction) -> Section:
@@ -697,7 +696,7 @@ def _distributions(prediction: Prediction) -> Section:
     if not chosen:
         return Section(heading, ["No choice changes by more than 0.0005 on average."])
     meaning = (
-        "Numbers are means over persons, where 80 % of persons are after the change, and how many choose it more or less often "
+        "Numbers are means over persons, where 80% of persons are after the change, and how many choose it more or less often "
         "by over 0.05."
     )
     table = replace(choices_of_many(prediction, TOP), caption="The choices that change most on average")

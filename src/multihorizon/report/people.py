@@ -133,7 +133,7 @@ def expected_table(population: PopulationFindings, sizes: dict[str, int], horizo
         for name, number in sizes.items()
     ]
     typical = Either("typical discount", f"typical horizon, {horizon.many}")
-    headers = ["persons like", "how many", typical, "95 % interval", "95 % of new persons"]
+    headers = ["persons like", "how many", typical, "95% interval", "95% of new persons"]
     return PageTable(headers, rows, f"What to expect of persons with these covariates{rest}")
 
 
@@ -142,7 +142,7 @@ def effect_blocks(population: PopulationFindings, horizon: Horizon) -> list[str 
     blocks: list[str | Block] = []
     rows, most = contrast_rows(population, horizon), 1000  # more rows would make the page slow
     if rows:
-        headers = ["persons with", "typical discounts", f"in {horizon.many}", "difference of logits, 95 % interval", "p"]
+        headers = ["persons with", "typical discounts", f"in {horizon.many}", "difference of logits, 95% interval", "p"]
         caption = "Persons who differ in one covariate alone; p-values of several pairs have Holm's correction"
         if len(rows) > most:
             first = np.argsort([pair["adjusted"] for pair in population.contrasts["discount"]], kind="stable")[:most]
@@ -159,7 +159,7 @@ def effect_blocks(population: PopulationFindings, horizon: Horizon) -> list[str 
         bars: list[Bar | None] = [Bar(e["interval"][0], e["estimate"], e["interval"][1], (min(ends), max(ends))) for e in effects]
         bars += [None] * len(population.factors[kind])
         drawn = [[*row, bar] for row, bar in zip(effect_rows(population, kind), bars, strict=True)]
-        blocks.append(TableBlock(Table.of(["term", "estimate", "95 % interval or test", "p", ""], drawn, caption)))
+        blocks.append(TableBlock(Table.of(["term", "estimate", "95% interval or test", "p", ""], drawn, caption)))
     same = " Conditions are compared within the same persons, so what makes persons differ from each other does not blur it."
     blocks.append(
         "The logit of a discount γ is log(γ/(1−γ)). Persons differ around the mean of their group, so a difference between "
@@ -228,8 +228,8 @@ def types_section(population: PopulationFindings, horizon: Horizon) -> list[Sect
         ]
         for k in numbers
     ]
-    headers = ["type", "share, 95 % interval", "discount", "95 % interval", "temperature", "likeliest for"]
-    roles: dict[str, Role] = {"discount": "discount", "95 % interval": "discount", "temperature": "amount"}
+    headers = ["type", "share, 95% interval", "discount", "95% interval", "temperature", "likeliest for"]
+    roles: dict[str, Role] = {"discount": "discount", "95% interval": "discount", "temperature": "amount"}
     of_types = Table.of(headers, rows, "Types, from the shortest horizon to the longest", roles=roles)
     edges = np.linspace(0, 1, 21)
     lines = []
@@ -343,7 +343,7 @@ def _persons(findings: Fitted) -> PageTable:
         shrunken = look_ahead(float(row["shrunken_discount"]), horizon)
         rows.append([findings.solution.experts[k], raw_look, shrunken, interval, decimals(row["reliability"], 2)])
     own_look = Either("raw discount", f"raw horizon, {horizon.many}")
-    headers = ["person", own_look, "shrunken", "95 % interval", "reliability"]
+    headers = ["person", own_look, "shrunken", "95% interval", "reliability"]
     return PageTable(headers, rows, f"Shrunken{where} beside raw discounts", [[k] for k in order])
 
 
@@ -450,7 +450,7 @@ def predicted_figures(findings: Fitted) -> list[Block]:
             marks.append(Mark(row.predicted, row.taken, f"predicted {expected}, {taken}", up=(row.low, row.high)))
         whose = "" if len(findings.predicted) == 1 else f" with {shortened(group.name, 60)}"
         caption = (
-            f"Choices of persons{whose}: dots are the shares taken, and strokes are where 95 % of them are expected from the "
+            f"Choices of persons{whose}: dots are the shares taken, and strokes are where 95% of them are expected from the "
             "persons' other decisions."
         )
         panel = Panel(Axis("predicted probability of an action"), Axis("share of the decisions"), marks, [DIAGONAL])
@@ -618,7 +618,7 @@ def persons_section(people: People, horizon: Horizon) -> Section:
     of_each = "How much the decisions say of each person."
     figures = [
         _distribution(people, reliability, Axis("reliability of a person's discount"), of_each),
-        _distribution(people, widths, Axis("width of a person's 95 % interval"), "How wide the intervals of discounts are."),
+        _distribution(people, widths, Axis("width of a person's 95% interval"), "How wide the intervals of discounts are."),
     ]
     groups = shown_groups(people, 500)
     rows = [
@@ -634,7 +634,7 @@ def persons_section(people: People, horizon: Horizon) -> Section:
     middle = Either("median shrunken discount", f"median shrunken horizon, {horizon.many}")
     headers = ["persons with", middle, "half of them", "mean reliability", "decisions per person"]
     blocks: list[str | Block] = [
-        f"{PEOPLE} has a row for each person: the shrunken discount with its 95 % interval, the temperature, the reliability, "
+        f"{PEOPLE} has a row for each person: the shrunken discount with its 95% interval, the temperature, the reliability, "
         "and the covariates. Reliability is 1 where a person's own decisions settle the discount, and 0 where they say nothing. "
         "Then the person has the discount that is typical of the group.",
         Beside(figures),
@@ -698,13 +698,13 @@ def conditions_table(population: PopulationFindings, horizon: Horizon) -> Table:
             "decisions": [row.decisions for row in rows],
             "typical discount": [row.typical for row in rows],
             horizon.many: [horizon(row.typical) for row in rows],
-            "95 % interval": [tuple(row.typical_interval) for row in rows],
-            "95 % of new persons": [tuple(row.new_person_interval) for row in rows],
+            "95% interval": [tuple(row.typical_interval) for row in rows],
+            "95% of new persons": [tuple(row.new_person_interval) for row in rows],
             "mean reliability": [decimals(row.reliability, 2) for row in rows],
         }
     )
     roles: dict[str, Role] = {"decisions": "count", horizon.many: "horizon", "mean reliability": "amount"}
-    roles |= {"typical discount": "discount", "95 % interval": "discount", "95 % of new persons": "discount"}
+    roles |= {"typical discount": "discount", "95% interval": "discount", "95% of new persons": "discount"}
     return Table(frame, "Discounts of the same persons under each condition", roles=roles)
 
 
@@ -732,7 +732,7 @@ def conditions_section(population: PopulationFindings, horizon: Horizon, written
     blocks.append(Beside(_variance(population)))
     blocks.append(_spreads(population))
     blocks.append(
-        f"{written} has a row for each person and condition: the shrunken discount with its 95 % interval, the temperature, the "
+        f"{written} has a row for each person and condition: the shrunken discount with its 95% interval, the temperature, the "
         "number of decisions and the reliability."
     )
     return [Section("The same persons under each condition", blocks)]
@@ -893,7 +893,7 @@ def _persons_over(population: PopulationFindings, by: ByCondition, horizon: Hori
     caption = [
         f"A thin line joins the shrunken discounts of one person; the thick {'lines are' if colours.any() else 'line is'} "
         f"{'the means of groups' if colours.any() else 'what is typical'}"
-        f"{f', and the band holds 80 % of all persons at each {by.column}' if by.is_number else ''}."
+        f"{f', and the band holds 80% of all persons at each {by.column}' if by.is_number else ''}."
     ]
     if population.person_terms == ["Intercept"]:
         caption.append("That they are parallel in the logit is no finding: the formula has everybody change alike.")
@@ -925,7 +925,7 @@ def _variance(population: PopulationFindings) -> list[Block]:
             continue
         caption = f"How much of a {whole} is the person, how much the situation: shares of the variance of the {scale}"
         low, high = shares.get("between_low", np.nan), shares.get("between_high", np.nan)
-        sure = "" if np.isnan(low + high) else f" What lies between persons is {percent(low)} to {percent(high)} (95 % interval)."
+        sure = "" if np.isnan(low + high) else f" What lies between persons is {percent(low)} to {percent(high)} (95% interval)."
         bars.append(Shares(parts, f"{caption}, {significant(shares['total'], 2)} in all.{sure}"))
     return bars
 
@@ -942,4 +942,4 @@ def _spreads(population: PopulationFindings) -> TableBlock:
     spreads |= {f"the effect of {term}": slope for term, slope in (population.slopes or {}).items()}
     rows = [[name, size(spread["discount"]), size(spread["temperature"])] for name, spread in spreads.items()]
     headers = ["what differs", "logit of the discount", "logarithm of the temperature"]
-    return TableBlock(Table.of(headers, rows, "Standard deviations between persons, with 95 % intervals"))
+    return TableBlock(Table.of(headers, rows, "Standard deviations between persons, with 95% intervals"))
