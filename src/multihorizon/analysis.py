@@ -458,10 +458,11 @@ def analyse(
         _refuse(is_crowd(listed), pairs=pairs, lookahead=bool(lookahead))
     problem, remarks = build_problem(listed, as_mdps(mdps), features, smoothing, estimate_rest, believed)
     reward = solver.known_reward if known_reward is None else known_reward(problem.mdp)
+    discounts = None if solver.discounts is None else counted_in_one_unit(solver.discounts, listed)
     asked = Asked(
         problem=problem,
         tables=listed,
-        solver=replace(solver, known_reward=reward, discounts=counted_in_one_unit(solver.discounts, listed)),
+        solver=replace(solver, known_reward=reward, discounts=discounts),
         population=None if population is None else replace(population, known_reward=reward, jobs=jobs),
         lookahead=lookahead,
         pairs=pairs,

@@ -32,7 +32,7 @@ from multihorizon.data.dynamics import (
 from multihorizon.mdp import MDP, refuse_durations
 from multihorizon.parallel import Progress, in_parallel, part_of, silent
 from multihorizon.problem import AnyProblem, Problem, SampledProblem, require_finite
-from multihorizon.solution import Solution, Trace, register_solver
+from multihorizon.solution import SOLVERS, Solution, Trace
 from multihorizon.words import significant
 
 
@@ -99,9 +99,9 @@ def _tasks(
     believed: bool,
 ) -> tuple[list[tuple[Demonstrations, MDP, Any, Any]], list[str]]:
     """Return each table with its MDP, the matrix of features and their names, and remarks on what was assumed."""
-    tables = in_one_unit(tables)
     labels = [pair for t in tables for pair in (("expert", t.experts), ("state", t.states), ("action", t.actions))]
     remarks = [remark for what, names in labels if (remark := look_alikes(names, what))]
+    tables = in_one_unit(tables)
     if mdps is not None and len(mdps) != len(tables):
         raise ValueError(f"there must be one file of transitions for each table, received {len(mdps)} for {len(tables)}")
     if features is not None and not callable(features):
@@ -200,7 +200,7 @@ def solve(problem: AnyProblem, solver: Solver, *, seed: Seed = 0, progress: Prog
         signature(solver.solve).bind(problem, seed, progress)
     except TypeError as error:
         raise ValueError(f"{name}.solve must take a problem, a seed and a progress function: {error}") from None
-    register_solver(type(solver))
+    SOLVERS[name] = type(solver)
     start = time.perf_counter()
     solution = solver.solve(problem, seed, part_of(progress, 0.0, 1.0))
     if not isinstance(solution, Solution):

@@ -115,10 +115,6 @@ class Run:
         """Yield the results of `task` in the order of `items`, computed by the processes of this run."""
         return in_parallel(task, items, self.jobs)
 
-    def rng(self) -> np.random.Generator:
-        """Return a new generator of random numbers that begins at the seed."""
-        return np.random.default_rng(self.seed)
-
 
 #: The client of the cluster that work goes to, if any.
 _clients: list[Any] = []

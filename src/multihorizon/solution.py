@@ -279,13 +279,8 @@ class Deviations:
         object.__setattr__(self, "if_shared", shared | {"log_likelihood": float(shared["log_likelihood"])})
 
 
-#: The classes of solvers that have solved something.
-_SOLVERS: dict[str, type] = {}
-
-
-def register_solver(kind: type) -> None:
-    """Remember the class of a solver by its name."""
-    _SOLVERS[kind.__name__] = kind
+#: The classes of solvers that have solved something, by name.
+SOLVERS: dict[str, type] = {}
 
 
 def solver_class(name: str) -> type | None:
@@ -293,7 +288,7 @@ def solver_class(name: str) -> type | None:
     library = import_module("multihorizon")
     if name in library.__all__ and isinstance(public := getattr(library, name), type):
         return public
-    return _SOLVERS.get(name)
+    return SOLVERS.get(name)
 
 
 def read_evidence(solver: str, content: Mapping[str, Any]) -> Evidence:

@@ -287,9 +287,8 @@ class Demonstrations(HasFrame):
         time_unit: str | None = None,
     ) -> Demonstrations:
         """Read a CSV file with a header line; see `from_frame`. Messages name the file and the line."""
-        return _read(
-            scan_csv(str(path), [existing_file(path, "a CSV table")]), cut_off, conditions, unnamed, Clock.of(time, time_unit)
-        )
+        scan = scan_csv(str(path), [existing_file(path, "a CSV table")])
+        return _read(scan, cut_off, conditions, unnamed, time, time_unit)
 
     @staticmethod
     def from_parquet(
@@ -302,13 +301,8 @@ class Demonstrations(HasFrame):
         time_unit: str | None = None,
     ) -> Demonstrations:
         """Read a Parquet file; see `from_frame`."""
-        return _read(
-            scan_parquet(str(path), [existing_file(path, "a Parquet table")]),
-            cut_off,
-            conditions,
-            unnamed,
-            Clock.of(time, time_unit),
-        )
+        scan = scan_parquet(str(path), [existing_file(path, "a Parquet table")])
+        return _read(scan, cut_off, conditions, unnamed, time, time_unit)
 
     @staticmethod
     def from_files(
@@ -322,7 +316,7 @@ class Demonstrations(HasFrame):
     ) -> Demonstrations:
         """Read a CSV or Parquet file by the ending of its name, or a folder or a list of files of one kind as one table."""
         scan = scan_files(joint_name(path), files_of(path, "demonstrations"))
-        return _read(scan, cut_off, conditions, unnamed, Clock.of(time, time_unit))
+        return _read(scan, cut_off, conditions, unnamed, time, time_unit)
 
     @staticmethod
     def simulate(
@@ -675,7 +669,8 @@ def decisions_in(log: Log, cut_off: bool, conditions: pd.DataFrame | None = None
 def decide(table: InputTable, cut_off: bool, conditions: Sequence[str], clock: Clock | None) -> Demonstrations:
     """Return the decisions of a table, checked."""
     table.require(*COLUMNS)
-    require_conditions(table.name, conditions, table.columns)
+    if conditions:
+        require_conditions(table.name, conditions, table.columns)
     if clock is not None:
         clock.require(table)
     with refusing(table.name):
@@ -698,8 +693,11 @@ def names_experts(scan: Scan) -> bool:
         return bool(database.execute(f"SELECT 1 FROM {scan.relation} WHERE trim(expert::VARCHAR) <> '' LIMIT 1").fetchall())
 
 
-def _read(scan: Scan, cut_off: bool, conditions: Sequence[str], unnamed: bool, clock: Clock | None) -> Demonstrations:
+def _read(
+    scan: Scan, cut_off: bool, conditions: Sequence[str], unnamed: bool, time: str | None, time_unit: str | None
+) -> Demonstrations:
     """Return the decisions of a scan: loaded, or counted where they are too many to be loaded without need."""
+    clock = None if time is None and time_unit is None else Clock.of(time, time_unit)
     needed = (*COLUMNS, "next_state", *conditions, *(() if clock is None else (clock.column, f"next_{clock.column}")))
     if unnamed and not names_experts(scan):
         return decide(named_by_episode(load(scan, LABELS, needed)), cut_off, conditions, clock)

@@ -279,13 +279,11 @@ def in_one_unit(tables: Sequence[Demonstrations]) -> list[Demonstrations]:
     return [replace(table.rows, times=table.times.counted(unit)) if table.times is not None else table for table in tables]
 
 
-def counted_in_one_unit(
-    discounts: float | Mapping[str, float] | None, tables: Sequence[Demonstrations]
-) -> float | Mapping[str, float] | None:
+def counted_in_one_unit(discounts: float | Mapping[str, float], tables: Sequence[Demonstrations]) -> float | Mapping[str, float]:
     """Return known discounts per unit of the tables' time stamps, as discounts per unit in which `in_one_unit` counts."""
     timed = [(table.times, same.times) for table, same in zip(tables, in_one_unit(tables), strict=True)]
     asked, counted = next(((one.unit, other.unit) for one, other in timed if one is not None and other is not None), ("", ""))
-    if discounts is None or asked == counted:
+    if asked == counted:
         return discounts
     units = TIME_UNITS[counted] / TIME_UNITS[asked]
     if isinstance(discounts, Mapping):

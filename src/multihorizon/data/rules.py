@@ -109,7 +109,7 @@ class Log:
 
     Where the state is a `vector` of columns, `coordinates` and `next_coordinates` `(N,d)` hold it, NaN where it cannot be read,
     `coordinate_names` and `sources` name the d coordinates and say from which column each comes, and `terminated` `(N,)` is 1, 0
-    or NaN. The code of a state is then 0.
+    or NaN. The code of a state is then 0. Else `has_next` says whether there is a column `next_state`.
     """
 
     table: InputTable
@@ -132,6 +132,7 @@ class Log:
     actions: tuple[str, ...]
     coordinate_names: tuple[str, ...] = ()
     sources: tuple[int, ...] = ()
+    has_next: bool = False
 
     @classmethod
     def of(cls, table: InputTable, vector: Sequence[str] = ()) -> Log:
@@ -164,13 +165,8 @@ class Log:
         return cls(
             *(table, tuple(vector), np.arange(size), expert, episode, table.finite("step", whole=True), state, action, after),
             *(unseen, np.zeros(size, dtype=np.int64), values, given, ended, experts, episodes, states, actions),
-            *(tuple(names), tuple(sources)),
+            *(tuple(names), tuple(sources), not vector and "next_state" in table.frame.columns),
         )
-
-    @property
-    def has_next(self) -> bool:
-        """Say whether there is a column `next_state`."""
-        return "next_state" in self.table.frame.columns and not self.vector
 
     @property
     def sorted(self) -> Log:

@@ -407,7 +407,7 @@ class MPMCE:
         climbs = self.gap != "summed" and self.search is None
         # The experts stand in an order of their own, so that the answer does not depend on how they are listed.
         if climbs:
-            starts = ENDLESS_DISCOUNT * halton(places.size, 5 * self.starts, run.rng())[:, places]
+            starts = ENDLESS_DISCOUNT * halton(places.size, 5 * self.starts, np.random.default_rng(run.seed))[:, places]
             climb = Climb(inner.match, inner.height, self.threshold, self.max_steps)
             if self.gap == "threshold":
                 trace = climb.run(starts, self.starts, run)

@@ -291,7 +291,7 @@ def maximize(
         climbed = max(1, starts // 2)
     first, second = 8, 30  # steps of the first and the second round
     held = likelihood.held() if likelihood.moves else likelihood
-    points = spread_over_levels(list(_tried(held, tried, run.rng())), climbed)
+    points = spread_over_levels(list(_tried(held, tried, np.random.default_rng(run.seed))), climbed)
     points += [p for p in (held.at(x[: held.size]) for x in extra) if p is not None]
     if not points:
         raise ValueError("no starting point has finite soft values: check that the rewards' features and the transitions agree")

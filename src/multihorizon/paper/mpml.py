@@ -147,7 +147,7 @@ def _climb(profile: _Profile, n_experts: int, starts: int, run: Run) -> Trace:
         log.add(discounts.copy(), value)
         return np.inf if np.isnan(value) else -value, -gradient
 
-    for number, start in enumerate(0.9 * halton(n_experts, starts, run.rng())):
+    for number, start in enumerate(0.9 * halton(n_experts, starts, np.random.default_rng(run.seed))):
         minimize(
             negative, start, jac=True, method="L-BFGS-B", bounds=[(0.0, ENDLESS_DISCOUNT)] * n_experts, options={"maxiter": 50}
         )

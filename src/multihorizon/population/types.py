@@ -616,7 +616,7 @@ def fit_types(problem: Problem, reward: Floats | None, types: int | None, ridge:
             "or Demonstrations"
         )
     units = Units.of(problem)
-    rng = run.rng()
+    rng = np.random.default_rng(run.seed)
     deviation = None
     model = TypesModel(problem, units, 1, reward, np.full(problem.n_parameters, 0.0 if ridge is None else ridge))
     likely = reward is None and ridge is None

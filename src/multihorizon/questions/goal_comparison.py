@@ -285,7 +285,7 @@ def compare_goals(
     evidence = LikelihoodEvidence.of(solution)
     model, problem, deviations = point.likelihood, point.likelihood.problem, evidence.deviations
     tables = tables_of(problem, demonstrations)
-    rng = run.rng()
+    rng = np.random.default_rng(run.seed)
     dealt = [fold_of_episodes(table, as_count(folds, "folds", least=2), rng) for table in tables]
     test = test or one_goal_test(solution, run=Run(run.seed))
     one = one_reward(model)

@@ -289,7 +289,7 @@ def _contains(wide: LookaheadFit, narrow: LookaheadFit) -> bool:
 def _held_out(base: Point, fits: Sequence[LookaheadFit], tables: Sequence[Demonstrations], run: Run) -> Floats:
     """Return the log-likelihood `(F,)` of each half of the episodes under each family's fit to the other half, summed."""
     experts = base.likelihood.problem.experts
-    parts = deal(base.likelihood.problem, tables, 2, run.rng())
+    parts = deal(base.likelihood.problem, tables, 2, np.random.default_rng(run.seed))
     total = np.zeros(len(fits))
     for number, test in enumerate(parts, start=1):
         train = [require_counts(expert) - part for expert, part in zip(experts, test, strict=True)]

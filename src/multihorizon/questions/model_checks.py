@@ -200,7 +200,7 @@ def check_model(
     point = resume(solution)
     problem = point.likelihood.problem
     tables = tables_of(problem, demonstrations)
-    parts = deal(problem, tables, as_count(folds, "folds", least=2), run.rng(), conditions)
+    parts = deal(problem, tables, as_count(folds, "folds", least=2), np.random.default_rng(run.seed), conditions)
     owner = np.array(problem.owner)
     totals = {name: np.zeros(len(solution.experts)) for name in MODELS}
     decisions = np.zeros(len(solution.experts))
@@ -613,7 +613,7 @@ def overall_test(choices: AllChoices | None, run: Run = Run()) -> OverallTest:
     def left(e: Floats, m: Floats) -> Floats:
         return np.asarray(e - rows @ (inverse @ (back @ e + m)))
 
-    rng = run.rng()
+    rng = np.random.default_rng(run.seed)
     drawn_numbers = [numbers((choices.taken - E)[:, None])]
     for total in (199, 999):  # more draws only where the first make the model doubtful
         while (done := sum(map(len, drawn_numbers)) - 1) < total:

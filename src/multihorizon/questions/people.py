@@ -633,7 +633,7 @@ def check_population(
     if expected is None:
         raise ValueError("there is no check of this population yet")
     problem = alone.require_problem()
-    rng = run.rng()
+    rng = np.random.default_rng(run.seed)
     first, second = run.parts(1, 1)
     simpler = check_model(alone, demonstrations, folds, conditions=conditions, seed=run.seed, progress=first.progress)
     tables = tables_of(problem, demonstrations)

@@ -679,7 +679,7 @@ def _individuals(guesses: Sequence[Solution], persons: int | None, further: bool
             raise ValueError(f"a width needs a guess of MaximumLikelihood, which has intervals, received one of {first.solver}")
         if draws > 1 and len(guesses) == 1:
             try:
-                drawn += _drawn(first.estimate.draw(draws - 1, run.rng()), first)
+                drawn += _drawn(first.estimate.draw(draws - 1, np.random.default_rng(run.seed)), first)
             except NoUncertaintyError as error:
                 remarks.append(f"The guess is taken as it is: {error}.")
         places = np.arange(k)

@@ -671,7 +671,7 @@ def _sure(
     if sample is None:
         status = IDENTIFIED if closed else NOT_BOUNDED
         return replace(point, status=(status,) * len(people.names), remarks=(why,))
-    work = _PlansAfter(people, change, targets, run.rng())
+    work = _PlansAfter(people, change, targets, np.random.default_rng(run.seed))
     experts = np.arange(len(people.names))
     open_policies = np.zeros(point.after.shape, dtype=np.bool_)
     open_outcomes = np.zeros((experts.size, len(work.outcomes.labels)), dtype=np.bool_)
@@ -749,7 +749,7 @@ def sample_of(people: Known, change: Change, draws: int, run: Run) -> tuple[Samp
     if not estimate.is_exact and max(change.mdp.n_states, people.task.mdp.n_states) > LARGE:
         return None, True, f"There are no intervals: {LARGE:,} states are the most in which draws are planned."
     try:
-        drawn = estimate.draw(draws, run.rng())
+        drawn = estimate.draw(draws, np.random.default_rng(run.seed))
     except NoUncertaintyError as error:
         return None, estimate.is_exact or solution.status != Status.NOT_IDENTIFIED, f"There are no intervals: {error}."
     if episodic_levels(change.task) is None:
