@@ -1,6 +1,10 @@
-"""What tests share: repeatable examples of hypothesis without deadlines, one browser, and the files of a small study."""
+"""What tests share: repeatable examples of hypothesis without deadlines, one browser, recorded words, and a small study."""
 
-from collections.abc import Iterator
+import difflib
+import html
+import os
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -13,6 +17,56 @@ import multihorizon as mh
 
 settings.register_profile("repeatable", derandomize=True, deadline=None, max_examples=40)
 settings.load_profile("repeatable")
+os.environ["COLUMNS"] = "100"  # of the terminal, whose lines the recorded words are
+NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?")
+
+
+def words_of(text: str) -> str:
+    """Return the sentences of a terminal or of a page, one per line, without cells of tables, seconds, versions and places."""
+    if "<html" in text:
+        text = re.sub(r"(?s)<(script|style|svg|tbody)\b.*?</\1>", "", text)
+        text = html.unescape(re.sub(r"(?:\s*</?[a-z!][^>]*>\s*)+", "\n", text))
+    else:
+        text = " ".join(text.split())
+    text = re.sub(r"\b\d+(\.\d+)? s\b", "SECONDS", text.replace(mh.__version__, "VERSION"))
+    text = re.sub(r"(?<=\w[.:?]) +(?=[A-Z])", "\n", re.sub(r"/\S*/pytest-\S*/", "", text))
+    return "\n".join(line.strip() for line in text.split("\n") if re.search(r"[^\W\d]", line))
+
+
+def same_words(recorded: str, line: str) -> bool:
+    """Whether two lines have the same words, and numbers that differ by at most 5 % or the last digit shown."""
+    if NUMBER.split(recorded) != NUMBER.split(line):
+        return False
+    for pair in zip(NUMBER.findall(recorded), NUMBER.findall(line), strict=True):
+        old, new = (float(number.replace(",", "")) for number in pair)
+        last_digit = 10.0 ** -len(pair[0].partition(".")[2]) if "." in pair[0] else 0.0
+        if abs(new - old) > max(0.05 * abs(old), 1.5 * last_digit, 1e-6):
+            return False
+    return True
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Compare texts with those recorded for this test in `tests/golden/`; with GOLDEN=record in the environment, record them."""
+    path = Path(__file__).parent / "golden" / f"{request.path.stem}.txt"
+    calls = iter(range(1, 1000))
+
+    def compare(*texts: str) -> None:
+        title = f"{request.node.name} {next(calls)}"
+        written = re.split(r"^=== (.+)\n", path.read_text(encoding="utf-8") if path.exists() else "", flags=re.MULTILINE)
+        sections = dict(zip(written[1::2], written[2::2], strict=True))
+        lines = [line for text in texts for line in words_of(text).split("\n")]
+        if os.environ.get("GOLDEN") == "record":
+            sections[title] = "\n".join(lines) + "\n"
+            path.write_text("".join(f"=== {name}\n{sections[name]}" for name in sorted(sections)), encoding="utf-8")
+        recorded = sections.get(title, "").splitlines()
+        if len(recorded) == len(lines):
+            lines = [old if same_words(old, new) else new for old, new in zip(recorded, lines, strict=True)]
+        if recorded != lines:
+            difference = "\n".join(difflib.unified_diff(recorded, lines, f"recorded in {path.name}", title, lineterm="", n=0))
+            pytest.fail(f"{difference}\nIf these words are meant, record them: GOLDEN=record pytest {request.node.nodeid}")
+
+    return compare
 
 
 @pytest.fixture(scope="session")

@@ -69,27 +69,19 @@ def told(
     return difference_words(replace(solution, evidence=replace(solution.evidence, population=population)), Horizon())
 
 
-def test_two_groups_are_named_and_their_difference_has_an_interval(solution) -> None:
+def test_two_groups_are_named_and_their_difference_has_an_interval(solution, golden) -> None:
     (said,) = told(
         solution, [pair("group", ["old", "young"], [0.58, 0.85], 0.008)], [pair("group", ["old", "young"], [3.0, 2.0], 0.01)]
     )
-    assert said.startswith(
-        "The young group looks further ahead than the old group: typical discounts 0.85 and 0.58, or 6.7 and 2.4 steps, "
-        "difference 0.27 ("
-    )
-    assert ", p = 0.008; it also chooses less at random, with a temperature 0.67 times as high (p = 0.010)." in said
+    golden(said)
     # the same persons the other way round
     (turned,) = told(solution, [pair("group", ["young", "old"], [0.85, 0.58], 0.008)])
     assert turned.startswith(said.split("; it also")[0])
 
 
-def test_the_interval_of_a_difference_holds_zero_where_the_test_finds_nothing(solution) -> None:
+def test_the_interval_of_a_difference_holds_zero_where_the_test_finds_nothing(solution, golden) -> None:
     (said,) = told(solution, [pair("group", ["old", "young"], [0.62, 0.66], 0.4)])
-    assert said.startswith(
-        "The data do not show a difference between the young group and the old group: typical discounts 0.66 and 0.62, "
-        "p = 0.400; a difference of up to 0."
-    )
-    assert said.endswith(" would be compatible.")
+    golden(said)
     one = pair("group", ["old", "young"], [0.62, 0.66], 0.4)
     d, m = one["interval"][1], float(np.mean(logit([0.62, 0.66])))
     largest = solution.evidence["population"].largest_discount
@@ -97,7 +89,7 @@ def test_the_interval_of_a_difference_holds_zero_where_the_test_finds_nothing(so
     assert f"up to {expit(m + d / 2) - expit(m - d / 2):.2f} would" in said
 
 
-def test_several_groups_are_compared_by_holm(solution) -> None:
+def test_several_groups_are_compared_by_holm(solution, golden) -> None:
     far, near = 0.001, 0.6
     rows = [
         pair("site", ["Basel", "Oslo"], [0.5, 0.85], far),
@@ -114,17 +106,12 @@ def test_several_groups_are_compared_by_holm(solution) -> None:
         "Holm's correction Oslo and Basel (p = 0.001) differ."
     ]
     rows[0]["adjusted"] = 0.3
-    assert told(solution, rows)[0].startswith(
-        "Discounts differ with site (p = 0.001), but those of no two groups after Holm's corr"
-    )
+    golden(told(solution, rows)[0])
     (said,) = told(solution, rows, p=0.3)
-    assert said.startswith(
-        "The data do not show that discounts differ with site (p = 0.300): typical discounts are 0.88 for Turin"
-    )
-    assert "between two of them a difference of up to 0." in said
+    golden(said)
 
 
-def test_a_number_has_a_readable_unit(solution) -> None:
+def test_a_number_has_a_readable_unit(solution, golden) -> None:
     (said,) = told(solution, [pair("age", ["30", "65"], [0.85, 0.62], 0.0001, number=True)])
     change = np.diff(logit([0.85, 0.62]))[0] * 10 / 35
     middle = np.mean(logit([0.85, 0.62]))
@@ -134,29 +121,21 @@ def test_a_number_has_a_readable_unit(solution) -> None:
         "0.85 at 30 and 0.62 at 65, or 6.7 and 2.6 steps, p < 0.001."
     )
     (said,) = told(solution, [pair("age", ["30", "65"], [0.62, 0.85], 0.0001, number=True)])
-    assert said.startswith("With higher age people look further ahead: for each 10 of age the typical discount rises by about")
+    golden(said)
     (said,) = told(solution, [pair("age", ["30", "65"], [0.7, 0.66], 0.4, number=True)])
-    assert said.startswith(
-        "The data do not show that discounts change with age: typical discounts 0.70 at 30 and 0.66 at 65, p = "
-    )
+    golden(said)
     for distance in (0.0021, 0.3, 1.0, 8.0, 35.0, 12_345.0):
         unit = round_unit(distance)
         assert 2 <= distance / unit <= 10
         assert f"{unit:e}"[0] in "15"
 
 
-def test_conditions_are_those_of_the_same_people_and_clear_answers_come_first(solution) -> None:
+def test_conditions_are_those_of_the_same_people_and_clear_answers_come_first(solution, golden) -> None:
     said = difference_words(under_conditions(solution), Horizon(3))
-    assert said[0].startswith(
-        "With noise low the same people look further ahead than with noise high: typical discounts 0.88 and 0.75"
-    )
-    assert said[1].startswith(
-        "With higher block the same people look less far ahead: for each 1 of block the typical discount falls"
-    )
+    golden(*said)
     rows = [pair("sex", ["f", "m"], [0.62, 0.66], 0.4), pair("group", ["old", "young"], [0.58, 0.85], 0.008)]
     said = told(solution, rows, [pair("sex", ["f", "m"], [2.0, 3.0], 0.01)])
-    assert said[0].startswith("The young group looks further ahead")
-    assert said[1].endswith("; but the m group chooses more at random: its temperature is 1.5 times as high (p = 0.010).")
+    golden(*said)
 
 
 def test_groups_without_a_name_of_their_own_are_named_with_their_column() -> None:
@@ -167,7 +146,7 @@ def test_groups_without_a_name_of_their_own_are_named_with_their_column() -> Non
     assert len(named_group("site", "x" * 500)) < 80
 
 
-def test_without_covariates_it_is_the_typical_person(solution) -> None:
+def test_without_covariates_it_is_the_typical_person(solution, golden) -> None:
     population = solution.evidence["population"]
     one = {"everyone": population.predictions["cohort = old"]}
     alone = replace(
@@ -175,9 +154,8 @@ def test_without_covariates_it_is_the_typical_person(solution) -> None:
     )
     (said,) = difference_words(replace(solution, evidence=replace(solution.evidence, population=alone)), Horizon(3))
     gamma = one["everyone"]["typical_discount"]
-    assert said.startswith(
-        f"A typical person looks {1 + gamma + gamma**2:.1f} steps ahead: a discount of {gamma:.2f} (95% interval "
-    )
+    assert f"A typical person looks {1 + gamma + gamma**2:.1f} steps ahead: a discount of {gamma:.2f} (" in said
+    golden(said)
 
 
 def test_a_caution_about_intervals_stands_with_the_answer(solution) -> None:
@@ -197,10 +175,9 @@ def test_a_population_that_was_not_estimated_gives_no_answer(solution) -> None:
     assert difference_words(broken, Horizon(3)) == ["The population could not be estimated. The search ended early."]
 
 
-def test_one_sentence_stands_on_the_page_and_in_the_json(found, tmp_path) -> None:
+def test_one_sentence_stands_on_the_page_and_in_the_json(found, tmp_path, golden) -> None:
     said = found.answer
-    assert said.startswith("The young group looks further ahead than the old group: typical discounts 0.89 and 0.50")
-    assert "group[T." not in said
+    golden(said)
     page = fit_page(found, {}).render()
     assert page.index(f'<p class="answer">{said.replace("<", "&lt;")}</p>') < page.index("<figure") < page.index('class="cards"')
     assert page.index("<figure") < page.index("<table")
@@ -212,34 +189,30 @@ def test_one_sentence_stands_on_the_page_and_in_the_json(found, tmp_path) -> Non
     assert size < 2_000_000
 
 
-def test_what_forbids_to_use_the_numbers_comes_first(found) -> None:
+def test_what_forbids_to_use_the_numbers_comes_first(found, golden) -> None:
     solution = replace(found.solution, status=mh.Status.NOT_CONVERGED)
     broken = replace(found, solution=solution, withheld=not_to_be_used(solution), population=None)
-    assert broken.answer.startswith("Do not use these numbers. The fit did not finish")
     page = fit_page(broken, {}).render()
+    golden(broken.answer, page)
     assert '<p class="answer">' not in page
     assert page.count("Do not use these numbers.") == 1
     assert page.index("Do not use these numbers.") < page.index('<p class="lead">')
-    assert "There is no result to write about yet" in page
     both = replace(broken, population=found.population)
-    assert both.answer.startswith("Do not use these numbers.")
-    assert "The comparison of persons is a fit of its own: The young group looks further ahead" in both.answer
+    golden(both.answer)
 
 
-def test_experts_are_named_with_discounts_and_steps(found) -> None:
+def test_experts_are_named_with_discounts_and_steps(found, golden) -> None:
     few = mh.analyse(
         mh.Demonstrations.simulate(mh.domains.cliff().mdp, mh.domains.cliff().soft_experts(), 300, names=["Ann", "Bo", EVIL]),
         [mh.domains.cliff().mdp],
         quick=True,
     )
-    assert few.answer.startswith(f"Ann, Bo and {EVIL} look 1.")
-    assert few.answer.endswith("95% intervals in brackets.")
-    assert few.verdicts[0].answer.endswith(")")
+    golden(few.answer, *(verdict.answer for verdict in few.verdicts))
     page = fit_page(few, {}).render()
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert(1)" in page
     many = replace(found, population=None)
-    assert many.answer.startswith("Of the 16 experts a quarter look less than ")
+    golden(many.answer)
 
 
 def test_labels_of_groups_are_text_on_the_page(found) -> None:
@@ -272,16 +245,12 @@ def test_what_is_predicted_of_groups_holds_what_was_taken(solution, found) -> No
         decisions = sum(row.choices for row in group.rows) / 2  # two actions in each state
         assert decisions == pytest.approx(8 * found.decisions[0], abs=20)
         assert sum(row.taken * row.choices for row in group.rows) == pytest.approx(decisions, abs=20)
-    assert "Choices of persons with cohort = young: dots are the shares taken" in fit_page(found, {}).render()
     assert result_of(found, {})["population"]["predicted_by_group"][0]["name"] == "cohort = old"
 
 
-def test_what_to_write_names_the_formula_and_the_software(found) -> None:
+def test_what_to_write_names_the_formula_and_the_software(found, golden) -> None:
     page = fit_page(found, {}).render()
-    assert "What to write, and how to cite" in page
-    assert "16 persons made" in page
-    assert "follow the formula ~ cohort, and persons were averaged out" in page
-    assert "@software{multihorizon" in page
+    golden(page)
     cited = (Path(__file__).parents[1] / "CITATION.cff").read_text(encoding="utf-8")
     for field in ("title", "year", "doi", "journal"):  # the paper's come last
         value = re.findall(rf"^\s*-?\s*{field}: \"?([^\"\n]*)", cited, re.M)[-1]
@@ -305,14 +274,14 @@ def test_a_page_opens_without_errors_and_its_tables_can_be_copied(found, tmp_pat
         assert tab.errors == []
         table = "all('table').find((t) => t.textContent.includes('cohort[T.young]'))"
         rows = tab.run(f"asCsv(shownCells({table}))").splitlines()
-        assert rows[0] == "term,estimate,95% interval or test,p"
+        assert rows[0] == "term,estimate,95 % interval or test,p"
         assert rows[1].startswith("Intercept,")
         latex = tab.run(f"asLatex({table}, shownCells({table}))")
         assert r"\begin{tabular}{lrrr}" in latex
         assert r"95 \% interval or test" in latex
         assert r"\toprule" in latex
         assert tab.run("asCsv([['1,234', 'a,\"b\"', '−0.5', '–']])") == '1234,"a,""b""",-0.5,\n'
-        safe = "asLatex(all('table')[0], [['h'], ['a_b & 50% <$x$> \\\\\\\\ ^~#{}']])"
+        safe = "asLatex(all('table')[0], [['h'], ['a_b & 50 % <$x$> \\\\\\\\ ^~#{}']])"
         assert r"a\_b \& 50 \% $<$\$x\$$>$ \textbackslash{}" in tab.run(safe)
         tab.run("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
         tab.click(".copy button")

@@ -101,3 +101,9 @@ def test_the_paper_has_its_sections_its_length_and_its_references() -> None:
     listed = re.findall(r"^@\w+\{(\w+),$", text_of("paper/paper.bib"), flags=re.MULTILINE)
     assert set(re.findall(r"@(\w+)", text)) == set(listed)
     assert len(set(listed)) == len(listed)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "tests" / "golden").iterdir()), ids=lambda path: path.stem)
+def test_recorded_words_are_those_of_tests_that_exist(path: Path) -> None:
+    recorded = re.findall(r"^=== (\w+)", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert set(recorded) <= set(re.findall(r"^def (\w+)\(.*\bgolden\b", text_of(f"tests/{path.stem}.py"), flags=re.MULTILINE))
