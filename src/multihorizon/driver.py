@@ -187,6 +187,7 @@ def solve(problem: AnyProblem, solver: Solver, *, seed: Seed = 0, progress: Prog
     if isinstance(solver, type) or not hasattr(solver, "solve"):
         raise ValueError(f"solver must be a solver such as MPLP(), received {solver!r}")
     options = _options(solver)
+    seed = as_seed(seed)
     name = type(solver).__name__
     takes = getattr(solver, "takes", Problem)
     if takes is not SampledProblem:
@@ -195,7 +196,6 @@ def solve(problem: AnyProblem, solver: Solver, *, seed: Seed = 0, progress: Prog
             refuse_durations(mdps, name)
     elif not isinstance(problem, takes):
         raise ValueError(f"{name} needs a problem of logged steps: make one with SampledProblem(Steps.from_frame(…))")
-    seed = as_seed(seed)
     try:
         signature(solver.solve).bind(problem, seed, progress)
     except TypeError as error:

@@ -61,6 +61,8 @@ def part_of(progress: Progress, low: float, high: float) -> Progress:
 
     It never runs backwards: a part that begins again, as an optimiser with another start does, waits until it is further.
     """
+    if progress is silent:
+        return silent
     furthest = 0.0
 
     def report(share: float, message: str) -> None:

@@ -202,9 +202,9 @@ class Expert:
         """Return the same expert in the task as it is seen at a discount (`MDP.at`): what is paid on arrival follows its
         transitions.
         """
-        seen = self.mdp.at(discount)
-        if seen is self.mdp:
+        if self.mdp.durations is None:
             return self
+        seen = self.mdp.at(discount)
         made = copy.copy(self)
         object.__setattr__(made, "mdp", seen)
         features = self.features if self.arrival is None else sp.csr_array(seen.stacked @ self.arrival)
@@ -629,6 +629,8 @@ class Problem(AnyProblem):
 
     names: tuple[str, ...]
     parameter_names: tuple[str, ...]
+    owner: tuple[int, ...]
+    tabular: bool
     _given: tuple[Expert, ...] | None
     _counted: CountedCells | None
     _pairs: tuple[Ints, Ints] | None
@@ -692,6 +694,13 @@ class Problem(AnyProblem):
         fields: dict[str, object] = {"names": names, "parameter_names": parameter_names}
         fields |= {"n_experts": len(names), "n_parameters": len(parameter_names)}
         fields |= {"_given": given, "_counted": counted, "_pairs": pairs}
+        if counted is not None:
+            fields["owner"] = tuple((counted.seen if pairs is None else pairs)[1].tolist())
+            fields["tabular"] = all(task.features is None for task in counted.tasks)
+        if given is not None:
+            number = {name: i for i, name in enumerate(names)}
+            fields["owner"] = tuple(number[expert.name] for expert in given)
+            fields["tabular"] = all(expert.features is None for expert in given)
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
@@ -740,14 +749,6 @@ class Problem(AnyProblem):
         return self.cells.seen if self._pairs is None else self._pairs
 
     @cached_property
-    def owner(self) -> tuple[int, ...]:
-        """Return which of the K `names` each of `experts` is, `(n,)`."""
-        if self._given is None:
-            return tuple(self._of_whom[1].tolist())
-        number = {name: i for i, name in enumerate(self.names)}
-        return tuple(number[expert.name] for expert in self._given)
-
-    @cached_property
     def cells(self) -> CountedCells:
         """Return the decisions as sparse counts; raises where an expert was not given as demonstrations."""
         return _counts_of(self) if self._counted is None else self._counted
@@ -788,11 +789,6 @@ class Problem(AnyProblem):
         if others:
             raise ValueError("this needs a problem with one task, received one that joins several MDPs")
         return first
-
-    @cached_property
-    def tabular(self) -> bool:
-        """Say whether the reward is simply one number per state of one MDP, paid on arrival."""
-        return all(one.features is None for one in (self.exemplars if self._given is None else self._given))
 
     @cached_property
     def horizon(self) -> Horizon:

@@ -52,10 +52,12 @@ import scipy.sparse as sp
 from multihorizon.checks import Bools, Floats, Ints, Sparse, as_shape
 from multihorizon.exact.equations import (
     Explanation,
+    PolicyTemperature,
     in_order_of_content,
     joint_equations,
+    read_temperature,
 )
-from multihorizon.exact.identify import Temperature, judge, minimise, read_temperature
+from multihorizon.exact.identify import judge, minimise
 from multihorizon.exact.rewards import ContradictionError, RewardSet, contradiction
 from multihorizon.mdp import MDP, refuse_durations
 from multihorizon.numerics.lp import INFINITY, LPStatus, branch_and_bound
@@ -610,7 +612,7 @@ def _one_expert(one: _OneExpert) -> tuple[tuple[Floats, Floats], _Attained]:
 
 def discount_members(
     problem: Problem,
-    temperature: Temperature = 1.0,
+    temperature: PolicyTemperature = 1.0,
     known: Mapping[str, float] | None = None,
     restrictions: tuple[Floats, Floats] | None = None,
     tolerance: float = 1e-8,

@@ -15,8 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from multihorizon.checks import Floats, as_positive
-from multihorizon.exact.equations import StateEquations, in_order_of_content, joint_equations
-from multihorizon.exact.identify import Temperature, identify, log_likelihood, minimise, planned, read_temperature
+from multihorizon.exact.equations import PolicyTemperature, StateEquations, in_order_of_content, joint_equations, read_temperature
+from multihorizon.exact.identify import identify, log_likelihood, minimise, planned
 from multihorizon.exact.linear_systems import LinearSystem
 from multihorizon.parallel import Progress, silent
 from multihorizon.problem import Problem
@@ -84,7 +84,7 @@ class ClosedForm:
     """
 
     takes_durations: ClassVar[bool] = True
-    temperature: Temperature = 1.0
+    temperature: PolicyTemperature = 1.0
     tolerance: float = 1e-8
     smoothing: float = 0.5
 
@@ -133,7 +133,7 @@ class ClosedFormStart:
     log_likelihood: float
 
 
-def closed_form_start(problem: Problem, smoothing: float = 0.5, temperature: Temperature = 1.0) -> ClosedFormStart:
+def closed_form_start(problem: Problem, smoothing: float = 0.5, temperature: PolicyTemperature = 1.0) -> ClosedFormStart:
     """Return a finite start for maximum likelihood from demonstrations (policies count as one decision per state).
 
     Args:

@@ -50,12 +50,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from multihorizon.checks import LARGEST_SOLVABLE_DISCOUNT, TINY, Bools, Floats, Ints, Sparse
+from multihorizon.checks import LARGEST_SOLVABLE_DISCOUNT, TINY, Bools, Floats, Ints, Sparse, as_positive
 from multihorizon.exact.least_squares import Coefficients, ColumnSpace, DenseColumns, SizeLimits, columns_of, null_space
 from multihorizon.mdp import MDP
 from multihorizon.planning.linear import DENSE_STATES, Resolvent, SingularError, matrix_resolvent
@@ -66,6 +66,17 @@ from multihorizon.words import significant
 MISFIT = 5.0
 #: Up to which sizes null spaces are found in each way.
 LIMITS = SizeLimits()
+#: The temperature that all experts share, or one for each of them.
+PolicyTemperature = float | Literal["per_expert"]
+
+
+def read_temperature(temperature: PolicyTemperature) -> float | None:
+    """Return the shared temperature, or None for one per expert."""
+    if isinstance(temperature, str):
+        if temperature != "per_expert":
+            raise ValueError(f'temperature must be a positive number or "per_expert", received {temperature!r}')
+        return None
+    return as_positive(temperature, "temperature")
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,15 +190,11 @@ class Differences:
     def _centred_rows(self) -> Sparse:
         mean = self.mdp.under(self._weights / self._totals[:, None])
         mean.sort_indices()
-        blocks = []
-        for action, root in enumerate(self._root):
-            block = sp.csr_array(self.mdp.transition(action) - mean)
-            scale = np.repeat(root, np.diff(block.indptr))
-            block.data *= scale
-            block.data[np.abs(block.data) <= 1e-15 * scale] = 0.0  # rounding from the subtraction of equal probabilities
-            block.eliminate_zeros()
-            blocks.append(block)
-        stacked = sp.csr_array(sp.vstack(blocks, format="csr"))
+        stacked = sp.csr_array(self.mdp.stacked - sp.vstack([mean] * self.mdp.n_actions, format="csr"))
+        scale = np.repeat(self._root.ravel(), np.diff(stacked.indptr))
+        stacked.data *= scale
+        stacked.data[np.abs(stacked.data) <= 1e-15 * scale] = 0.0  # rounding from the subtraction of equal probabilities
+        stacked.eliminate_zeros()
         return stacked if self.entered.size == self.mdp.n_states else stacked[:, self.entered]
 
     def solve(self, log_policy: Floats, rough: bool = False) -> Floats:

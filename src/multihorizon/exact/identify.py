@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -46,11 +46,13 @@ from multihorizon.exact.equations import (
     MISFIT,
     Explanation,
     JointEquations,
+    PolicyTemperature,
     StateEquations,
     bellman_residual,
     in_order_of_content,
     joint_equations,
     read_equations,
+    read_temperature,
 )
 from multihorizon.exact.linear_systems import LIMIT, Directions, LinearSystem, keeps_null_space
 from multihorizon.numerics.distributions import chi2_ppf, halton
@@ -59,9 +61,6 @@ from multihorizon.problem import Problem
 from multihorizon.result import Result
 from multihorizon.words import FORM_ALONE, Table, decimals, power_of_ten, significant
 
-Temperature = float | Literal["per_expert"]
-
-
 #: By expert: the discounts on both sides of each gap between explanations.
 Gaps = tuple[tuple[tuple[float, float], ...], ...]
 
@@ -69,7 +68,7 @@ Gaps = tuple[tuple[tuple[float, float], ...], ...]
 @renamed(known="discounts")
 def identify(
     problem: Problem,
-    temperature: Temperature = 1.0,
+    temperature: PolicyTemperature = 1.0,
     tolerance: float = 1e-8,
     starts: int = 12,
     discounts: Mapping[str, float] | None = None,
@@ -130,15 +129,6 @@ def identify(
         problem, within, np.full(problem.n_experts, lam), known=values[place], tolerance=tolerance, starts=near
     )
     return replace(answer, within=nearly)
-
-
-def read_temperature(temperature: Temperature) -> float | None:
-    """Return the shared temperature, or None for one per expert."""
-    if isinstance(temperature, str):
-        if temperature != "per_expert":
-            raise ValueError(f'temperature must be a positive number or "per_expert", received {temperature!r}')
-        return None
-    return as_positive(temperature, "temperature")
 
 
 def judge(equations: JointEquations, starts: int = 12, extent: bool = True) -> Conclusion:

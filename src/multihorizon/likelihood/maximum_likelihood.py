@@ -194,10 +194,9 @@ class MaximumLikelihood:
         """Return the problem with its known reward and its persons one by one, if they are many and share no parameter; else
         None.
         """
-        few = problem.n_experts < limits().joint
         together = self.temperature in ("pooled", "shared") or self.groups is not None or bool(self.ridge)
         together = together or bool(self.deviations) or self.cluster in ("episode", "expert")
-        if few or together or type(self.lookahead) is not Exponential:
+        if together or type(self.lookahead) is not Exponential or problem.n_experts < limits().joint:
             return None
         paid, reward = with_known_reward(problem, self.known_reward)
         if reward is None or any(mdp.is_estimated for mdp in paid.mdps):
@@ -299,6 +298,7 @@ def fit(
             "tie the rewards of similar states together with features"
         )
     _require_room(problem)
+    first, second = run.parts(1, 1)
     model = Likelihood(problem, settings)
     model = model.holding(temperature_penalty(model), 0.0 if ridge is None else ridge)
     if foreseen := _long_work(model):
@@ -333,23 +333,26 @@ def fit(
     if settings.reward is None and never_earned(problem).any():
         reason = "no logged decision could have earned some of the rewards"
         model = model.holding(model.penalty, 1e-4 * (model.feature_sizes / model.known_temperature) ** 2)
-    unheld = attempt(model, reason, run.part(0.0, 0.5), give_up=settings.reward is None)
+    unheld = attempt(model, reason, first, give_up=settings.reward is None)
     if settings.reward is not None or (_holds(unheld.best) and (unheld.spread is None or unheld.spread.complete)):
         return unheld
     deviation = WEAK_PRIOR * model.known_temperature / model.feature_sizes
     held = model.holding(model.penalty, np.maximum(model.ridge, deviation**-2))
-    return attempt(held, "the larger some of them are made, the better they fit", run.part(0.5, 1.0))
+    return attempt(held, "the larger some of them are made, the better they fit", second)
 
 
 def _require_room(problem: Problem) -> None:
     """Raise where the plans of all experts, of each start and on the way, do not fit into memory."""
     tables = 30  # so many tables of actions and states each expert takes, as measured
     largest = max(problem.mdps, key=lambda mdp: mdp.n_actions * mdp.n_states)
-    members = [(problem.experts[some[0]].mdp, len(some)) for some in problem.by_task()]
+    size = 0
+    for members in problem.by_task():
+        mdp = problem.experts[members[0]].mdp
+        size += 8 * tables * len(members) * mdp.n_actions * mdp.n_states
     free = free_bytes()
     most = int(free / (8 * tables * largest.n_actions * largest.n_states)) if np.isfinite(free) else problem.n_experts
     require_memory(
-        8 * tables * sum(number * mdp.n_actions * mdp.n_states for mdp, number in members),
+        size,
         f"{problem.n_experts:,} experts who are fitted together in {largest.n_states:,} states with {largest.n_actions} actions",
         f"fit a sample of at most {most:,} of them, merge states that are alike, or let Population share plans between them; "
         'where the reward is known and each has a temperature of their own ("per_expert"), experts are fitted one by one',
@@ -488,20 +491,21 @@ def _long_work(likelihood: Likelihood) -> str:
 def _solution(problem: Problem, likeliest: Fit) -> Solution:
     best, point, model = likeliest.best, likeliest.best.point, likeliest.best.point.likelihood
     problem = point.problem if model.moves else problem
-    precise = precision(point)
-    residual = point.projected_gradient()
-    widening = transition_widening(point, precise)
-    transitions = model.transitions_at(point.x)
-    discounts = model.discounts(point.x)
-    ahead = model.discount_slice
-    part = model.temperature_slice
     rivals = rival_maxima(likeliest)
     # Ends that are as likely as the best with other discounts.
     others = [end for end in rivals if end.point.objective >= point.objective - 1e-3]
+    starts, equally_likely, other_maxima = ([_end(end) for end in ends] for ends in (likeliest.ends, others, rivals))
+    residual = point.projected_gradient()
+    transitions = model.transitions_at(point.x)
+    precise = precision(point)
+    widening = transition_widening(point, precise)
+    discounts = model.discounts(point.x)
+    ahead = model.discount_slice
+    part = model.temperature_slice
     # Temperatures that ran to the end of what is tried, or in which the likelihood is flat, although the scale is known.
     coldest, hottest = point.x[part] <= model.lower[part], point.x[part] >= model.upper[part]
     ends = ~model.fixed[part] & (not model.scale_is_free)
-    coldest, hottest, flat = ((ends & mask)[model.temperature_groups] for mask in (coldest, hottest, ~precise.identified[part]))
+    coldest, hottest, flat = (ends & [coldest, hottest, ~precise.identified[part]])[:, model.temperature_groups]
     lost = coldest | hottest | flat
     fixed = model.fixed[ahead][model.groups]
     # With deviations that may be large, a discount can be anything: its standard error is larger than all discounts there are.
@@ -542,9 +546,9 @@ def _solution(problem: Problem, likeliest: Fit) -> Solution:
         transitions=[entries.tolist() for entries in transitions.values()],
         lookahead=FamilyParameters(family="exponential", parameters={"discount": discounts.tolist()}),
         steps=best.steps,
-        starts=[_end(end) for end in likeliest.ends],
-        equally_likely=[_end(end) for end in others],
-        other_maxima=[_end(end) for end in rivals] or None,
+        starts=starts,
+        equally_likely=equally_likely,
+        other_maxima=other_maxima or None,
         deviations=None if likeliest.nearly is None else _deviations(likeliest.nearly, point),
         reasons=reasons.tolist(),
         independence=figures,
@@ -628,11 +632,7 @@ def _message(
     unit: Sequence[str],
 ) -> list[str]:
     best, model = likeliest.best, likeliest.best.point.likelihood
-    parts = [
-        f"Log-likelihood {decimals(best.point.value, 2)} of {decimals(model.decisions, 0)} decisions, gradient "
-        f"{power_of_ten(residual)} per decision."
-    ]
-    parts += open_
+    parts = [*open_]
     if not open_ and precise.nullity:
         directions = "one direction" if precise.nullity == 1 else f"{precise.nullity} directions"
         parts.append(f"The discounts are identified; the decisions do not show {directions} of the reward.")
@@ -650,14 +650,13 @@ def _message(
     if likeliest.spread is not None and not likeliest.spread.complete:
         parts.append("Climbs at some spreads of the temperatures did not end: the test of equal temperatures is not reliable.")
     weight = float(np.max(model.ridge, initial=0.0))
-    unearned = never_earned(problem)
     if weight:
         reason = f": {likeliest.ridge_reason}." if likeliest.ridge_reason else "."
         parts.append(f"A penalty of weight {significant(weight)} holds the rewards{reason}")
-    if weight and unearned.any():
-        names = first_few([n for n, never in zip(problem.parameter_names, unearned, strict=True) if never])
-        parts.append(f"No logged decision could have earned the reward of {names}.")
-    return parts
+        if names := [n for n, never in zip(problem.parameter_names, never_earned(problem), strict=True) if never]:
+            parts.append(f"No logged decision could have earned the reward of {first_few(names)}.")
+    decisions = f"Log-likelihood {decimals(best.point.value, 2)} of {decimals(model.decisions, 0)} decisions"
+    return [f"{decisions}, gradient {power_of_ten(residual)} per decision.", *parts]
 
 
 def _about_deviations(likeliest: Fit) -> list[str]:

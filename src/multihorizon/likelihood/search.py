@@ -453,10 +453,10 @@ def choice_probability_start(likelihood: Likelihood, discounts: Floats, temperat
 
 def _frequencies(likelihood: Likelihood, batch: Persons, x: Floats) -> tuple[Plans, Floats]:
     """Return the smoothed frequencies of a batch as a plan, and `log π̂` less what is known of the model's `(A,S,n)`."""
+    policy = np.stack([smoothed_policy(batch.mdp, counts.T).T for counts in np.moveaxis(batch.counts, 2, 0)], axis=2)
     gamma = np.minimum(likelihood.discounts(x)[batch.owners], 0.99)  # nearer to 1 the values of noisy frequencies explode
     lam = likelihood.temperatures(x)[batch.owners]
     batch = batch.at(max(float(gamma[0]), batch.mdp.least_discount))
-    policy = np.stack([smoothed_policy(batch.mdp, batch.counts[:, :, i].T).T for i in range(gamma.size)], axis=2)
     log = np.log(np.where(policy > 0, policy, 1.0))
     plan = Plans(batch, np.zeros((batch.mdp.n_states, gamma.size)), np.where(policy > 0, log, -np.inf), gamma, lam)
     # Solves are with the frequencies themselves: exp(log π̂) has other last digits, and a climb that does not end magnifies them.

@@ -67,9 +67,16 @@ from multihorizon.checks import Floats, Seed, as_count, as_positive, as_seed, la
 from multihorizon.choice.model import Likelihood, Point
 from multihorizon.choice.settings import Choice, Temperature, check_temperature, read_settings
 from multihorizon.driver import solve
-from multihorizon.exact.equations import has_features, in_order_of_content, joint_equations, read_equations, reward_families
-from multihorizon.exact.identify import Conclusion, Identification, judge, read_temperature
-from multihorizon.exact.identify import Temperature as PolicyTemperature
+from multihorizon.exact.equations import (
+    PolicyTemperature,
+    has_features,
+    in_order_of_content,
+    joint_equations,
+    read_equations,
+    read_temperature,
+    reward_families,
+)
+from multihorizon.exact.identify import Conclusion, Identification, judge
 from multihorizon.exact.linear_systems import pair_systems
 from multihorizon.files import for_json
 from multihorizon.likelihood.action_rewards import StateRewardTest

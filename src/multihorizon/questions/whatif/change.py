@@ -42,8 +42,8 @@ from multihorizon.checks import (
 from multihorizon.choice.plans import engine_for
 from multihorizon.estimate import Estimate
 from multihorizon.exact.bounds import discount_members
+from multihorizon.exact.equations import PolicyTemperature
 from multihorizon.exact.identify import Identification, identify
-from multihorizon.exact.identify import Temperature as PolicyTemperature
 from multihorizon.mdp import MDP, refuse_durations
 from multihorizon.planning.linear import SingularError
 from multihorizon.planning.plan import log_policies, plan
