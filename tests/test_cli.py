@@ -1,11 +1,16 @@
+import contextlib
 import json
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+import multihorizon as mh
 from multihorizon import domains
 from multihorizon.cli import COMMANDS, EXAMPLES, app, console, load
 from multihorizon.cli.console import TimeLeft
@@ -123,6 +128,44 @@ def test_the_help_loads_no_command_and_shows_what_each_does() -> None:
     assert run.stdout.splitlines()[-1] == "[]"
     for name in COMMANDS:
         assert load(name).help.splitlines()[0] in run.stdout
+
+
+def test_the_help_of_fit_stands_in_panels_and_names_no_types() -> None:
+    said = RUN.invoke(app, ["fit", "--help"], env={"COLUMNS": "100"}).output
+    titles = [said.index(f"─ {title} ─") for title in ("Arguments", "Input", "Model", "Groups", "Inference", "Output")]
+    assert titles == sorted(titles)
+    assert "<bool>" not in said
+    assert "─ Options ─" not in said
+    assert titles[1] < said.index("--cut-off") < titles[2]
+    assert titles[3] < said.index("--formula") < titles[4]
+    assert said.index("--out ") > titles[5]
+    assert said.index("--help ") > titles[5]
+    assert "<bool>" not in RUN.invoke(app, ["--help"]).output
+
+
+def test_of_many_people_the_answer_stays_on_the_screen(tmp_path) -> None:
+    """The terminal lists five people at each end; the answer is said again at the end, and then where the report is."""
+    meadow = mh.domains.meadow()
+    discounts = np.linspace(0.2, 0.85, 40)
+    policies = [mh.soft_plan(meadow.mdp, meadow.reward, discount).policy for discount in discounts]
+    names = [f"P{number:02}" for number in range(1, 41)]
+    mh.Demonstrations.simulate(meadow.mdp, policies, 20, names=names).to_csv(tmp_path / "walks.csv")
+    meadow.mdp.to_npz(tmp_path / "task.npz")
+    points = pd.DataFrame({"state": meadow.mdp.state_names, "points": meadow.reward})
+    points.to_csv(tmp_path / "points.csv", index=False)
+    typed = ["fit", "walks.csv", "--transitions", "task.npz", "--known-reward", "points.csv", "--quick"]
+    with contextlib.chdir(tmp_path):
+        alone = RUN.invoke(app, typed).stdout.splitlines()
+        kept = RUN.invoke(app, [*typed, "--out", "result"]).stdout.splitlines()
+    listed = [line for line in kept if line.startswith("│ P")]
+    people = pd.read_csv(tmp_path / "result" / "people.csv").sort_values("discount")["expert"].tolist()
+    assert [line.split()[1] for line in listed] == [*people[:5], *people[-5:]]
+    assert "and 30 more, which --out writes to people.csv" in " ".join(kept)
+    assert kept[-3] == kept[0] == alone[-2]
+    assert kept[0].startswith("Of the 40 experts")
+    assert kept[-1] == f"Open {Path('result', 'report.html')} in a browser."
+    assert alone[-1].startswith("Add --out FOLDER")
+    assert len(kept) < 30
 
 
 def test_a_misspelt_command_names_the_right_one() -> None:

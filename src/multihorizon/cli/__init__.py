@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 import multihorizon
@@ -40,7 +40,7 @@ def path(text: str | Path) -> Path:
 
 def file(option: str, text: str) -> Any:
     """Return an option that takes a file or a folder."""
-    return typer.Option(option, parser=path, help=text)
+    return typer.Option(option, parser=path, help=text, metavar="FOLDER" if option in ("--out", "--pilot") else "FILE")
 
 
 Demos = Annotated[
@@ -132,6 +132,7 @@ Formula = Annotated[
     str | None,
     typer.Option(
         "--formula",
+        metavar="FORMULA",
         help="What discounts may depend on, as in R: columns of --persons, of --episodes, or of the decisions themselves: "
         '"~ group + noise".',
     ),
@@ -190,6 +191,7 @@ LookaheadChoice = Annotated[
     str | None,
     typer.Option(
         "--lookahead",
+        metavar="SHAPE|all",
         help="Compare shapes of look-ahead: depth, hyperbolic, quasi-hyperbolic, free-weights, or all of them.",
     ),
 ]
@@ -199,7 +201,9 @@ Effects = Annotated[
     list[float] | None,
     typer.Option("--effect", help="An effect of a covariate on the logit of the discount; the last one is that of other sizes."),
 ]
-Term = Annotated[str | None, typer.Option("--term", help="The covariate's term in the formula, where there are several.")]
+Term = Annotated[
+    str | None, typer.Option("--term", metavar="TERM", help="The covariate's term in the formula, where there are several.")
+]
 Decisions = Annotated[
     list[int] | None,
     typer.Option("--decisions", help="A number of decisions per person to try; by default half and twice as many."),
@@ -289,7 +293,11 @@ class CompareOptions(TableOptions):
 
     condition: Annotated[
         str | None,
-        typer.Option("--condition", help="A column of the decisions or of --episodes: the condition of each episode, as groups."),
+        typer.Option(
+            "--condition",
+            metavar="COLUMN",
+            help="A column of the decisions or of --episodes: the condition of each episode, as groups.",
+        ),
     ] = None
     episodes: EpisodesFile = None
     known_reward: KnownReward = None
@@ -549,16 +557,52 @@ EXAMPLES = {
 #: The commands in the order of the help.
 COMMANDS = tuple(OPTIONS)
 
+#: In which panel of the help the options of commands stand that read tables of decisions.
+PANELS = {
+    name: panel
+    for panel, names in {
+        "Input": "transitions smoothing estimate_rest believed same_task cut_off time time_unit state pilot schedule",
+        "Model": "features temperature discount known_reward ridge deviations lookahead within",
+        "Groups": "groups persons episodes formula missing reference distribution types condition",
+        "Inference": "cluster_by common_discount pairs quick simulations effect term decisions people studies jobs "
+        "cluster_at seed",
+        "Output": "recovered out_dir help",
+    }.items()
+    for name in names.split()
+}
+
 
 def _home(name: str) -> str:
     """Return the module of a command."""
     return "fit" if name in ("demo", "check", "fit") else "reproduce" if name == "reproduce" else "questions"
 
 
+def _plain(params: list[Any]) -> list[Any]:
+    """Return options whose help says what to type after them: a number if they do not say it, and nothing after a switch."""
+    for option in params:
+        if option.metavar is None:
+            option.metavar = "" if getattr(option, "is_flag", False) else "NUMBER"
+    return params
+
+
+class PanelCommand(TyperCommand):
+    """A command whose help shows its options in panels."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options, each with its panel."""
+        params = _plain(super().get_params(ctx))
+        if issubclass(OPTIONS[str(self.name)], TableOptions):
+            for option in params:
+                option.rich_help_panel = PANELS.get(str(option.name))
+        return params
+
+
 def load(name: str) -> Any:
     """Return a command with its options and its examples."""
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    single.command(name, help=_docstring(name), epilog=_paragraphs("Examples:", *EXAMPLES[name]))(_with_arguments(name))
+    single.command(name, cls=PanelCommand, help=_docstring(name), epilog=_paragraphs("Examples:", *EXAMPLES[name]))(
+        _with_arguments(name)
+    )
     return get_command(single)
 
 
@@ -591,6 +635,10 @@ def _paragraphs(*lines: str) -> str:
 
 class LoadingGroup(TyperGroup):
     """The program: its commands are placeholders with a name and a docstring until one is called."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """Return the options of the program."""
+        return _plain(super().get_params(ctx))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Return the command that is called, loaded; its name and the rest of the arguments."""

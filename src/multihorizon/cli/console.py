@@ -194,14 +194,23 @@ def show_remarks(remarks: Sequence[str]) -> None:
 
 
 def write_answer(directory: Path, files: Sequence[str], content: dict[str, Any], page: Page) -> None:
-    """Write an answer as JSON and as a page, both or none, and say where they are."""
+    """Write an answer as JSON and as a page, both or none."""
 
     def write(draft: Path) -> None:
         write_json(draft / files[0], {**content, "version": package_version()})
         page.write(draft / files[1])
 
     write_all(directory, files, write)
+
+
+def show_files(directory: Path | None, files: Sequence[str] = ()) -> None:
+    """End a run with where its files are and which of them is for reading, or with how to get them."""
+    if directory is None:
+        out.print("Add --out FOLDER for a report to read in a browser, and every number in files.", style="dim", soft_wrap=True)
+        return
     out.print(f"Written to {directory}: {', '.join(files)}", soft_wrap=True)
+    page = next(name for name in files if name.endswith(".html"))
+    out.print(f"Open {directory / page} in a browser.", soft_wrap=True)
 
 
 def _say(sentence: str, style: str) -> None:

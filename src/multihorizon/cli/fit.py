@@ -34,6 +34,7 @@ from multihorizon.cli.console import (
     read_decisions,
     read_mdps,
     read_options,
+    show_files,
     show_remarks,
     tables_of,
     temperature_of,
@@ -52,7 +53,7 @@ from multihorizon.horizon import Horizon
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.mdp import MDP
 from multihorizon.parallel import Progress, part_of, silent
-from multihorizon.population.findings import PopulationEvidence
+from multihorizon.population.findings import PopulationEvidence, PopulationFindings
 from multihorizon.population.solver import Population, absent_words
 from multihorizon.problem import Problem, require_counts
 from multihorizon.questions.differences import population_words
@@ -235,6 +236,7 @@ def check(options: CheckOptions) -> None:
             content = contents[0] if len(every) == 1 else {"tables": contents, "findings": [finding.what for finding in between]}
             page = _check_page(every, between, written, options)
             write_answer(options.out_dir, files, {**content, "options": recorded}, page)
+        show_files(options.out_dir, files)
 
 
 def _check_content(table: TableCheck) -> dict[str, Any]:
@@ -357,8 +359,8 @@ def _check_page(every: Sequence[TableCheck], between: Sequence[Issue], written: 
     return Page(title, " ".join(names), sections, f"multihorizon {package_version()}")
 
 
-#: The terminal lists the experts one by one up to this many; `people.csv` lists all.
-LISTED_EXPERTS = 60
+#: The terminal lists so many experts or groups one by one; of more experts it lists `SHOWN` at each end. The files list all.
+LISTED, SHOWN = 15, 5
 
 
 def fit(options: FitOptions, *, clock: Callable[[], float] = time.monotonic, watch: Progress = silent) -> None:
@@ -390,10 +392,8 @@ def fit(options: FitOptions, *, clock: Callable[[], float] = time.monotonic, wat
                 raise
         analysis = replace(latest, recovery=recovery)
         _show(analysis)
-        if options.out_dir is not None:
-            files = write_fit(options.out_dir, analysis, recorded)
-            out.print(f"Written to {options.out_dir}: {', '.join(files)}", soft_wrap=True)
-            out.print(f"Open {options.out_dir / 'report.html'} in a browser.", soft_wrap=True)
+        files = () if options.out_dir is None else write_fit(options.out_dir, analysis, recorded)
+        show_files(options.out_dir, files)
         if not analysis.finished:
             raise typer.Exit(130)  # stopped by Ctrl-C, as shells say it
 
@@ -523,9 +523,9 @@ def _show(analysis: Analysis) -> None:
     people = analysis.people
     if analysis.population is not None and not (people is not None and analysis.withheld):
         _show_population(analysis.population, analysis.horizon)
-    if people is None and len(analysis.given) <= LISTED_EXPERTS:
+    if people is None:
         out.print(_table(analysis))
-    if people is not None and people.groups and people.population.cells is None and len(people.groups) <= LISTED_EXPERTS:
+    if people is not None and people.groups and people.population.cells is None and len(people.groups) <= LISTED:
         out.print(_groups(people))
     if analysis.lookahead is not None:
         # The columns that fit on a terminal; the report has all.
@@ -545,6 +545,8 @@ def _show(analysis: Analysis) -> None:
         for line in analysis.advice:
             out.print(f"  - {line}", soft_wrap=True)
     show_remarks(analysis.remarks)
+    if len(analysis.given) > LISTED:  # by now the answer on top is off the screen
+        out.print(analysis.answer, style="bold red" if analysis.withheld else "bold", soft_wrap=True)
 
 
 def _groups(people: People) -> RichTable:
@@ -571,17 +573,19 @@ def _show_population(solution: Solution, horizon: Horizon) -> None:
     headers = "term", "estimate", "95% interval or test", "p"
     roles: dict[str, Role] = {"estimate": "number", "95% interval or test": "number", "p": "p"}
     rows = effect_rows(population, "discount")
+    if population.cells is None and 1 < len(population.predictions) <= LISTED:
+        out.print(_typical(population, horizon))
     table = Table.of(headers, rows, "Effects on the logit of the discount", roles=roles).rich()
     table.caption = compared_with(population) or None
     out.print(table)
     contrasts = contrast_rows(population, horizon)
-    if contrasts and len(contrasts) <= LISTED_EXPERTS:
+    if contrasts and len(contrasts) <= LISTED:
         headers = "persons with", "typical discounts", f"in {horizon.many}", "p"
         pairs = [(who, discounts, reach, p) for who, discounts, reach, _, p in contrasts]
         caption = f"In discounts and {horizon.many}; pairs with Holm's correction"
         roles = {"typical discounts": "discount", f"in {horizon.many}": "horizon", "p": "p"}
         out.print(Table.of(headers, pairs, caption, roles=roles).rich())
-    if population.cells is not None and len(population.predictions) <= LISTED_EXPERTS:
+    if population.cells is not None and len(population.predictions) <= LISTED:
         at = f", at {where}" if (where := at_means(population)) else ""
         shown = replace(conditions_table(population, horizon), headings={"mean reliability": "reliability"})
         shown = shown.select(
@@ -589,6 +593,18 @@ def _show_population(solution: Solution, horizon: Horizon) -> None:
         )
         out.print(replace(shown, caption=f"{shown.caption}{at}").rich())
     out.print(" ".join(population_words(solution, horizon)), soft_wrap=True)
+
+
+def _typical(population: PopulationFindings, horizon: Horizon) -> RichTable:
+    """Return one row per group: how many there are, and the discount and horizon of a typical person, with the interval."""
+    number = pd.Series(population.groups).value_counts()
+    rows = []
+    for name, group in population.predictions.items():
+        discount = group["typical_discount"]
+        rows.append((name, int(number.get(name, 0)), discount, tuple(group["typical_interval"]), horizon(discount)))
+    headers = "persons like", "how many", "typical discount", "95% interval", horizon.many
+    roles: dict[str, Role] = {"typical discount": "discount", "95% interval": "discount", horizon.many: "horizon"}
+    return Table.of(headers, rows, "Groups", roles=roles).rich()
 
 
 def _types(types: dict[str, Any], horizon: Horizon) -> RichTable:
@@ -603,10 +619,14 @@ def _types(types: dict[str, Any], horizon: Horizon) -> RichTable:
 
 
 def _table(analysis: Analysis) -> RichTable:
-    """Return one row per expert, from the shortest horizon to the longest."""
+    """Return one row per expert, from the shortest horizon to the longest; of many experts those at the ends."""
     ahead = analysis.horizon
+    order = analysis.order
+    if len(order) > LISTED:
+        known = [k for k in order if analysis.given[k]] or order
+        order = known if len(known) <= 2 * SHOWN else [*known[:SHOWN], *known[-SHOWN:]]
     rows = []
-    for k in analysis.order:
+    for k in order:
         *cells, temperature = person_cells(analysis, k)
         cells += [half_life_text(analysis, k)] if ahead.timed else []
         rows.append((analysis.solution.experts[k], *cells, temperature, decimals(analysis.explained[k], 2)))
@@ -615,4 +635,9 @@ def _table(analysis: Analysis) -> RichTable:
     for name in numbers:
         roles[name] = "amount"
     caption = f"Planning horizons: discounts γ, and {ahead.many} {ahead.formula} ({analysis.solution.status})"
-    return Table.of(("expert", *numbers), rows, caption, roles=roles).rich()
+    table = Table.of(("expert", *numbers), rows, caption, roles=roles).rich()
+    if len(order) < len(analysis.order):
+        if len(order) == 2 * SHOWN:
+            table.rows[SHOWN - 1].end_section = True
+        table.caption = f"and {len(analysis.order) - len(order)} more, which --out writes to people.csv"
+    return table

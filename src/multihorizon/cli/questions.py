@@ -25,6 +25,7 @@ from multihorizon.cli.console import (
     read_mdps,
     read_options,
     read_study,
+    show_files,
     show_remarks,
     temperature_of,
     write_answer,
@@ -109,6 +110,7 @@ def identify(options: IdentifyOptions) -> None:
                 "options": {**read_options(options), **by_name(options, "known_reward", "within")},
             }
             write_answer(options.out_dir, files, content, identify_page(solution, exact, study.remarks))
+        show_files(options.out_dir, files)
 
 
 def _show_identified(solution: Solution, exact: Identification | None) -> None:
@@ -153,6 +155,7 @@ def goals(options: GoalsOptions) -> None:
             content = {**groups.to_dict(), "summary": groups.sentences(), "remarks": study.remarks, "seed": options.seed}
             page = goals_page(groups, study.remarks, options.seed)
             write_answer(options.out_dir, files, {**content, "options": recorded}, page)
+        show_files(options.out_dir, files)
 
 
 def compare(options: CompareOptions) -> None:
@@ -181,7 +184,7 @@ def compare(options: CompareOptions) -> None:
             asked = by_name(options, "condition", "episodes", "known_reward", "common_discount", "seed")
             recorded = {**read_options(options), **asked}
             write_comparison(options.out_dir, compared, recorded, [*study.remarks, *remarks])
-            out.print(f"Written to {options.out_dir}: {', '.join(FILES['compare'])}", soft_wrap=True)
+        show_files(options.out_dir, FILES["compare"])
 
 
 def _show_compared(compared: CarryingOver) -> None:
@@ -231,10 +234,10 @@ def predict(options: PredictOptions) -> None:
         else:
             _show_nudge(answer)
         show_remarks(remarks)
+        files: tuple[str, ...] = ()
         if options.out_dir is not None:
             files = write_whatif(options.out_dir, answer, _recorded_prediction(options), remarks)
-            out.print(f"Written to {options.out_dir}: {', '.join(files)}", soft_wrap=True)
-            out.print(f"Open {options.out_dir / files[-1]} in a browser.", soft_wrap=True)
+        show_files(options.out_dir, files)
 
 
 def _source(solution: Solution, options: PredictOptions, remarks: list[str]) -> Solution | Identification:
@@ -360,8 +363,8 @@ def design(options: DesignOptions) -> None:
             write_design(
                 options.out_dir, planned, _recorded_design(options), _recovery_command(options, planned, named=True), remarks
             )
-            out.print(f"Written to {options.out_dir}: {', '.join(FILES['design'])}", soft_wrap=True)
             out.print(f"Check it by simulation: {_recovery_command(options, planned)}", soft_wrap=True)
+        show_files(options.out_dir, FILES["design"])
 
 
 def _mean_length(fitted: dict[str, Any]) -> int | None:
@@ -498,7 +501,7 @@ def _simulate(
     if options.out_dir is not None:
         made = {**recorded, "effect": options.effect, "studies": options.studies}
         write_recovery(options.out_dir, recovery, made, remarks)
-        out.print(f"Written to {options.out_dir}: {', '.join(FILES['recover'])}", soft_wrap=True)
+    show_files(options.out_dir, FILES["recover"])
 
 
 def _show_recovery(recovery: Recovery) -> None:
