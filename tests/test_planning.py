@@ -1,3 +1,5 @@
+import warnings
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -5,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 from scipy.sparse.linalg import spsolve
-from scipy.special import xlogy
+from scipy.special import logsumexp, softmax, xlogy
 
 import multihorizon as mh
 from multihorizon.planning.linear import policy_resolvent
@@ -380,3 +382,37 @@ def test_large_filled_systems_are_iterated(discount, transpose) -> None:
     iterated = resolvent.solve(columns, transpose=transpose)
     assert "_dense_factor" not in vars(resolvent)
     np.testing.assert_allclose(iterated, factored, atol=1e-11 * np.abs(factored).max())
+
+
+@given(problems(), st.sampled_from(["soft", "max", "mean"]), st.sampled_from([0.3, 1.0, 4.0]))
+def test_each_value_of_the_future_solves_its_equation(problem, value, temperature) -> None:
+    mdp, reward, discount = problem
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # several fixed points: either solves the equation
+        plan = mh.soft_plan(mdp, reward, discount, temperature, value)
+    q = mdp.expected_reward(reward) + discount * mdp.expect(plan.values)
+    np.testing.assert_allclose(plan.policy, softmax(q / temperature, axis=1), atol=1e-9)
+    backed = {
+        "soft": temperature * logsumexp(q / temperature, axis=1),
+        "max": q.max(axis=1),
+        "mean": (softmax(q / temperature, axis=1) * q).sum(axis=1),
+    }[value]
+    np.testing.assert_allclose(plan.values, np.where(mdp.terminal, 0.0, backed), atol=1e-8 * max(1, abs(q).max()))
+
+
+def test_the_mean_is_exact_where_no_state_comes_twice() -> None:
+    task = mh.domains.space_adventure()
+    plan = mh.soft_plan(task.mdp, task.reward, 0.9, 2.0, "mean")
+    # a policy is worth what its own choices are worth
+    np.testing.assert_allclose(mh.evaluate(task.mdp, plan.policy, task.reward, 0.9).values, plan.values, atol=1e-10)
+
+
+def test_a_second_fixed_point_is_said() -> None:
+    # Staying pays a little more the more one will stay: choices near chance and choices near certainty both fit.
+    mdp = mh.MDP([[[1, 0], [0, 0]], [[0, 1], [0, 0]]], terminal=[1])
+    with pytest.warns(UserWarning, match="several fixed points"):
+        plan = mh.soft_plan(mdp, [[0.01, 0], [0, 0]], 0.99, 0.1, "mean")
+    assert plan.values[0] == pytest.approx(0.99526463)
+    assert plan.other_values[0] == pytest.approx(0.01233291)
+    with pytest.raises(ValueError, match="value must be one of soft, max, mean"):
+        mh.soft_plan(mdp, [0.0, 0.0], 0.9, 1.0, "hard")

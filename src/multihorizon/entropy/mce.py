@@ -165,7 +165,7 @@ class Dual:
             gamma, lam = float(self.discounts[owner]), float(self.temperatures[owner])
             start = None if before is None else before.responses[number].values
             try:
-                plan = soft_plan(expert.mdp, expert.expected_reward(theta), gamma, lam, start)
+                plan = soft_plan(expert.mdp, expert.expected_reward(theta), gamma, lam, start=start)
                 policy = np.where(expert.mdp.terminal[:, None], 0.0, plan.policy)
                 resolvent = Resolvent(expert.mdp.under(policy), gamma)
                 visits = np.where(expert.mdp.terminal, 0.0, resolvent.solve(expert.mdp.initial, transpose=True))

@@ -62,7 +62,7 @@ def matrix_resolvent(mdp: MDP, matrix: Sparse | Floats, discount: float, **limit
     if mdp.n_states <= limits.get("direct_states", DIRECT_STATES) and mdp.stacked.nnz > 0.05 * mdp.n_states**2:
         return Resolvent(matrix.toarray(), discount, **limits)
     resolvent = Resolvent(matrix, discount, lambda: mdp.narrow, **limits)
-    resolvent.shrinks = mdp.shortest >= 1
+    resolvent.shrinks = bool(mdp.shortest >= 1 and matrix.data.min(initial=0.0) >= 0)
     return resolvent
 
 
@@ -159,9 +159,11 @@ class Resolvent:
 
     @cached_property
     def _factor(self) -> spla.SuperLU:
-        options = {"SymmetricMode": True}
+        dominant = self.matrix.data.min(initial=0.0) >= 0  # not so for the derivative of a value that is a mean of choices
+        options = {"SymmetricMode": True} if dominant else {}
+        order, threshold = ("MMD_AT_PLUS_A", 0.0) if dominant else ("COLAMD", 1.0)
         try:
-            return spla.splu(self.operator.tocsc(), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)
+            return spla.splu(self.operator.tocsc(), permc_spec=order, diag_pivot_thresh=threshold, options=options)
         except RuntimeError as error:
             raise SingularError(f"I − γP is singular at discount {self.discount}: the policy can go on forever") from error
 

@@ -41,6 +41,15 @@ On more than a few states a few sweeps `V ← BV` come first, which cost less th
 to step while each leaves less than 3% of the residual, and a step is solved to a few digits only: all steps together then
 take hardly more products than one exact solve. `benchmarks/soft_planning.py` compares with sweeps alone.
 
+**Other values of the future.** All of this is for `value="soft"`. Choices may be softmax, `π ∝ exp(Q/λ)`, while the future is
+valued otherwise: by the best action, `V = max_a Q` ("max"), or by the choices that will be made, `V = Σ_a π Q` ("mean"). With
+"max", values are those of `plan`, whatever λ is. With "mean" they are exact by one backward pass where no state comes twice.
+Elsewhere the backup is no contraction and may have several fixed points (Asadi and Littman, 2017). Then Newton's method starts
+from the soft values, with steps that are halved until the residual falls, and searches from lower and from higher values tell
+whether there is another. The derivatives of V in Q and in log λ, with `log π = (Q − c)/λ` and H the entropy of π, are
+
+    soft: π,  λH        max: 1/n at each of n best actions,  0        mean: π (1 + log π + H),  −λ Σ_a π (log π + H)².
+
 **Other weights of the future.** A person weighs what happens t steps from now by d(t), d(1) = 1, and plans today for today's
 weights: tomorrow's self may want another plan, and a *naive* person does not expect that. They maximise
 `E Σ_t d(t) [R_t + λ H_t]`, R the expected immediate reward `(A·S,)`, λ the temperature and H the entropy of the choice. With the
@@ -54,8 +63,9 @@ discount γ in every state from which the task ends in H − t steps, and π is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple, NoReturn
+import warnings
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple, NoReturn, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -75,7 +85,7 @@ from multihorizon.checks import (
     as_shape,
     first_few,
 )
-from multihorizon.mdp import MDP, steps_into
+from multihorizon.mdp import MDP, episodic_levels, steps_into
 from multihorizon.planning.linear import DENSE_STATES, DIRECT_STATES, Resolvent, SingularError, matrix_resolvent, policy_resolvent
 from multihorizon.words import significant
 
@@ -87,6 +97,15 @@ ROUNDED_RESIDUAL = 4 * np.finfo(np.float64).eps
 STALLED_RESIDUAL = 1e-9
 #: Values above this many temperatures are infinite, or have lost the digits that choices depend on: never ending pays.
 INFINITE = 1e12
+
+#: How the future is valued: `λ log Σ exp(Q/λ)`, `max Q`, or `Σ π Q`.
+Value = Literal["soft", "max", "mean"]
+
+
+def check_value(value: object) -> None:
+    """Raise unless this is a way to value the future."""
+    if value not in get_args(Value):
+        raise ValueError(f"value must be one of {', '.join(get_args(Value))}, received {value!r}")
 
 
 @dataclass(frozen=True)
@@ -477,7 +496,10 @@ def toward_end(mdp: MDP) -> Ints:
 
 @dataclass(frozen=True)
 class SoftPlan:
-    """The soft-optimal `policy` (S,A), `values` (S,) and `q` (S,A); `residual` is `max |BV − V|` recomputed from the answer."""
+    """The softmax `policy` (S,A) of `q` (S,A), with `values` (S,); `residual` is `max |BV − V|` recomputed from the answer.
+
+    `other_values` `(S,)` are those of another fixed point, where `value="mean"` has several; None where none was found.
+    """
 
     policy: Floats
     values: Floats
@@ -485,6 +507,7 @@ class SoftPlan:
     residual: float
     iterations: int
     temperature: float
+    other_values: Floats | None = None
 
     @property
     def log_policy(self) -> Floats:
@@ -497,30 +520,62 @@ def soft_plan(
     reward: ArrayLike,
     discount: float,
     temperature: float = 1.0,
+    value: Value = "soft",
+    *,
     start: Floats | None = None,
     resolvent: Resolvent | None = None,
 ) -> SoftPlan:
-    """Return the optimal policy of `mdp` when entropy is rewarded with weight `temperature`: the paper's Eq. 2, 22 and 23.
+    """Return the policy of `mdp` whose choices are softmax, `π ∝ exp(Q/λ)`, with `Q = R + γ T V`.
+
+    With `value="soft"` it is optimal when entropy is rewarded with weight `temperature`: the paper's Eq. 2, 22 and 23.
 
     Args:
         mdp: the decision process.
         reward: `(S,)` paid on arrival, or expected immediate reward `(S,A)`.
-        discount: in [0,1]; 1 is legal where a terminal state can be reached from everywhere and the soft value is finite.
+        discount: in [0,1]; 1 is legal where a terminal state can be reached from everywhere and the values are finite.
         temperature: λ > 0.
-        start: values `(S,)` to start from, such as those of a neighbouring problem.
+        value: how the future is valued: "soft" `V = λ log Σ exp(Q/λ)`, "max" `V = max Q`, "mean" `V = Σ π Q`.
+        start: soft values `(S,)` to start from, such as those of a neighbouring problem.
         resolvent: solves with `I − γP` of that neighbour's policy, for the first step; by default they are made.
 
     Returns:
-        `policy` `(S,A)`, `values` `(S,)` and `q` `(S,A)`, at which entropy is part of the value.
+        `policy` `(S,A)`, `values` `(S,)` and `q` `(S,A)`; with "soft", entropy is part of the value.
 
     Raises:
-        ValueError: on malformed input, where the soft value is infinite (at discount 1), or where it could not be reached.
+        ValueError: on malformed input, where a value is infinite (at discount 1), or where it could not be reached.
+
+    References:
+        K. Asadi and M. L. Littman (2017). An alternative softmax operator for reinforcement learning. ICML.
 
     Example:
         >>> mdp = MDP([[[0, 1], [0, 0]], [[0, 1], [0, 0]]], terminal=[1])
         >>> soft_plan(mdp, [0, 10], 0.9).policy[0].tolist()
         [0.5, 0.5]
     """
+    check_value(value)
+    if value == "max":
+        lam = as_positive(temperature, "temperature")
+        best = plan(mdp, reward, discount)
+        return SoftPlan(np.exp(log_policies(best.q.T, lam)[0]).T, best.values, best.q, best.residual, best.iterations, lam)
+    soft = _soft_plan(mdp, reward, discount, temperature, start, resolvent)
+    if value == "soft":
+        return soft
+    gamma, lam = as_discount(discount), soft.temperature
+    table = Actions(mdp.at(gamma), reward)
+    reached = _mean_plan(table, gamma, lam, soft.values)
+    other = _other_fixed_point(table, gamma, lam, reached.values)
+    if other is not None:
+        warnings.warn(
+            "the mean value of choices has several fixed points in this task: the plan is the one reached from the soft values",
+            stacklevel=2,
+        )
+    return replace(reached, other_values=other)
+
+
+def _soft_plan(
+    mdp: MDP, reward: ArrayLike, discount: float, temperature: float, start: Floats | None, resolvent: Resolvent | None
+) -> SoftPlan:
+    """Plan by Newton's method on the soft Bellman equation."""
     gamma = as_discount(discount)
     lam = as_positive(temperature, "temperature")
     mdp = mdp.at(gamma)
@@ -556,6 +611,108 @@ def soft_plan(
     else:
         _refuse(gamma)
     return SoftPlan(here.policy, values, here.q.T, residual, iterations, lam)
+
+
+def mean_values(mdp: MDP, reward: Floats, discount: float, temperature: float) -> Floats:
+    """Return the values `(S,)` of `soft_plan` with `value="mean"`, without a search for other fixed points."""
+    soft = _soft_plan(mdp, reward, discount, temperature, None, None)
+    return _mean_plan(Actions(mdp.at(discount), reward), discount, temperature, soft.values).values
+
+
+def _mean_plan(table: Actions, gamma: float, lam: float, begin: Floats) -> SoftPlan:
+    """Find values with `V = Σ π Q` `(S,)`: by a backward pass, or by Newton's method from `begin`."""
+    mdp = table.mdp
+    values = np.zeros(mdp.n_states)
+    levels = episodic_levels(mdp)
+    for level in levels or ():
+        q = table.expected[:, level] + gamma * (mdp.moves[_rows_of(mdp, level)] @ values).reshape(-1, level.size)
+        values[level] = backed_up(q, lam, "mean")
+    if levels is None:
+        values = np.where(mdp.terminal, 0.0, begin)
+
+    def at(v: Floats) -> tuple[Floats, Floats, float]:
+        q = table.q(v, gamma)
+        defect = np.where(mdp.terminal, 0.0, backed_up(q, lam, "mean")) - v
+        return q, defect, float(np.abs(defect).max())
+
+    q, defect, residual = at(values)
+    for steps in range(MAX_NEWTON_STEPS):  # noqa: B007
+        if residual <= ROUNDED_RESIDUAL * max(lam, float(np.abs(values).max())):
+            break
+        log = log_policies(q, lam)[0]
+        weights = backup_derivative(log[:, :, None], values[:, None], np.array([lam]), "mean")[0][:, :, 0]
+        try:
+            step = policy_resolvent(mdp, weights.T, gamma).solve(defect)
+        except SingularError:
+            step = defect
+        # a step that does not lower the residual is halved; where no part of it does, one backup is taken
+        tried = [*(0.5**k * step for k in range(6)), defect]
+        moved = next((v for v in (values + part for part in tried) if at(v)[2] < residual), None)
+        if moved is None:
+            if residual <= STALLED_RESIDUAL * max(lam, float(np.abs(values).max())):
+                break
+            moved = values + defect
+        values = moved
+        q, defect, residual = at(values)
+    if not residual <= STALLED_RESIDUAL * max(lam, float(np.abs(values).max())):
+        raise ValueError(
+            f"the mean value of choices was not reached in {MAX_NEWTON_STEPS} steps at discount {gamma} and temperature "
+            f'{significant(lam)}: there may be no stable one; use value="soft" or "max"'
+        )
+    return SoftPlan(np.exp(log_policies(q, lam)[0]).T, values, q.T, residual, steps, lam)
+
+
+def _rows_of(mdp: MDP, states: Ints) -> Ints:
+    """Return the rows a·S + s of all actions in some states."""
+    rows: Ints = (np.arange(mdp.n_actions)[:, None] * mdp.n_states + states).ravel()
+    return rows
+
+
+def _other_fixed_point(table: Actions, gamma: float, lam: float, values: Floats) -> Floats | None:
+    """Return another fixed point of `V = Σ π Q`, searched for from values far above and far below; None where none is found."""
+    if gamma == 1 or episodic_levels(table.mdp) is not None:
+        return None
+    paid = table.expected[np.isfinite(table.expected)]
+    scale = max(lam, float(np.abs(values).max()))
+    for bound in (float(paid.max(initial=0.0)), float(paid.min(initial=0.0))):
+        far = np.where(table.mdp.terminal, 0.0, bound / (1 - gamma))
+        for _ in range(200):  # sweeps go to the fixed point that is nearest from this side
+            far = np.where(table.mdp.terminal, 0.0, backed_up(table.q(far, gamma), lam, "mean"))
+        try:
+            other = _mean_plan(table, gamma, lam, far).values
+        except ValueError:
+            continue
+        if float(np.abs(other - values).max()) > 1e-6 * scale:
+            return other
+    return None
+
+
+def backed_up(q: Floats, temperatures: Floats | float, value: Value) -> Floats:
+    """Return V `(S,…)` of action values `(A,S,…)`, −inf where an action is unavailable."""
+    if value == "max":
+        best: Floats = q.max(axis=0)
+        return best
+    log, soft = log_policies(q, temperatures)
+    if value == "soft":
+        return soft
+    mean: Floats = (np.exp(log) * np.where(np.isfinite(q), q, 0.0)).sum(axis=0)
+    return mean
+
+
+def backup_derivative(log: Floats, values: Floats, temperatures: Floats, value: Value) -> tuple[Floats, Floats]:
+    """Return how V `(S,n)` moves with Q `(A,S,n)` and with log λ `(S,n)`, for the log policies `(A,S,n)` of Q."""
+    finite = np.where(np.isfinite(log), log, 0.0)
+    policy = np.exp(log)
+    if value == "max":
+        # Actions as good as the best share its weight, so that the order of actions does not matter.
+        rounded = ROUNDING * np.abs(values).max(axis=0, initial=0.0) / temperatures
+        best = (log >= log.max(axis=0) - rounded) / 1.0
+        return best / best.sum(axis=0), np.zeros(values.shape)
+    entropy = -(policy * finite).sum(axis=0)
+    if value == "soft":
+        return policy, temperatures * entropy
+    apart = finite + entropy
+    return policy * (1 + apart), -temperatures * (policy * apart**2).sum(axis=0)
 
 
 class _Backup(NamedTuple):
