@@ -275,6 +275,14 @@ def as_non_negative(value: object, name: str) -> float:
     return _not_too_large(number, name)
 
 
+def as_finite(value: object, name: str) -> float:
+    """Read one finite number of either sign."""
+    number = _as_number(value, f"{name} must be a finite number")
+    if not abs(number) < np.inf:
+        raise ValueError(f"{name} must be a finite number, received {number}")
+    return float(np.copysign(_not_too_large(abs(number), name), number))
+
+
 def _not_too_large(number: float, name: str) -> float:
     if number > LARGEST_NUMBER:
         raise ValueError(f"{name} must be at most {LARGEST_NUMBER:g}, received {number:g}")

@@ -1,8 +1,9 @@
 """Models of choice: the log-likelihood of decisions as a function of reward, discounts and temperatures, and its derivatives.
 
-A model gives the log-likelihood `L(x)` of decisions as a function of `x = (θ, γ, log λ, t)`: d reward parameters, how far each
-group of experts looks ahead (a discount, or a few coordinates), the logarithm of each temperature and, where estimated
-transitions give way, one number for each of their moves. What is known keeps its value; the rest moves inside bounds. What is
+A model gives the log-likelihood `L(x)` of decisions as a function of `x = (θ, γ, log λ, t, ε, κ)`: d reward parameters, how far
+each group of experts looks ahead (a discount, or a few coordinates), the logarithm of each temperature, where estimated
+transitions give way one number for each of their moves and, where choices have habits, the share of lapses and the pull of the
+last action (`plans`). What is known keeps its value; the rest moves inside bounds. What is
 maximised is
 
     L(x) − ½ θᵀRθ − ½ (x−c)ᵀA(x−c) + bᵀ(x−c).
@@ -61,15 +62,22 @@ from multihorizon.checks import (
     as_floats,
     as_shape,
 )
-from multihorizon.choice.plans import Choices, Decided, Engine, LoggedMoves, Persons, Plans, logged_moves, persons_by_task
-from multihorizon.choice.settings import (
-    Clusters,
-    Settings,
+from multihorizon.choice.plans import (
+    Choices,
+    Decided,
+    Engine,
+    Habits,
+    LoggedMoves,
+    Persons,
+    Plans,
+    logged_moves,
+    persons_by_task,
 )
+from multihorizon.choice.settings import Clusters, Settings, by_last_action
 from multihorizon.mdp import MDP, is_narrow
 from multihorizon.numerics.newton import Dense, Metric, Products, resting
 from multihorizon.parallel import limits
-from multihorizon.problem import Problem, require_finite
+from multihorizon.problem import Problem, require_counts, require_finite
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +140,10 @@ def log_temperature_bounds(usual: float, known_range: float) -> tuple[float, flo
     return float(np.log(usual)) + low, float(np.log(usual)) + high
 
 
+#: The largest share of lapses, and the one at which a search begins. At 1 nothing else could be seen.
+MOST_LAPSES, FIRST_LAPSES = 0.95, 0.05
+
+
 class ChoiceModel(ABC):
     """The log-likelihood of decisions as a function of x.
 
@@ -149,8 +161,8 @@ class ChoiceModel(ABC):
         feature_sizes: the largest entry of each feature `(d,)`; 1 for features without entries and for functions of a basis.
         groups, temperature_groups: for each of the K experts which look-ahead and which temperature is theirs.
         size: p, the number of parameters, known ones included.
-        discount_slice, temperature_slice, transition_slice: where discounts (or coordinates of the look-ahead), log-temperatures
-            and the numbers stand by which estimated transitions give way.
+        discount_slice, temperature_slice, transition_slice, habit_slice: where discounts (or coordinates of the look-ahead),
+            log-temperatures, the numbers by which estimated transitions give way, and lapses and stickiness stand.
         lower, upper: bounds `(p,)` of the parameters.
         known: x with the values of what is known, NaN elsewhere; `fixed` `(p,)` marks it.
         known_temperature: the unit of rewards and temperatures: the geometric mean of the temperatures that are known; where none
@@ -197,10 +209,10 @@ class ChoiceModel(ABC):
         self.n_discounts = (int(self.groups.max()) + 1) * self.n_coordinates
         self.n_temperatures = int(self.temperature_groups.max()) + 1
         self.n_transitions = self.move_counts.size
-        sizes = (self.n_reward, self.n_discounts, self.n_temperatures, self.n_transitions)
-        first, second, third, self.size = np.cumsum(sizes).tolist()
+        sizes = (self.n_reward, self.n_discounts, self.n_temperatures, self.n_transitions, 2 if settings.has_habits else 0)
+        first, second, third, fourth, self.size = np.cumsum(sizes).tolist()
         self.discount_slice, self.temperature_slice = slice(first, second), slice(second, third)
-        self.transition_slice = slice(third, self.size)
+        self.transition_slice, self.habit_slice = slice(third, fourth), slice(fourth, self.size)
         #: Whether a dense information matrix is out of the question.
         self.is_large = self.n_reward > limits().dense_rewards or self.size > limits().dense_parameters
         rewards = np.full(self.n_reward, np.nan) if settings.reward is None else settings.reward
@@ -209,7 +221,8 @@ class ChoiceModel(ABC):
             ahead[:] = known_of_groups(settings.discounts, self.groups)
         temperatures = np.ones(self.n_experts) if settings.temperatures is None else settings.temperatures
         logs = np.log(known_of_groups(temperatures, self.temperature_groups))
-        self.known: Floats = np.concatenate([rewards, ahead, logs, np.full(self.n_transitions, np.nan)])
+        habits = np.array([settings.lapse, settings.stickiness][: sizes[-1]])
+        self.known: Floats = np.concatenate([rewards, ahead, logs, np.full(self.n_transitions, np.nan), habits])
         self.fixed = ~np.isnan(self.known)
         given = logs[~np.isnan(logs)]
         self.known_temperature = float(np.exp(given.mean())) if given.size else usual_temperature(self.known_range)
@@ -217,8 +230,10 @@ class ChoiceModel(ABC):
         low, high = self._look_ahead_bounds
         gives_way = 6.0  # an estimated probability may change by a factor of e^6, one way or the other
         coldest, hottest = log_temperature_bounds(self.known_temperature, self.known_range)
-        lower = np.repeat([-np.inf, low, coldest, -gives_way], sizes)
-        upper = np.repeat([np.inf, high, hottest, gives_way], sizes)
+        # Beyond 20 temperatures an action is repeated, or left, for certain.
+        pull = 20 * self.known_temperature
+        lower = np.append(np.repeat([-np.inf, low, coldest, -gives_way], sizes[:-1]), [0.0, -pull][: sizes[-1]])
+        upper = np.append(np.repeat([np.inf, high, hottest, gives_way], sizes[:-1]), [MOST_LAPSES, pull][: sizes[-1]])
         self.lower: Floats = np.where(self.fixed, self.known, lower)
         self.upper: Floats = np.where(self.fixed, self.known, upper)
 
@@ -249,23 +264,34 @@ class ChoiceModel(ABC):
         """Return each expert's temperature `(K,)`."""
         return np.exp(x[self.temperature_slice])[self.temperature_groups]
 
+    def habits(self, x: Floats) -> Habits | None:
+        """Return the share of lapses and the pull of the last action; None where choices follow the plan alone."""
+        return Habits(*x[self.habit_slice].tolist()) if self.settings.has_habits else None
+
     def of_temperature_groups(self, values: Floats) -> Floats:
         """Return one value for each temperature from one for each expert `(K,)`."""
         return np.array([values[self.temperature_groups == group][0] for group in range(self.n_temperatures)])
 
     def pack(
-        self, reward: Floats, discounts: Floats, temperatures: Floats | None = None, transitions: Floats | None = None
+        self,
+        reward: Floats,
+        discounts: Floats,
+        temperatures: Floats | None = None,
+        transitions: Floats | None = None,
+        habits: Floats | None = None,
     ) -> Floats:
         """Return x from a reward, one discount and one temperature for each group, clipped to the bounds; what is known stays.
 
         Where the scale is free, temperatures are divided by their geometric mean, and the reward with them. Transitions are as
-        they were counted unless it is given how far they give way.
+        they were counted unless it is given how far they give way; lapses and stickiness are where a search begins.
         """
         usual = np.full(self.n_temperatures, self.known_temperature)
         given = usual if temperatures is None else np.asarray(temperatures, dtype=np.float64)
         scale = float(np.exp(np.log(given).mean())) if self.scale_is_free else 1.0
         moves = np.zeros(self.n_transitions) if transitions is None else transitions
-        x = np.concatenate([reward / scale, discounts, np.log(given / scale), moves])
+        first = np.array([FIRST_LAPSES, 0.0]) if habits is None or not habits.size else habits * [1, 1 / scale]
+        more = first[: self.habit_slice.stop - self.habit_slice.start]
+        x = np.concatenate([reward / scale, discounts, np.log(given / scale), moves, more])
         return np.clip(np.where(self.fixed, self.known, x), self.lower, self.upper)
 
     def holding(self, penalty: Quadratic | None = None, ridge: Floats | float = 0.0) -> Self:
@@ -425,8 +451,11 @@ class ListedModel(ChoiceModel):
         super().__init__(problem.n_experts, problem.n_parameters, settings, bounds, penalty, ridge)
 
     def with_counts(self, counts: Sequence[Floats]) -> Self:
-        """Return the same model of other decisions: counts `(S,A)` for each of the problem's experts and tasks."""
-        experts = (replace(expert, counts=c, conditions=None) for expert, c in zip(self.problem.experts, counts, strict=True))
+        """Return the same model of other decisions: counts `(C,A)` for each of the problem's experts and tasks."""
+        by_state = (
+            c.reshape(-1, *require_counts(e).shape).sum(axis=0) for e, c in zip(self.problem.experts, counts, strict=True)
+        )
+        experts = (replace(expert, counts=c, conditions=None) for expert, c in zip(self.problem.experts, by_state, strict=True))
         changed = copy.copy(self)
         changed.problem = self.problem.with_experts(experts)
         changed.batches = tuple(batch.recounted(counts) for batch in self.batches)
@@ -453,7 +482,7 @@ def renumbered(groups: Ints) -> tuple[int, ...]:
 
 
 class Likelihood(ListedModel):
-    """The log-likelihood of a problem's demonstrations as a function of `x = (θ, γ, log λ, t)`.
+    """The log-likelihood of a problem's demonstrations as a function of `x = (θ, γ, log λ, t, ε, κ)`.
 
     Attributes:
         moves: the logged moves of each task whose transitions give way; their information is diagonal, `move_counts`.
@@ -468,7 +497,8 @@ class Likelihood(ListedModel):
         self.moves = logged_moves(self.problem) if settings.moves else ()
         sizes = {moves.task: moves.size for moves in self.moves}
         self.move_counts = np.concatenate([np.zeros(0), *(moves.counts for moves in self.moves)])
-        self.batches = persons_by_task(self.problem, settings.reward is None, sizes)
+        by_last = by_last_action(self.problem) if settings.stickiness != 0 else None
+        self.batches = persons_by_task(self.problem, settings.reward is None, sizes, settings.value, by_last)
         endless = any(batch.mdp.never_ends().any() for batch in self.batches)
         bounds = (max(batch.mdp.least_discount for batch in self.batches), ENDLESS_DISCOUNT if endless else 1.0)
         super().__init__(problem, settings, bounds, penalty, ridge)
@@ -533,9 +563,10 @@ class Likelihood(ListedModel):
         """
         gamma = self.discounts(x)
         lam = self.temperatures(x)
+        habits = self.habits(x)
         plans = []
         for i, batch in enumerate(batches):
-            plan = batch.plan(theta, gamma, lam, None if near is None else near[i])
+            plan = batch.plan(theta, gamma, lam, None if near is None else near[i], habits)
             if plan is None:
                 return None
             plans.append(plan)
@@ -604,15 +635,15 @@ class Point(ChoicePoint):
         total = np.zeros(model.size)
         for i, (plan, y) in enumerate(zip(self.plans, weights, strict=True)):
             batch = plan.persons
-            moved, flow = plan.pull_back(y)
+            moved, by_temperature, by_habits = plan.pull_back(y)
             if (moving := model.moves_of(batch)) is not None:
                 rows = moved.reshape(-1, batch.owners.size)[moving[0].rows]
                 total[moving[1]] += moving[0].summed((rows * self.worth_of_moves[i]).sum(axis=1))
             total[: model.n_reward] += batch.features.transposed @ moved.sum(axis=2).ravel()
             np.add.at(total, model.n_reward + model.groups[batch.owners], (moved * plan.next_values).sum(axis=(0, 1)))
-            direct = (y.sum(axis=0) * plan.entropy).sum(axis=0) + (y * plan.finite_log).sum(axis=(0, 1))
-            slope = plan.lam * (flow * plan.entropy).sum(axis=0) - direct
-            np.add.at(total, model.temperature_slice.start + model.temperature_groups[batch.owners], slope)
+            np.add.at(total, model.temperature_slice.start + model.temperature_groups[batch.owners], by_temperature)
+            if by_habits.size:
+                total[model.habit_slice] += by_habits
         return total
 
     def blocks(self) -> Iterator[tuple[Ints, Floats]]:
@@ -632,7 +663,7 @@ class Point(ChoicePoint):
             yield from zip(plan.persons.owners.tolist(), columns, weighted.transpose(0, 2, 1) @ weighted, strict=True)
 
     def scores(self, i: int) -> tuple[Ints, list[Ints], Floats]:
-        """Return of one batch, the rows of visited states, each person's places in x, and `d log π(a|s)` `(rows,n,q)` in them."""
+        """Return of one batch, the rows of visited contexts, each person's places in x, and `d log p` `(rows,n,q)` in them."""
         model = self.likelihood
         plan = self.plans[i]
         batch = self.plans[i].persons
@@ -647,6 +678,9 @@ class Point(ChoicePoint):
             moved = moves.summed(plan.reward_rows(moves.rows) * self.worth_of_moves[i].T)
             scores = np.concatenate([scores, moved], axis=2)
             columns = [np.concatenate([c, place]) for c in columns]
+        if plan.habits is not None:
+            scores = np.concatenate([scores, plan.habit_rows()], axis=2)
+            columns = [np.concatenate([c, np.arange(model.size)[model.habit_slice]]) for c in columns]
         return batch.visited_rows, columns, scores
 
     def metric(self) -> Metric:
@@ -666,12 +700,12 @@ class Point(ChoicePoint):
         diagonal = np.zeros(model.size)
         diagonal[model.transition_slice] = model.move_counts
         for i, plan in enumerate(self.plans):
-            weights = (self.weights[i] / plan.lam**2).reshape(-1, plan.lam.size)
+            weights = (plan.persons.by_state(self.weights[i]) / plan.lam**2).reshape(-1, plan.lam.size)
             diagonal[: model.n_reward] += plan.persons.features.matrix.power(2).T @ weights.sum(axis=1)
             if (moving := model.moves_of(plan.persons)) is not None:
                 diagonal[moving[1]] += moving[0].summed((weights[moving[0].rows] * self.worth_of_moves[i] ** 2).sum(axis=1))
         diagonal[: model.n_reward] += model.ridge
-        for k in range(model.n_reward, model.transition_slice.start):
+        for k in (*range(model.n_reward, model.transition_slice.start), *range(model.habit_slice.start, model.size)):
             if not model.fixed[k]:
                 diagonal[k] = self.information_product(np.eye(1, model.size, k).ravel())[k]
         if model.penalty is not None:
@@ -692,7 +726,8 @@ class Point(ChoicePoint):
         plan = self.plans[i]
         batch = self.plans[i].persons
         mdp, n = batch.mdp, batch.owners.size
-        rise = plan.lam * v[model.temperature_slice][model.temperature_groups[batch.owners]]
+        hotter = v[model.temperature_slice][model.temperature_groups[batch.owners]]
+        weights, rise = plan.backup
         paid = (batch.features.matrix @ v[: model.n_reward]).reshape(mdp.n_actions, mdp.n_states, 1)
         if (moving := model.moves_of(batch)) is not None:
             moves, place = moving
@@ -700,11 +735,10 @@ class Point(ChoicePoint):
             np.add.at(changes, moves.rows, self.worth_of_moves[i] * v[place][moves.of, None])
             paid = paid + changes.reshape(mdp.n_actions, mdp.n_states, n)
         direct = paid + v[model.discount_slice][model.groups[batch.owners]] * plan.next_values
-        source = (plan.policy * direct).sum(axis=0) + rise * plan.entropy
+        source = (weights * direct).sum(axis=0) + rise * hotter
         moved = plan.resolvents.solve(np.where(mdp.terminal[:, None], 0.0, source)[:, :, None])[:, :, 0]
         later = (mdp.stacked @ moved).reshape(mdp.n_actions, mdp.n_states, n)
-        change = (direct + plan.gamma * later - moved - rise * plan.finite_log) / plan.lam
-        return np.where(np.isfinite(plan.log), change, 0.0)
+        return plan.along(direct + plan.gamma * later, hotter, v[model.habit_slice])
 
     def _inverse_of_states(self) -> Callable[[Floats], Floats] | None:
         """Return a rough inverse of the information in the rewards `(d,)`, for one task with one reward per state; None
@@ -724,9 +758,11 @@ class Point(ChoicePoint):
         farthest: tuple[float, Any] = (-1.0, None)
         for plan in self.plans:
             for i in range(plan.gamma.size):
-                visits = plan.persons.visits[:, i] / plan.lam[i] ** 2
-                under = plan.persons.mdp.under(plan.policy[:, :, i].T)
-                weights = sp.diags_array((visits * plan.policy[:, :, i]).ravel())
+                batch = plan.persons.pooled()
+                chosen = plan.backup[0][:, :, i]
+                visits = batch.visits[:, i] / plan.lam[i] ** 2
+                under = batch.mdp.under(chosen.T)
+                weights = sp.diags_array((visits * chosen).ravel())
                 gram = gram + sp.csr_array(moves.T @ weights @ moves - under.T @ sp.diags_array(visits) @ under)
                 if plan.gamma[i] > farthest[0]:
                     farthest = float(plan.gamma[i]), under
@@ -753,7 +789,8 @@ def draw_decisions(point: Point, rng: np.random.Generator) -> list[Floats]:
         batch = plan.persons
         fits = (batch.counts * plan.finite_log).sum(axis=(0, 1))
         for i, place in enumerate(batch.positions.tolist()):
-            people.append((float(fits[i]), place, batch.visits[:, i], plan.policy[:, :, i].T, plan.values[:, i]))
+            values = np.tile(plan.values[:, i], batch.last_actions)
+            people.append((float(fits[i]), place, batch.visits[:, i], plan.policy[:, :, i].T, values))
     drawn = {}
     for _, place, visits, policy, values in sorted(people, key=lambda person: round(person[0], 6)):
         drawn[place] = decide(visits, policy, values, rng, 1)[0]

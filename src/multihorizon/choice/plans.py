@@ -12,6 +12,18 @@ values `(A,S,n)`. Three engines plan and solve with `I − γP`, by the structur
 
 Newton's iteration and its stopping rule are those of `soft_plan`.
 
+*Values of the future.* An engine backs values up as "soft", "max" or "mean" (`planning.plan`). Backups move with Q by weights ω
+and with log λ by a rise, and all derivatives are with `I − γ Σ_a ω T` in place of `I − γP`.
+
+*Habits.* Choices may have more in them than the plan, which does not foresee it. With l the action before and κ ≥ 0 its pull, a
+choice is drawn from `π_c ∝ exp((Q + κ [a = l])/λ)`, and with probability ε it is a lapse, any of the available actions alike:
+
+    p(a|s,l) = (1 − ε) π_c(a) + ε/|A(s)|.
+
+So decisions are counted by context: c = l·S + s with the last action l, which is A in the first decision of an episode. Without
+κ contexts are states. With `y` weights of log p, `z = y (1−ε)π_c/p` are those of `log π_c`, and `Σ y (1/|A| − π_c)/p` is the
+derivative in ε.
+
 *Durations.* Where moves take time, a person with discount γ plans in the task as it is seen at γ (`MDP.at`): G(γ) takes the place
 of T, here and in what is paid on arrival. Such persons are planned one by one, because each has transitions of their own. With ρ
 what arrivals pay and `u = ρ + γV`, Q moves with γ by `G V + G' u` in place of `T V`.
@@ -46,7 +58,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -54,7 +66,19 @@ import scipy.sparse as sp
 from multihorizon.checks import Floats, Ints, Sparse
 from multihorizon.mdp import MDP, episodic_levels
 from multihorizon.planning.linear import Resolvent, policy_resolvent
-from multihorizon.planning.plan import INFINITE, MAX_NEWTON_STEPS, ROUNDED_RESIDUAL, STALLED_RESIDUAL, log_policies, soft_plan
+from multihorizon.planning.plan import (
+    INFINITE,
+    MAX_NEWTON_STEPS,
+    ROUNDED_RESIDUAL,
+    STALLED_RESIDUAL,
+    Value,
+    backed_up,
+    backup_derivative,
+    log_policies,
+    mean_values,
+    plan,
+    soft_plan,
+)
 from multihorizon.problem import Problem, require_counts
 
 
@@ -113,17 +137,19 @@ class Resolvents:
 
 
 class Engine(Protocol):
-    """How a task is planned in."""
+    """How a task is planned in, and how the future is valued."""
+
+    value: Value
 
     def values(self, reward: Floats, gamma: Floats, lam: Floats, near: Plans | None) -> Floats | None:
-        """Return the soft values `(S,n)`, begun at those of a neighbouring plan; None where one is infinite.
+        """Return the values `(S,n)`, begun at those of a neighbouring plan; None where one is infinite.
 
         The expected immediate reward is `(A·S,)` of all persons, or `(A·S,n)` of each.
         """
         ...
 
     def resolvents(self, policy: Floats, gamma: Floats) -> Resolvents:
-        """Solves under the policies `(A,S,n)`."""
+        """Solves under the policies, or other weights of actions, `(A,S,n)`."""
         ...
 
     def of(self, mdp: MDP) -> Engine:
@@ -131,19 +157,32 @@ class Engine(Protocol):
         ...
 
 
-def engine_for(mdp: MDP) -> Engine:
+def engine_for(mdp: MDP, value: Value = "soft") -> Engine:
     """Return the engine that suits the task's structure."""
     levels = episodic_levels(mdp)
     if levels is not None and len(levels) <= MOST_LEVELS:
-        return Episodic(mdp, levels)
-    return Small(mdp) if mdp.n_states <= 128 else Large(mdp)  # up to there dense matrices for all are faster
+        return Episodic(mdp, levels, value)
+    return Small(mdp, value) if mdp.n_states <= 128 else Large(mdp, value)  # up to there dense matrices for all are faster
+
+
+def one_by_one(mdp: MDP, reward: Floats, gamma: Floats, lam: Floats, value: Value) -> Floats | None:
+    """Return the values `(S,n)` of persons planned one after the other, which are not soft."""
+    expected = reward.reshape(mdp.n_actions, mdp.n_states, -1).transpose(2, 1, 0)
+    values = np.empty((mdp.n_states, gamma.size))
+    for i, (g, temperature) in enumerate(zip(gamma.tolist(), lam.tolist(), strict=True)):
+        now = expected[min(i, len(expected) - 1)]
+        try:
+            values[:, i] = plan(mdp, now, g).values if value == "max" else mean_values(mdp, now, g, temperature)
+        except ValueError:  # values are infinite, or were not reached
+            return None
+    return values
 
 
 class Episodic:
     """Backward passes over the levels of a task without cycles."""
 
-    def __init__(self, mdp: MDP, levels: list[Ints]) -> None:
-        self.mdp = mdp
+    def __init__(self, mdp: MDP, levels: list[Ints], value: Value = "soft") -> None:
+        self.mdp, self.value = mdp, value
         self.levels = levels
         a, s = mdp.n_actions, mdp.n_states
         self.moves = [mdp.stacked[(np.arange(a)[:, None] * s + level).ravel()] for level in levels]
@@ -156,12 +195,12 @@ class Episodic:
         rewards = reward.reshape(a, s, -1)
         for level, moves, closed in zip(self.levels, self.moves, self.closed, strict=True):
             later = (moves @ values).reshape(a, level.size, -1)
-            values[level] = log_policies(rewards[:, level] + gamma * later + closed, lam)[1]
+            values[level] = backed_up(rewards[:, level] + gamma * later + closed, lam, self.value)
         return values if (np.abs(values).max(axis=0, initial=0.0) < INFINITE * lam).all() else None
 
     def of(self, mdp: MDP) -> Episodic:
         """Return the same levels."""
-        return Episodic(mdp, self.levels)
+        return Episodic(mdp, self.levels, self.value)
 
     def resolvents(self, policy: Floats, gamma: Floats) -> Resolvents:
         """Solve by passes over the levels."""
@@ -189,8 +228,8 @@ class Episodic:
 class Small:
     """Newton's method with dense matrices for all persons together."""
 
-    def __init__(self, mdp: MDP) -> None:
-        self.mdp = mdp
+    def __init__(self, mdp: MDP, value: Value = "soft") -> None:
+        self.mdp, self.value = mdp, value
         self.stacked: Floats = mdp.stacked.toarray()
         self.by_state = self.stacked.reshape(mdp.n_actions, mdp.n_states, -1).transpose(1, 0, 2).copy()
         self.identity = np.eye(mdp.n_states)
@@ -198,6 +237,8 @@ class Small:
 
     def values(self, reward: Floats, gamma: Floats, lam: Floats, near: Plans | None) -> Floats | None:
         """Plan by Newton's method, each person until the residual is rounding."""
+        if self.value == "mean" or (self.value == "max" and (gamma == 1).any()):
+            return one_by_one(self.mdp, reward, gamma, lam, self.value)
         a, s = self.mdp.n_actions, self.mdp.n_states
         rewards = reward.reshape(a, s, -1)
         values = np.zeros((s, gamma.size)) if near is None else np.where(gamma < 1, near.values, 0.0)
@@ -208,6 +249,8 @@ class Small:
             later = gamma[active] * (self.stacked @ moved).reshape(a, s, -1)
             now = rewards if rewards.shape[2] == 1 else rewards[:, :, active]
             log, backed = log_policies(now + later + self.closed, lam[active])
+            if self.value == "max":
+                backed = (now + later + self.closed).max(axis=0)
             defect = np.where(self.mdp.terminal[:, None], 0.0, backed) - moved
             defects = np.abs(defect).max(axis=0)
             scale = np.maximum(lam[active], np.abs(moved).max(axis=0))
@@ -220,7 +263,8 @@ class Small:
             if not going.any():
                 return values
             active = active[going]
-            operator = self._operator(np.exp(log[:, :, going]), gamma[active])
+            weights, _ = backup_derivative(log[:, :, going], moved[:, going], lam[active], self.value)
+            operator = self._operator(weights, gamma[active])
             try:
                 moved = moved[:, going] + np.linalg.solve(operator, defect[:, going].T[:, :, None])[:, :, 0].T
             except np.linalg.LinAlgError:
@@ -231,7 +275,7 @@ class Small:
 
     def of(self, mdp: MDP) -> Small:
         """Return a dense engine again."""
-        return Small(mdp)
+        return Small(mdp, self.value)
 
     def resolvents(self, policy: Floats, gamma: Floats) -> Resolvents:
         """Return one dense inverse for each person."""
@@ -251,30 +295,30 @@ class Small:
 class Large:
     """Sparse planning, one person after the other."""
 
-    def __init__(self, mdp: MDP) -> None:
-        self.mdp = mdp
+    def __init__(self, mdp: MDP, value: Value = "soft") -> None:
+        self.mdp, self.value = mdp, value
 
     def values(self, reward: Floats, gamma: Floats, lam: Floats, near: Plans | None) -> Floats | None:
-        """Return each person's soft plan, begun at `near` except at discount 1, where a neighbour can lead to a false fixed
-        point.
-        """
+        """Return each person's plan, begun at `near` except at discount 1, where a neighbour can lead to a false fixed point."""
+        if self.value != "soft":
+            return one_by_one(self.mdp, reward, gamma, lam, self.value)
         expected = reward.reshape(self.mdp.n_actions, self.mdp.n_states, -1).transpose(2, 1, 0)
         values = np.empty((self.mdp.n_states, gamma.size))
         factors = getattr(vars(near).get("resolvents"), "factors", ()) if near is not None else ()  # where they have been made
         for i, (g, temperature) in enumerate(zip(gamma, lam, strict=True)):
-            begin: tuple[Floats | None, Resolvent | None] = (None, None)
+            start, factor = None, None
             if near is not None and g < 1:
-                begin = near.values[:, i], factors[i] if factors else None
+                start, factor = near.values[:, i], factors[i] if factors else None
             try:
                 now = expected[min(i, len(expected) - 1)]
-                values[:, i] = soft_plan(self.mdp, now, float(g), float(temperature), *begin).values
+                values[:, i] = soft_plan(self.mdp, now, float(g), float(temperature), start=start, resolvent=factor).values
             except ValueError:  # the soft values are infinite
                 return None
         return values
 
     def of(self, mdp: MDP) -> Large:
         """Return a sparse engine again."""
-        return Large(mdp)
+        return Large(mdp, self.value)
 
     def resolvents(self, policy: Floats, gamma: Floats) -> Resolvents:
         """Return one sparse factorisation, or iteration, for each person."""
@@ -342,10 +386,18 @@ class Features:
         return np.stack(columns, axis=1)
 
 
+class Habits(NamedTuple):
+    """What choices have in them beside the plan: the share ε of lapses, and the pull κ of the last action."""
+
+    lapse: float
+    stickiness: float
+
+
 @dataclass(frozen=True, eq=False)
 class Persons:
-    """Persons in one task, planned together: counts `(A,S,n)`, visits `(S,n)`, and whose they are `(n,)`.
+    """Persons in one task, planned together: counts `(A,C,n)`, visits `(C,n)`, and whose they are `(n,)`.
 
+    Contexts C are the states S or, where decisions are counted `by_last` action, one for each last action and state.
     `positions` are their places among the problem's experts (one for each person and task), `owners` their numbers as persons,
     `task` is the number of the MDP among those of the problem.
     """
@@ -361,12 +413,47 @@ class Persons:
     positions: Ints
     owners: Ints
     task: int
+    by_last: bool = False
 
     @cached_property
     def visited_rows(self) -> Ints:
-        """Return the rows a·S+s of available actions in states where anyone decided."""
-        seen = (self.visits > 0).any(axis=1, keepdims=True) & self.mdp.available
+        """Return the rows a·C+c of available actions in contexts where anyone decided."""
+        seen = (self.visits > 0).any(axis=1, keepdims=True) & np.tile(self.mdp.available, (self.last_actions, 1))
         return np.flatnonzero(seen.T.ravel())
+
+    @property
+    def last_actions(self) -> int:
+        """Return how many last actions are told apart: A + 1, or 1 where they do not matter."""
+        return self.mdp.n_actions + 1 if self.by_last else 1
+
+    def rows_of_task(self, rows: Ints) -> Ints:
+        """Return the rows a·S+s of the task for rows a·C+c."""
+        states, contexts = self.mdp.n_states, self.mdp.n_states * self.last_actions
+        return rows // contexts * states + rows % states if self.by_last else rows
+
+    @cached_property
+    def repeated(self) -> Floats:
+        """Return where an action is the last one `(A,C,1)`."""
+        same = np.eye(self.mdp.n_actions, self.last_actions) if self.by_last else np.zeros((self.mdp.n_actions, 1))
+        return np.repeat(same, self.mdp.n_states, axis=1)[:, :, None]
+
+    @cached_property
+    def at_random(self) -> Floats:
+        """Return the chances of available actions that are all alike `(A,C,1)`."""
+        alike = self.mdp.available / self.mdp.available.sum(axis=1, keepdims=True)
+        return np.tile(alike.T, (1, self.last_actions))[:, :, None]
+
+    def by_state(self, counts: Floats) -> Floats:
+        """Return sums `(A,S,…)` over the last actions of what is said of contexts `(A,C,…)`."""
+        if not self.by_last:
+            return counts
+        total: Floats = counts.reshape(len(counts), self.last_actions, self.mdp.n_states, *counts.shape[2:]).sum(axis=1)
+        return total
+
+    def pooled(self) -> Persons:
+        """Return the same persons, their decisions counted by state alone."""
+        counts = self.by_state(self.counts)
+        return replace(self, counts=counts, visits=counts.sum(axis=0), by_last=False) if self.by_last else self
 
     @cached_property
     def back(self) -> Sparse:
@@ -391,9 +478,9 @@ class Persons:
         return self.in_task(seen, self.engine.of(seen))
 
     def recounted(self, counts: Sequence[Floats]) -> Persons:
-        """Return the same persons with other decisions `(S,A)`, given for each of the problem's experts."""
+        """Return the same persons with other decisions `(C,A)`, given for each of the problem's experts."""
         stacked = np.stack([counts[i].T for i in self.positions], axis=2)
-        stacked = np.where(self.mdp.terminal[None, :, None], 0.0, stacked)
+        stacked = np.where(np.tile(self.mdp.terminal, self.last_actions)[None, :, None], 0.0, stacked)
         return replace(self, counts=stacked, visits=stacked.sum(axis=0))
 
     def reward(self, theta: Floats) -> Floats:
@@ -427,8 +514,8 @@ class Persons:
             paid = paid + self.arrival @ (theta[:, None] if theta.ndim == 1 else theta[self.owners].T)
         return paid
 
-    def plan(self, theta: Floats, gamma: Floats, lam: Floats, near: Plans | None) -> Plans | None:
-        """Return their soft plans under discounts and temperatures `(K,)` of all; None where a soft value is infinite."""
+    def plan(self, theta: Floats, gamma: Floats, lam: Floats, near: Plans | None, habits: Habits | None = None) -> Plans | None:
+        """Return their plans under discounts and temperatures `(K,)` of all; None where a value is infinite."""
         assert self.mdp.durations is None, "where moves take time, persons plan in the task as they see it"
         reward = self.reward(theta)
         gamma = gamma[self.owners]
@@ -439,13 +526,27 @@ class Persons:
         a, s = self.mdp.n_actions, self.mdp.n_states
         closed = np.where(self.mdp.available.T, 0.0, -np.inf)[:, :, None]
         q = reward.reshape(a, s, -1) + gamma * (self.mdp.stacked @ values).reshape(a, s, -1) + closed
-        return Plans(
-            self, values, log_policies(q, lam)[0], gamma, lam, None if self.mdp.slope is None else self.on_arrival(theta)
-        )
+        paid = None if self.mdp.slope is None else self.on_arrival(theta)
+        log = log_policies(q, lam)[0]
+        if habits is None:
+            return Plans(self, values, log, gamma, lam, paid)
+        drawn = log_policies(np.tile(log, (1, self.last_actions, 1)) + habits.stickiness * self.repeated / lam, 1.0)[0]
+        with np.errstate(divide="ignore"):  # no lapses, and no such action
+            mixed = np.logaddexp(np.log1p(-habits.lapse) + drawn, np.log(habits.lapse * self.at_random))
+        return Plans(self, values, mixed if habits.lapse else drawn, gamma, lam, paid, log, drawn, habits)
 
 
-def persons_by_task(problem: Problem, free: bool, moves: Mapping[int, int]) -> tuple[Persons, ...]:
-    """Return the problem's experts by task, in batches that fit into memory; `moves` says how many moves of a task give way."""
+def persons_by_task(
+    problem: Problem,
+    free: bool,
+    moves: Mapping[int, int],
+    value: Value = "soft",
+    by_last: Sequence[Floats] | None = None,
+) -> tuple[Persons, ...]:
+    """Return the problem's experts by task, in batches that fit into memory; `moves` says how many moves of a task give way.
+
+    `by_last` are the decisions of each expert by context `(C,A)`; without them they are counted by state.
+    """
     number = {id(mdp): task for task, mdp in enumerate(problem.mdps)}
     batches = []
     for members in problem.by_task():
@@ -453,14 +554,16 @@ def persons_by_task(problem: Problem, free: bool, moves: Mapping[int, int]) -> t
         mdp = first.mdp
         task = number[id(first.mdp)]
         features = Features(first.feature_matrix, mdp, free)
-        engine = engine_for(mdp)
+        engine = engine_for(mdp, value)
         rows = mdp.n_actions * mdp.n_states
+        contexts = 1 if by_last is None else mdp.n_actions + 1
         # Persons are planned together as long as their derivatives fit into a million numbers.
-        size = max(1, 1_000_000 // (rows * (features.used.size + 2 + moves.get(task, 0)))) if mdp.durations is None else 1
+        derivatives = features.used.size + 2 + moves.get(task, 0)
+        size = max(1, 1_000_000 // (rows * contexts * derivatives)) if mdp.durations is None else 1
         for low in range(0, len(members), size):
             some = members[low : low + size]
-            counts = np.stack([require_counts(problem.experts[i]).T for i in some], axis=2)
-            counts = np.where(mdp.terminal[None, :, None], 0.0, counts)
+            counts = np.stack([(require_counts(problem.experts[i]) if by_last is None else by_last[i]).T for i in some], axis=2)
+            counts = np.where(np.tile(mdp.terminal, contexts)[None, :, None], 0.0, counts)
             batches.append(
                 Persons(
                     mdp=mdp,
@@ -474,17 +577,27 @@ def persons_by_task(problem: Problem, free: bool, moves: Mapping[int, int]) -> t
                     positions=np.array(some, dtype=np.int64),
                     owners=np.array([problem.owner[i] for i in some], dtype=np.int64),
                     task=task,
+                    by_last=by_last is not None,
                 )
             )
     return tuple(batches)
 
 
+class Pulled(NamedTuple):
+    """Sums `Σ y d log p` in the immediate reward R `(A,S,n)`, in log λ `(n,)`, and in ε and κ `(2,)`; none without habits."""
+
+    reward: Floats
+    log_temperature: Floats
+    habits: Floats
+
+
 @dataclass(frozen=True, eq=False)
 class Plans(Choices):
-    """The soft plans of persons in one task: values `(S,n)`, `log π` `(A,S,n)`, discounts and temperatures `(n,)`.
+    """The plans of persons in one task: values `(S,n)`, `log p` `(A,C,n)` of choices, discounts and temperatures `(n,)`.
 
     The task of `persons` has the transitions with which they plan. Where moves take time, `paid` `(S,1)` or `(S,n)` is what θ
-    pays on arrival.
+    pays on arrival. With `habits`, `planned` `(A,S,n)` are the logarithms of the choices that the plan alone makes, and `drawn`
+    `(A,C,n)` those of choices that are no lapses.
     """
 
     persons: Persons
@@ -493,11 +606,22 @@ class Plans(Choices):
     gamma: Floats
     lam: Floats
     paid: Floats | None = None
+    planned: Floats | None = None
+    drawn: Floats | None = None
+    habits: Habits | None = None
+
+    @cached_property
+    def backup(self) -> tuple[Floats, Floats]:
+        """Return how values move with Q `(A,S,n)`, and with log λ `(S,n)`."""
+        if self.habits is None and self.persons.engine.value == "soft":
+            return self.policy, self.lam * self.entropy
+        log = self.log if self.planned is None else self.planned
+        return backup_derivative(log, self.values, self.lam, self.persons.engine.value)
 
     @cached_property
     def resolvents(self) -> Resolvents:
-        """Solves with `I − γP`."""
-        return self.persons.engine.resolvents(self.policy, self.gamma)
+        """Solves with `I − γP`, P the transitions under the weights of the backup."""
+        return self.persons.engine.resolvents(self.backup[0], self.gamma)
 
     @cached_property
     def next_values(self) -> Floats:
@@ -506,67 +630,139 @@ class Plans(Choices):
         expected: Floats = mdp.stacked @ self.values
         if mdp.slope is not None and self.paid is not None:
             expected += mdp.slope @ (self.paid + self.gamma * self.values)
-        return expected.reshape(self.log.shape)
+        return expected.reshape(mdp.n_actions, mdp.n_states, -1)
 
-    def pull_back(self, y: Floats) -> tuple[Floats, Floats]:
-        """Return `Σ y d log π / dR` `(A,S,n)` for the immediate reward R, and the adjoint w `(S,n)`, for weights y `(A,S,n)`."""
-        slack = (y - y.sum(axis=0) * self.policy) / self.lam
+    @cached_property
+    def _deliberate(self) -> tuple[Floats, Floats]:
+        """Return the chances of choices that are no lapses, and their logarithms with 0 for −inf, `(A,C,n)`."""
+        if self.drawn is None:
+            return self.policy, self.finite_log
+        return np.exp(self.drawn), np.where(np.isfinite(self.drawn), self.drawn, 0.0)
+
+    @cached_property
+    def _kept(self) -> Floats:
+        """Return how likely a choice was no lapse `(A,C,n)`."""
+        assert self.habits is not None
+        return (1 - self.habits.lapse) * self._deliberate[0] / np.where(self.policy > 0, self.policy, 1.0)
+
+    @cached_property
+    def _by_lapse(self) -> Floats:
+        """Return `d log p / dε` `(A,C,n)`."""
+        return (self.persons.at_random - self._deliberate[0]) / np.where(self.policy > 0, self.policy, 1.0)
+
+    def pull_back(self, y: Floats) -> Pulled:
+        """Return `Σ y d log p` for weights y `(A,C,n)`."""
+        chances, logs = self._deliberate
+        habits = np.zeros(0)
+        if self.habits is not None:
+            by_lapse = float((y * self._by_lapse).sum())
+            y = y * self._kept
+        slack = y - y.sum(axis=0) * chances
+        direct = (slack * logs).sum(axis=(0, 1))
+        if self.habits is not None:
+            habits = np.array([by_lapse, float((slack * self.persons.repeated / self.lam).sum())])
+        slack = self.persons.by_state(slack) / self.lam
         later = self.gamma * (self.persons.back @ slack.reshape(-1, self.lam.size))
         flow = self.resolvents.solve_transposed(later[:, :, None])[:, :, 0]
         flow[self.persons.mdp.terminal] = 0.0
-        return slack + self.policy * flow, flow
+        weights, rise = self.backup
+        return Pulled(slack + weights * flow, (flow * rise).sum(axis=0) - direct, habits)
 
     def score_rows(self) -> Floats:
-        """Return `d log π(a|s)` `(rows,n,q)` at the rows of visited states, in θ's used columns, γ and log λ."""
+        """Return `d log p(a|c)` `(rows,n,q)` at the rows of visited contexts, in θ's used columns, γ and log λ."""
         return self.scores(self.persons.visited_rows)[0]
 
     def scores(self, rows: Ints) -> tuple[Floats, Floats]:
-        """Return `d log π(a|s)` `(rows,n,q)` at some rows a·S + s, in θ's used columns, γ and log λ, and `dV` `(S,n,q)`."""
+        """Return `d log p(a|c)` `(rows,n,q)` in θ's used columns, γ and log λ, and `dV` `(S,n,q)`.
+
+        The rows a·C + c are those of all available actions in some contexts.
+        """
         mdp, features, n = self.persons.mdp, self.persons.features, self.lam.size
-        randomness = np.where(mdp.terminal[:, None], 0.0, self.lam * self.entropy)
-        ahead = (self.policy * self.next_values).sum(axis=0)
+        weights, rise = self.backup
+        ahead = (weights * self.next_values).sum(axis=0)
         moved = self.resolvents.solve(
-            np.concatenate([features.averages(self.policy), ahead[:, :, None], randomness[:, :, None]], axis=2)
+            np.concatenate(
+                [features.averages(weights), ahead[:, :, None], np.where(mdp.terminal[:, None], 0.0, rise)[:, :, None]], axis=2
+            )
         )
-        scores = self._later(moved, rows)
-        scores[:, :, :-2] += features.rows(rows)[:, None, :]
-        scores[:, :, -2] += self.next_values.reshape(-1, n)[rows]
-        scores[:, :, -1] -= self.lam * self.finite_log.reshape(-1, n)[rows]
+        of_task = self.persons.rows_of_task(rows)
+        scores = self._later(moved, of_task)
+        scores[:, :, :-2] += features.rows(of_task)[:, None, :]
+        scores[:, :, -2] += self.next_values.reshape(-1, n)[of_task]
+        scores[:, :, -1] -= self.lam * self._deliberate[1].reshape(-1, n)[rows]
         scores /= self.lam[:, None]
-        return scores, moved
+        return self._of_choices(scores, rows), moved
 
     def reward_rows(self, wanted: Ints) -> Floats:
-        """Return `d log π(a|s)` `(rows,n,E)` at the rows of visited states in the immediate rewards of some rows a·S + s
+        """Return `d log p(a|c)` `(rows,n,E)` at the rows of visited contexts in the immediate rewards of some rows a·S + s
         `(E,)`.
         """
         rows, n, s = self.persons.visited_rows, self.lam.size, self.persons.mdp.n_states
+        of_task = self.persons.rows_of_task(rows)
         distinct, number = np.unique(wanted % s, return_inverse=True)
         unit = np.zeros((s, n, distinct.size))
         unit[distinct, :, np.arange(distinct.size)] = 1.0
-        slopes = self._later(self.resolvents.solve(unit), rows)
-        scores: Floats = slopes[:, :, number] * self.policy.reshape(-1, n)[wanted].T
-        scores += (rows[:, None] == wanted)[:, None, :]
+        slopes = self._later(self.resolvents.solve(unit), of_task)
+        scores: Floats = slopes[:, :, number] * self.backup[0].reshape(-1, n)[wanted].T
+        scores += (of_task[:, None] == wanted)[:, None, :]
         scores /= self.lam[:, None]
-        return scores
+        return self._of_choices(scores, rows)
 
     def along_columns(self, columns: Floats) -> Floats:
-        """Return `d log π(a|s)` `(rows,n,q)` at the rows of visited states in weights of columns `(A·S,q)` of the immediate
+        """Return `d log p(a|c)` `(rows,n,q)` at the rows of visited contexts in weights of columns `(A·S,q)` of the immediate
         reward.
         """
-        rows, (a, s, _) = self.persons.visited_rows, self.log.shape
-        averages = np.einsum("asn,asq->snq", self.policy, columns.reshape(a, s, -1))
-        scores = self._later(self.resolvents.solve(averages), rows)
-        scores += columns[rows][:, None]
+        rows, (a, s) = self.persons.visited_rows, (self.persons.mdp.n_actions, self.persons.mdp.n_states)
+        of_task = self.persons.rows_of_task(rows)
+        averages = np.einsum("asn,asq->snq", self.backup[0], columns.reshape(a, s, -1))
+        scores = self._later(self.resolvents.solve(averages), of_task)
+        scores += columns[of_task][:, None]
         scores /= self.lam[:, None]
-        return scores
+        return self._of_choices(scores, rows)
+
+    def habit_rows(self) -> Floats:
+        """Return `d log p(a|c)` `(rows,n,2)` at the rows of visited contexts in ε and κ."""
+        rows, n = self.persons.visited_rows, self.lam.size
+        pull = np.broadcast_to(self.persons.repeated, self.log.shape).reshape(-1, n)[rows] / self.lam
+        by_lapse = self._by_lapse.reshape(-1, n)[rows]
+        return np.concatenate([by_lapse[:, :, None], self._of_choices(pull[:, :, None], rows)], axis=2)
+
+    def along(self, change: Floats, log_temperature: Floats, habits: Floats) -> Floats:
+        """Return how log p `(A,C,n)` moves where Q moves by `(A,S,n)`, log λ by `(n,)`, and ε and κ by `(2,)`."""
+        chances, logs = self._deliberate
+        moved: Floats = np.tile(change / self.lam, (1, self.persons.last_actions, 1)) - log_temperature * logs
+        if self.habits is not None:
+            moved += habits[1] * self.persons.repeated / self.lam
+        moved -= (chances * moved).sum(axis=0)
+        if self.habits is not None:
+            moved = moved * self._kept + habits[0] * self._by_lapse
+        return np.where(np.isfinite(self.log), moved, 0.0)
 
     def _later(self, moved: Floats, rows: Ints) -> Floats:
-        """Return `γ T dV − dV` `(rows,n,q)` at some rows a·S + s, where values move by `(S,n,q)`."""
+        """Return `γ T dV` `(rows,n,q)` at some rows a·S + s, where values move by `(S,n,q)`; less dV where that is their mean."""
         mdp, (s, n, q) = self.persons.mdp, moved.shape
         moved[mdp.terminal] = 0.0
         later: Floats = self.gamma[:, None] * (mdp.stacked[rows] @ moved.reshape(s, -1)).reshape(-1, n, q)
-        later -= moved[rows % s]
+        if self._is_soft:
+            later -= moved[rows % s]
         return later
+
+    @property
+    def _is_soft(self) -> bool:
+        """Return whether values move as the mean of action values over the choices does."""
+        return self.habits is None and self.persons.engine.value == "soft"
+
+    def _of_choices(self, slopes: Floats, rows: Ints) -> Floats:
+        """Return `d log p` `(rows,n,q)` where Q/λ moves by these; the rows a·C + c are those of all actions in some contexts."""
+        if self._is_soft:
+            return slopes
+        n = self.lam.size
+        context, number = np.unique(rows % (self.persons.mdp.n_states * self.persons.last_actions), return_inverse=True)
+        members = sp.csr_array((np.ones(rows.size), (number, np.arange(rows.size))), shape=(context.size, rows.size))
+        chances = self._deliberate[0].reshape(-1, n)[rows]
+        means = members @ (chances[:, :, None] * slopes).reshape(rows.size, -1)
+        centred: Floats = slopes - means[number].reshape(slopes.shape)
+        return centred if self.habits is None else centred * self._kept.reshape(-1, n)[rows][:, :, None]
 
 
 @dataclass(frozen=True, eq=False)

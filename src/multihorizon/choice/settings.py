@@ -22,7 +22,9 @@ from multihorizon.checks import (
     Ints,
     Sparse,
     as_discount,
+    as_finite,
     as_floats,
+    as_non_negative,
     as_positive,
     first_few,
     label,
@@ -31,6 +33,7 @@ from multihorizon.checks import (
 )
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.mdp import MDP
+from multihorizon.planning.plan import Value
 from multihorizon.problem import AnyProblem, Expert, Problem, require_counts
 from multihorizon.words import significant
 
@@ -128,6 +131,8 @@ class Settings:
         temperatures: known temperatures `(K,)`, NaN where they are free; None stands for 1 everywhere.
         reward: known reward parameters `(d,)`; None where they are free.
         moves: whether estimated transitions give way within their own error (`plans`).
+        value: how the future is valued (`planning.plan`).
+        lapse, stickiness: the share of lapses and the pull of the last action; NaN where they are estimated.
     """
 
     groups: tuple[int, ...] | None = None
@@ -136,6 +141,55 @@ class Settings:
     temperatures: Floats | None = None
     reward: Floats | None = None
     moves: bool = False
+    value: Value = "soft"
+    lapse: float = 0.0
+    stickiness: float = 0.0
+
+    @property
+    def has_habits(self) -> bool:
+        """Return whether choices may be lapses, or repeat the last action."""
+        return self.lapse != 0 or self.stickiness != 0
+
+    @property
+    def plain(self) -> bool:
+        """Return whether choices are those of soft values alone, as formulas for deviations and for shared goals need it."""
+        return self.value == "soft" and not self.has_habits
+
+
+#: A share of lapses, or the pull of the last action: a known number, or one to be estimated.
+Habit = float | Literal["estimated"]
+
+
+def check_habit(value: object, name: str) -> float:
+    """Return a known number, or NaN for one that is to be estimated."""
+    if value == "estimated":
+        return np.nan
+    if isinstance(value, str):
+        raise ValueError(f'{name} must be a number or "estimated", received {value!r}')
+    if name == "stickiness":
+        return as_finite(value, name)
+    lapse = as_non_negative(value, name)
+    if lapse >= 1:
+        raise ValueError(f"{name} must be below 1, received {lapse:g}")
+    return lapse
+
+
+def by_last_action(problem: Problem) -> tuple[Floats, ...]:
+    """Return how often each expert chose each action in each context `((A+1)·S,A)`: after each last action, in each state."""
+    listed = sources(problem)
+    if isinstance(listed, str):
+        raise ValueError(f"stickiness needs the order of decisions, but {listed}: make it from Demonstrations")
+    counted = []
+    of_table: dict[tuple[int, int], Sparse] = {}
+    for expert, (table, k) in zip(problem.experts, listed, strict=True):
+        mdp, key = expert.mdp, (id(table), id(expert.mdp))
+        if key not in of_table:
+            of_table[key] = table.rows.choices_after(mdp)
+        after = of_table[key][[k]].toarray().reshape(mdp.n_actions + 1, mdp.n_actions, mdp.n_states).swapaxes(1, 2)
+        if not np.array_equal(after.sum(axis=0), require_counts(expert)):
+            raise ValueError(f"stickiness needs the order of decisions, but {NO_EPISODES}: make it from Demonstrations")
+        counted.append(after.reshape(-1, mdp.n_actions))
+    return tuple(counted)
 
 
 def check_temperature(value: Any) -> None:

@@ -233,6 +233,22 @@ class Demonstrations(HasFrame):
         places = row[kept], (actions * mdp.n_states + states)[move[kept]]
         return summed(np.ones(int(kept.sum())), *places, (size, mdp.n_actions * mdp.n_states))
 
+    def choices_after(self, mdp: MDP) -> Sparse:
+        """Return how often each expert took each action in each state after each last action, `(K,(A+1)·A·S)`, sparse.
+
+        The last action is A where there is none: at the first decision of an episode, and after steps that are missing.
+        """
+        states, actions, left_out = self.require_available(mdp)
+        move = self.made.indices[self._counted[2]]
+        action = actions[move]
+        last = np.full(action.size, mdp.n_actions)
+        follows = same_episode(self.expert, self.episode) & (np.diff(self.step) == 1)
+        last[1:][follows] = action[:-1][follows]
+        kept = ~left_out[move]
+        places = ((last * mdp.n_actions + action) * mdp.n_states + states[move])[kept]
+        size = (len(self.experts), (mdp.n_actions + 1) * mdp.n_actions * mdp.n_states)
+        return summed(np.ones(places.size), self.expert[kept], places, size)
+
     @cached_property
     def _counted(self) -> tuple[Moves, Sparse, Ints]:
         """Return the moves, how often each expert made each, and the cell of each row `(N,)`."""

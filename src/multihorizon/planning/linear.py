@@ -62,7 +62,7 @@ def matrix_resolvent(mdp: MDP, matrix: Sparse | Floats, discount: float, **limit
     if mdp.n_states <= limits.get("direct_states", DIRECT_STATES) and mdp.stacked.nnz > 0.05 * mdp.n_states**2:
         return Resolvent(matrix.toarray(), discount, **limits)
     resolvent = Resolvent(matrix, discount, lambda: mdp.narrow, **limits)
-    resolvent.shrinks = bool(mdp.shortest >= 1 and matrix.data.min(initial=0.0) >= 0)
+    resolvent.shrinks = bool(mdp.shortest >= 1 and np.min(matrix.data, initial=0.0) >= 0)
     return resolvent
 
 
@@ -159,7 +159,7 @@ class Resolvent:
 
     @cached_property
     def _factor(self) -> spla.SuperLU:
-        dominant = self.matrix.data.min(initial=0.0) >= 0  # not so for the derivative of a value that is a mean of choices
+        dominant = np.min(self.matrix.data, initial=0.0) >= 0  # not so for the derivative of a value that is a mean of choices
         options = {"SymmetricMode": True} if dominant else {}
         order, threshold = ("MMD_AT_PLUS_A", 0.0) if dominant else ("COLAMD", 1.0)
         try:
