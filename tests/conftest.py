@@ -22,12 +22,12 @@ NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
 def words_of(text: str) -> str:
-    """Return the sentences of a terminal or of a page, one per line, without cells of tables, seconds, versions and places."""
+    """Return the sentences of a terminal or of a page, one per line, without cells of tables, seconds, versions, folders."""
     if "<html" in text:
         text = re.sub(r"(?s)<(script|style|svg|tbody)\b.*?</\1>", "", text)
         text = html.unescape(re.sub(r"(?:\s*</?[a-z!][^>]*>\s*)+", "\n", text))
     else:
-        text = " ".join(text.split())
+        text = " ".join(re.sub(r"(?m)^.*\d+% done.*$", "", text).split())  # progress depends on the clock
     text = re.sub(r"\b\d+(\.\d+)? s\b", "SECONDS", text.replace(mh.__version__, "VERSION"))
     text = re.sub(r"(?<=\w[.:?]) +(?=[A-Z])", "\n", re.sub(r"/\S*/pytest-\S*/", "", text))
     return "\n".join(line.strip() for line in text.split("\n") if re.search(r"[^\W\d]", line))

@@ -49,7 +49,7 @@ def compared(study):
 
 
 @pytest.mark.slow
-def test_group_effects_come_first(compared) -> None:
+def test_group_effects_come_first(compared, golden) -> None:
     result, out = compared
     assert result.output.index("group[T.training]") < result.output.index("Planning horizons")
     population = json.loads((out / "result.json").read_text())["population"]
@@ -67,15 +67,14 @@ def test_group_effects_come_first(compared) -> None:
         ("age", population["discount"]["age"]["p"]),
     ]
     assert all(row["p"] > 0.05 for row in pairs)
-    assert "<strong>No more than by chance</strong>" in page
+    golden(page)
     opening = json.loads((out / "result.json").read_text())["answer"]
-    assert opening.startswith("The data do not show a difference between the ")
-    assert "The data do not show that discounts change with age: " in opening
+    golden(opening)
     assert opening in " ".join(result.output.split())
 
 
 @pytest.mark.slow
-def test_a_factor_of_three_levels_has_one_test_in_terminal_files_and_report(study, tmp_path) -> None:
+def test_a_factor_of_three_levels_has_one_test_in_terminal_files_and_report(study, tmp_path, golden) -> None:
     PEOPLE.frame.assign(site=np.resize(["a", "b", "c"], 10)).to_csv(tmp_path / "persons.csv", index=False)
     result = fit(study, "--persons", tmp_path / "persons.csv", "--formula", "~ site", "--out", tmp_path / "out")
     assert result.exit_code == 0, result.output
@@ -87,11 +86,11 @@ def test_a_factor_of_three_levels_has_one_test_in_terminal_files_and_report(stud
     page = (tmp_path / "out" / "report.html").read_text()
     assert shown in page
     assert all(f">site = {name}</text>" in page for name in "abc")  # the legend of the groups' figure
-    assert "with site " in " ".join(result.output.split())
+    golden(result.output)
 
 
 @pytest.mark.slow
-def test_the_finding_says_who_looks_further_ahead_and_who_chooses_more_at_random(tmp_path) -> None:
+def test_the_finding_says_who_looks_further_ahead_and_who_chooses_more_at_random(tmp_path, golden) -> None:
     task = mh.domains.space_adventure(mini_blocks=40)
     old = np.resize([True, False], 16)
     people = task.persons(16, seed=1, discounts=np.where(old, 0.5, 0.9), temperatures=np.where(old, 6.0, 2.0))
@@ -103,27 +102,11 @@ def test_the_finding_says_who_looks_further_ahead_and_who_chooses_more_at_random
     points.melt("state", var_name="action", value_name="points").to_csv(tmp_path / "points.csv", index=False)
     frame = people.frame.assign(cohort=np.where(old, "old", "young"), years=np.where(old, 70.0, 20.0) + np.arange(16) % 3)
     frame.to_csv(tmp_path / "persons.csv", index=False)
-    for formula, reference, said, card in (
-        (
-            "~ cohort",
-            ["--reference", "cohort=young"],
-            "The young group looks further ahead than the old group: typical discounts",
-            "Yes: young look further than old",
-        ),
-        (
-            "~ years",
-            [],
-            "With higher years people look less far ahead: for each 10 of years the typical discount",
-            "Yes, with years",
-        ),
-    ):
+    for formula, reference in (("~ cohort", ["--reference", "cohort=young"]), ("~ years", [])):
         result = fit(tmp_path, "--persons", tmp_path / "persons.csv", "--formula", formula, *reference, "--out", tmp_path / "out")
         assert result.exit_code == 0, result.output
         output, page = " ".join(result.output.split()), (tmp_path / "out" / "report.html").read_text()
-        assert said in output
-        assert said in page
-        assert f"<strong>{card}</strong>" in page
-        assert (" also chooses less at random" in output) or ("they also choose more at random with higher years" in output)
+        golden(output, page)
         (pair,) = json.loads((tmp_path / "out" / "result.json").read_text())["population"]["contrasts"]["discount"]
         assert max(pair["typical"]) == pytest.approx(0.9, abs=0.05)
         assert min(pair["typical"]) == pytest.approx(0.5, abs=0.1)
@@ -131,7 +114,6 @@ def test_the_finding_says_who_looks_further_ahead_and_who_chooses_more_at_random
         assert pair["steps"] == pytest.approx(reach)
         low, high = sorted(reach)
         assert f"or {high:.1f} and {low:.1f} steps, " in output
-        assert ", p < 0.001; " in output
 
 
 def test_a_reference_that_is_none_is_refused(study) -> None:
@@ -231,10 +213,10 @@ def test_known_discounts_leave_nothing_to_explain(study) -> None:
 
 
 @pytest.mark.slow
-def test_a_free_distribution_is_shown_in_the_terminal_the_files_and_the_report(study, tmp_path) -> None:
+def test_a_free_distribution_is_shown_in_the_terminal_the_files_and_the_report(study, tmp_path, golden) -> None:
     result = fit(study, "--formula", "~ 1", "--distribution", "free", "--out", tmp_path / "out")
     assert result.exit_code == 0, result.output
-    assert "clear type" in result.output
+    golden(result.output)
     written = json.loads((tmp_path / "out" / "result.json").read_text())
     found = written["population"]["distribution"]["everyone"]
     assert sum(found["weights"]) == pytest.approx(1)

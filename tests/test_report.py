@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import re
 from dataclasses import replace
-from html import escape
-from itertools import pairwise
-from urllib.parse import unquote
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -26,7 +20,7 @@ from multihorizon.questions import fitted
 from multihorizon.questions.fitted import not_to_be_used, predicts_worse
 from multihorizon.questions.horizons import discount_text, interval_text, steps_text
 from multihorizon.questions.model_checks import FEWEST_DECISIONS, Extent
-from multihorizon.report.charts import Axis, Badge, Bar, Chart, Listing, Mark, Page, Panel, Section, TableBlock, asset, figure
+from multihorizon.report.charts import Badge, Bar, Listing, Page, Section, TableBlock, figure
 from multihorizon.report.files import result_of, write_fit
 from multihorizon.report.fit_page import fit_page
 from multihorizon.report.plots import new_axes
@@ -96,39 +90,34 @@ def test_a_reward_that_runs_away_is_no_finding(found):
     assert away.startswith("A reward runs away: it reaches 2,758")
 
 
-def test_a_model_worse_than_a_simpler_one_is_told_from_one_that_loses_by_noise(found):
+def test_a_model_worse_than_a_simpler_one_is_told_from_one_that_loses_by_noise(found, golden):
     checks, K = found.checks, 3
     assert predicts_worse(checks, found.chance, 12) == ""
     ours, number = checks.held_out["this model"], checks.decisions.sum()
     little = replace(checks, held_out=checks.held_out | {"one shared discount": ours + (K - 1) / number})
     assert predicts_worse(little, found.chance, 12) == ""
     much = replace(checks, held_out=checks.held_out | {"this model": ours - 95})
-    assert "worse than chance" in predicts_worse(much, found.chance, 12)
+    golden(predicts_worse(much, found.chance, 12))
     barely = replace(checks, held_out=checks.held_out | {"one shared discount": ours + 14 / number})
-    assert f"lower by 14.0 in all ({number:,.0f} decisions)" in predicts_worse(barely, found.chance, 12)
+    golden(predicts_worse(barely, found.chance, 12))
 
 
-def test_the_opening_says_who_looks_how_far_whether_the_data_can_tell_and_whether_the_model_fits(found):
-    said = found.headline
-    for name in (LONG, "王小明 🙂", "Cy"):
-        assert name in said
-    assert "The decisions identify every discount" in said
-    assert "No misfit was detected" in said
+def test_the_opening_says_who_looks_how_far_whether_the_data_can_tell_and_whether_the_model_fits(found, golden):
+    golden(found.headline)
     page = fit_page(found, {}).render()
-    assert all(f"<h2>{v.question}</h2><strong>{v.answer}</strong>" in page for v in found.verdicts)
+    assert all(f"<h3>{v.question}</h3><strong>{v.answer}</strong>" in page for v in found.verdicts)
+    golden(page)
 
 
-def test_a_discount_without_a_whole_interval_is_not_known(found):
+def test_a_discount_without_a_whole_interval_is_not_known(found, golden):
     """NaN is no narrow width: an end that was not found leaves open how sure a discount is."""
     half = found.intervals.copy()
     half[1] = 0.0, np.nan
     told = replace(found, intervals=half)
     name = found.solution.experts[1]
     assert (told.verdicts[1].answer, told.verdicts[1].kind) == ("For 2 of 3", "caution")
-    assert f"No whole interval was found for {name} (0.000 to not found)" in told.verdicts[1].reasons
-    assert "identify every discount" not in told.headline
+    golden(told.verdicts[1].reasons, told.headline, *told.advice)
     assert told.to_frame().set_index("expert").loc[name, "flags"] == "no whole interval"
-    assert "Nothing more is needed" not in " ".join(told.advice)
     nothing = replace(found, intervals=np.full_like(half, np.nan))
     assert (nothing.verdicts[1].answer, nothing.verdicts[1].kind) == ("Not known", "caution")
 
@@ -143,32 +132,30 @@ def test_a_rejected_shared_temperature_is_in_the_headline(found):
 def test_experts_stand_in_one_order_throughout(found):
     page = fit_page(found, {}).render()
     listing_all = 0
-    for part in (rest.split("</table>")[0] for rest in page.split("<table")[1:]):
+    for part in page.split("<table")[1:]:
         if "p (Bonferroni)" in part:  # the worst states come first there
             continue
         places = [part.find(name) for name in (LONG, "王小明 🙂", "Cy")]
         listing_all += -1 not in places
         present = [place for place in places if place >= 0]
         assert present == sorted(present)
-    assert listing_all >= 4
+    assert listing_all >= 5
 
 
 @pytest.mark.slow
-def test_a_penalty_is_told_with_what_it_moved(tmp_path):
+def test_a_penalty_is_told_with_what_it_moved(tmp_path, golden):
     mh.Demonstrations.simulate(CLIFF.mdp, CLIFF.soft_experts(), 200, names=["a", "b", "c"]).to_csv(tmp_path / "d.csv")
     CLIFF.mdp.to_npz(tmp_path / "m.npz")
     arguments = ["fit", str(tmp_path / "d.csv"), "--transitions", str(tmp_path / "m.npz"), "--deviations", "0", "--ridge", "1"]
     result = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
-    assert "\nA penalty on large rewards (ridge 1) was asked for. It costs " in f"\n{result.stdout}"
+    golden(result.stdout)
     content = json.loads((tmp_path / "out" / "result.json").read_text())
     free = mh.solve(mh.Problem(CLIFF.mdp, mh.Demonstrations.from_csv(tmp_path / "d.csv")), mh.MaximumLikelihood(ridge=0.0))
     assert content["penalty"]["discounts_without"] == pytest.approx(free.discounts.tolist(), abs=1e-6)
     assert content["penalty"]["log_likelihood_without"] >= content["one_maximum"]["log_likelihood"]
     huge = CliRunner().invoke(app, [*arguments[:-1], "1000", "--quick", "--out", str(tmp_path / "out")])
-    assert huge.stdout.startswith(
-        "Do not use these numbers. The penalty on large rewards (ridge 1000), and not the decisions, sets"
-    )
+    golden(huge.stdout)
     assert np.isnan(np.array(json.loads((tmp_path / "out" / "result.json").read_text())["intervals"], dtype=float)).all()
 
 
@@ -242,64 +229,10 @@ def known(found: Analysis, identified: list[bool]) -> dict:
 def test_text_in_figures_stays_text():
     ax = new_axes()
     ax.set_title("王小明 🙂")
+    import base64
 
     picture = figure(ax, "A figure").content
     assert "王小明 🙂" in base64.b64decode(picture).decode()
-
-
-def test_headings_headers_and_figures_can_be_read_aloud(found):
-    """No level is skipped, each header belongs to its column, and a figure says the numbers that it draws."""
-    page = fit_page(found, {}).render()
-    levels = [int(level) for level in re.findall(r"<h(\d)", page)]
-    assert levels[0] == 1
-    assert all(after <= before + 1 for before, after in pairwise(levels))
-    assert len(re.findall(r"<th\b", page)) == page.count('scope="col"') > 10
-    first = re.search(r'<svg class="chart" role="img" aria-label="([^"]*)"', page)
-    assert first is not None
-    assert "Cy. γ " in first[1]
-    assert "decisions" in first[1]
-    many = Chart("Dots.", [Panel(Axis("x"), Axis("y"), [Mark(0.1, 0.1, f"dot {i}") for i in range(30)])])
-    assert many.label == "Dots. 30 marks, from dot 0 to dot 29."
-    style = asset("page.css")
-    assert "transition" not in style  # nothing moves, so nothing must be kept from moving
-    assert "animation" not in style
-
-
-def test_a_card_holds_its_reasons(found):
-    page = fit_page(found, {}).render()
-    cards = page[page.index('class="cards"') :].split('<div class="card ')
-    told = {finding.question: finding for finding in found.verdicts}
-    assert len(cards) == len(told) + 1
-    for card, finding in zip(cards[1:], told.values(), strict=True):
-        assert f"<h2>{finding.question}</h2>" in card
-        inside = f"<p>{escape(finding.reasons)}</p>" in card.split("</div>")[0]
-        assert inside == (finding.reasons not in found.answer)
-
-
-def test_every_figure_can_be_saved_as_svg_and_png(found, tmp_path, tab):
-    """Whatever the page's colours are, a file is black on white, without what the page hides, and needs no style sheet."""
-    fit_page(found, {}).write(tmp_path / "page.html")
-    tab.media("dark")
-    tab.open(tmp_path / "page.html")
-    assert tab.run("all('figure svg.chart').length === all('figure .copy').length")
-    tab.run("window.saved = []; HTMLAnchorElement.prototype.click = function () { saved.push([this.download, this.href]); }")
-    tab.click("figure .copy button")
-    name, address = tab.run("saved[0]")
-    assert name.startswith("each-expert-s-discount")
-    assert name.endswith(".svg")
-    drawn = ElementTree.fromstring(unquote(address.split(",", 1)[1]))
-    assert (drawn[0].text or "").startswith("Each expert's discount with its 95")
-    assert drawn[1].get("fill") == "#ffffff"
-    inks = {text.get("fill") for text in drawn.iter("{http://www.w3.org/2000/svg}text")}
-    assert inks <= {"rgb(28, 36, 48)", "rgb(86, 97, 112)", None}
-    assert not any("class" in part.attrib for part in drawn.iter())
-    assert sum(part.tag.endswith("}g") for part in drawn) == 1  # the panel in horizons is hidden
-    tab.run("savePng(document.querySelector('figure svg.chart'))")
-    name, address = tab.run("saved[1]")
-    assert name.endswith(".png")
-    assert base64.b64decode(address.split(",", 1)[1]).startswith(b"\x89PNG")
-    assert tab.run("root.dataset.theme === undefined")
-    assert tab.errors == []
 
 
 def test_long_tables_are_folded_and_short_ones_are_not():
@@ -342,7 +275,7 @@ def test_states_are_compared_with_the_model_only_where_decisions_repeat(found):
     assert min(misfit.p_value for misfit in found.misfits) > 1e-3
 
 
-def test_a_state_where_an_expert_does_something_else_is_named(found):
+def test_a_state_where_an_expert_does_something_else_is_named(found, golden):
     """The model is made to predict the reverse of what one expert does in one state."""
     policies = [policy.copy() for policy in found.policies]
     policies[1][8] = policies[1][8][::-1]
@@ -351,8 +284,7 @@ def test_a_state_where_an_expert_does_something_else_is_named(found):
     assert (worst.expert, worst.state) == (found.problem.experts[1].name, "8")
     assert worst.p_value < 1e-6
     assert odd.verdicts[2].kind == "caution"
-    assert "by more than chance in 1 of the" in odd.headline
-    assert "most in 8. In these cases" in odd.headline
+    golden(odd.headline)
 
 
 @pytest.mark.slow
@@ -391,37 +323,31 @@ def test_pages_escape_all_text():
         assert f"&lt;{letter}&gt;" in body
 
 
-def test_a_newcomer_reads_no_jargon_about_rewards(found):
+def test_a_newcomer_reads_no_jargon_about_rewards(found, golden):
     evidence = {**found.solution.evidence, "ridge_reason": "the larger some of them are made, the better they fit"}
     held = replace(found, solution=replace(found.solution, evidence=evidence))
-    assert held.warnings[0].startswith("These decisions alone do not settle all rewards: the larger some of them are made")
-    assert "weak penalty" not in held.headline
-    page = fit_page(held, {}).render()
-    assert "one that is larger by 1 makes the choice that leads to it at once 2.7 times as likely" in page
+    golden(held.warnings[0], held.headline)
 
 
 @pytest.mark.slow
-def test_experts_who_do_not_plan_as_the_model_says_are_not_given_different_goals():
+def test_experts_who_do_not_plan_as_the_model_says_are_not_given_different_goals(golden):
     """Two experts with one reward who take the best action or, one time in ten, any: the model fails, not the shared goal."""
     policies = [0.9 * mh.plan(CLIFF.mdp, CLIFF.reward, gamma).policy + 0.1 / 4 for gamma in (0.3, 0.95)]
     table_ = mh.Demonstrations.simulate(CLIFF.mdp, policies, 120, max_steps=30, names=["near", "far"])
     greedy = mh.analyse([table_], [CLIFF.mdp])
     assert greedy.goals.test.rejected
-    assert greedy.headline.startswith("Do not use these numbers.")
-    assert "do not share one goal" not in greedy.headline
-    assert greedy.goals.answer.startswith("Inconclusive. A reward that depends on the action as well")
+    golden(greedy.headline, greedy.goals.answer)
     assert not greedy.goals.rejected
     assert result_of(greedy, {})["goals"]["found"] is None
 
 
-def test_intervals_of_a_model_that_does_not_fit_are_not_shown_in_green(found):
+def test_intervals_of_a_model_that_does_not_fit_are_not_shown_in_green(found, golden):
     ours = found.checks.held_out["this model"]
     failing = replace(found, checks=replace(found.checks, held_out=found.checks.held_out | {"own frequencies": ours + 0.1}))
     assert found.verdicts[1].kind == "good"
     assert [verdict.answer for verdict in failing.verdicts[1:3]] == ["Only if the model were right", "No"]
     assert [verdict.kind for verdict in failing.verdicts[:3]] == ["caution", "caution", "bad"]
-    assert failing.warnings[0].startswith("The model does not fit these decisions")
-    assert failing.advice[0].startswith("More decisions do not mend a model that does not fit")
+    golden(failing.warnings[0], failing.advice[0])
 
 
 @pytest.mark.parametrize(

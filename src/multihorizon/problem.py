@@ -224,6 +224,15 @@ class Expert:
             product = product + self.known_reward
         return product.reshape(self.mdp.n_actions, self.mdp.n_states).T
 
+    def frequencies(self, smoothing: float) -> Floats:
+        """Return how often each action was taken `(S,A)`, `smoothing` added to each available count; raises without counts."""
+        if self.counts is None:
+            raise ValueError(f"expert {self.name} must be given as demonstrations for this, received {self.kind}")
+        live = self.mdp.live
+        weights = np.where(live, self.counts + smoothing, np.where(self.mdp.terminal[:, None], 1.0, 0.0))
+        shares: Floats = weights / weights.sum(axis=1, keepdims=True)
+        return shares
+
     def require_sets(self) -> Bools:
         """Return the chosen actions, bool `(S,A)`; raises for stochastic policies, demonstrations, and a reward known in part."""
         refuse_durations([self.mdp], "a linear-programming solver")
@@ -636,7 +645,7 @@ class Problem(AnyProblem):
         feature_names: Sequence[object] | None = None,
         arrival_features: ArrayLike | Sparse | None = None,
     ) -> None:
-        if not isinstance(experts, Demonstrations) and (is_frame(experts) or not isinstance(experts, Iterable)):
+        if is_frame(experts) or not isinstance(experts, Iterable | Demonstrations):
             hint = ": Demonstrations.from_frame reads it" if is_frame(experts) else ""
             raise ValueError(f"experts must be a list of expert data or Demonstrations, received {type(experts).__name__}{hint}")
         entries = [experts] if isinstance(experts, Demonstrations) else list(experts)

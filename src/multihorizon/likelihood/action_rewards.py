@@ -156,12 +156,7 @@ class StateRewardTest(Result):
 
     @property
     def verdict(self) -> Finding:
-        """Return the answer, its reasons, and its part of `result.json`."""
-        finding = self._judged()
-        values = {name: None if isinstance(value, float) and np.isnan(value) else value for name, value in asdict(self).items()}
-        return replace(finding, content={"state_reward": {**values, "summary": finding.reasons}})
-
-    def _judged(self) -> Finding:
+        """Return the answer, and its reasons."""
         if self.reason:
             taken = "The reward is taken to depend on the state reached, not on the action."
             return Finding(QUESTION, "Not tested", f"{taken} Not tested: {self.reason}.", "caution")
@@ -190,8 +185,8 @@ class StateRewardTest(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; None for what is not known."""
-        content: dict[str, Any] = self.verdict.content["state_reward"]
-        return content
+        values = {name: None if isinstance(value, float) and np.isnan(value) else value for name, value in asdict(self).items()}
+        return {**values, "summary": self.sentences()}
 
     def _content(self) -> dict[str, Any]:
         return self.to_dict()
