@@ -51,6 +51,14 @@ Demos = Annotated[
         help="CSV or Parquet: expert, episode, step, state, action[, next_state]; one file, or one folder of files, per task.",
     ),
 ]
+OwnColumns = Annotated[
+    str | None,
+    typer.Option(
+        "--columns",
+        metavar="NAME=COLUMN,…",
+        help="What columns are called in TABLES: expert=person,episode=walk,state=row+column,action=move; + joins several.",
+    ),
+]
 Transitions = Annotated[
     list[Path] | None,
     file("--transitions", "npz of MDP.to_npz, or CSV: state, action, next_state, probability; once for each table."),
@@ -225,6 +233,7 @@ class TableOptions:
     """What all commands take that read tables of decisions."""
 
     demos: Demos
+    columns: OwnColumns = None
     transitions: Transitions = None
     features: Features = None
     smoothing: Smoothing = None
@@ -248,6 +257,11 @@ class CheckOptions:
     """The options of `check`."""
 
     demos: Demos
+    columns: OwnColumns = None
+    recode: Annotated[
+        Path | None,
+        file("--recode", "CSV: column, label, new_label; one vocabulary for the labels of several files. Use with --write."),
+    ] = None
     transitions: Transitions = None
     believed: Believed = False
     same_task: SameTask = False
@@ -504,10 +518,12 @@ EXAMPLES = {
         "multihorizon check decisions.csv",
         "multihorizon check decisions.csv --transitions moves.csv --out result",
         "multihorizon check decisions.csv --write mended.csv",
+        "multihorizon check a.csv b.csv --same-task --recode labels.csv --write both.csv",
     ),
     "fit": (
         "multihorizon fit decisions.csv --out result",
         "multihorizon fit decisions.csv --transitions moves.csv --out result",
+        "multihorizon fit log.csv --columns expert=person,state=row+column --out result",
         "multihorizon fit decisions.csv --features kinds.csv --jobs -1 --out result",
         "multihorizon fit steps.csv --state x,y --out result",
         "multihorizon fit log.csv --time when --time-unit hour --out result",
@@ -561,7 +577,7 @@ COMMANDS = tuple(OPTIONS)
 PANELS = {
     name: panel
     for panel, names in {
-        "Input": "transitions smoothing estimate_rest believed same_task cut_off time time_unit state pilot schedule",
+        "Input": "columns transitions smoothing estimate_rest believed same_task cut_off time time_unit state pilot schedule",
         "Model": "features temperature discount known_reward ridge deviations lookahead within",
         "Groups": "groups persons episodes formula missing reference distribution types condition",
         "Inference": "cluster_by common_discount pairs quick simulations effect term decisions people studies jobs "

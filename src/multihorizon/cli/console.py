@@ -79,14 +79,17 @@ err = PlainConsole(stderr=True)
 
 
 @contextmanager
-def plain_errors() -> Iterator[None]:
-    """Turn bad input into one sentence on standard error and exit code 2; show warnings as sentences too."""
+def plain_errors(columns: str | None = None) -> Iterator[None]:
+    """Turn bad input into one sentence on standard error and exit code 2; show warnings as sentences too.
+
+    `columns` is what was said of the names of columns.
+    """
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning  # type: ignore[assignment]
         try:
             yield
         except (ValueError, OSError, ImportError, MemoryError, EOFError) as error:
-            _say(_sentence(error), "red")
+            _say(_sentence(error, columns), "red")
             raise typer.Exit(2) from None
 
 
@@ -223,7 +226,7 @@ def _show_warning(message: Warning | str, *place: Any) -> None:
     _say(f"note: {message}", "yellow")
 
 
-def _sentence(error: BaseException) -> str:
+def _sentence(error: BaseException, columns: str | None) -> str:
     if isinstance(error, MemoryError):
         return f"there is not enough memory for this: {str(error) or 'use fewer states, or tie rewards by features'}"
     if isinstance(error, np.linalg.LinAlgError):
@@ -233,7 +236,8 @@ def _sentence(error: BaseException) -> str:
         )
     if isinstance(error, TableError):
         table = shlex.join(error.table.split(JOINT)) + " --same-task" * (JOINT in error.table)
-        beside = " --transitions FILE" * error.beside_transitions + f" --state {','.join(error.state)}" * bool(error.state)
+        beside = f" --columns {shlex.quote(columns)}" if columns else ""
+        beside += " --transitions FILE" * error.beside_transitions + f" --state {','.join(error.state)}" * bool(error.state)
         said = in_options(str(error).rstrip("."))
         return f"{said}. multihorizon check {table}{beside} lists every problem of the table and how to mend it"
     if isinstance(error, OSError) and error.strerror:
@@ -250,6 +254,9 @@ def in_options(text: str) -> str:
         "leave out time=": "leave out --time",
         'missing="fail"': "--missing fail",
         'missing="drop"': "--missing drop",
+        "say with columns=": "say with --columns",
+        "columns must name": "--columns must name",
+        "with recode=": "with --recode",
         'fit Population("~ 1")': 'fit with --formula "~ 1"',
     }
     for argument, option in options.items():
@@ -291,7 +298,7 @@ def checked(options: Any, files: Sequence[str]) -> Iterator[None]:
         "difference": as_positive,
         "draws": as_count,
     }
-    with plain_errors(), ending_with_its_work():
+    with plain_errors(getattr(options, "columns", None)), ending_with_its_work():
         inputs = []
         for name, value in vars(options).items():
             option = "--episodes" if name == "most_episodes" else f"--{name.replace('_', '-')}"
@@ -304,6 +311,7 @@ def checked(options: Any, files: Sequence[str]) -> Iterator[None]:
                     as_count(one, option)
                 elif isinstance(one, Path) and name not in ("out_dir", "write", "result", "pilot"):
                     inputs.append(existing_file(one, option))
+        called(options)
         temperature_of(getattr(options, "temperature", None))
         discounts_of(getattr(options, "discount", None))
         families_of(getattr(options, "lookahead", None))
@@ -324,7 +332,9 @@ def checked(options: Any, files: Sequence[str]) -> Iterator[None]:
 def read_study(options: TableOptions, tables: list[Demonstrations] | None = None) -> Study:
     """Return the tables of decisions with their transitions and features; `tables` are those that have been read already."""
     if tables is None:
-        tables = read_tables(tables_of(options), options.cut_off, time=options.time, time_unit=options.time_unit)
+        tables = read_tables(
+            tables_of(options), options.cut_off, time=options.time, time_unit=options.time_unit, columns=called(options)
+        )
     matrix = None if options.features is None else partial(read_features, options.features)
     mdps = read_mdps(options.transitions)
     problem, remarks = build_problem(tables, mdps, matrix, options.smoothing, options.estimate_rest, options.believed)
@@ -335,6 +345,7 @@ def read_options(options: TableOptions) -> dict[str, Any]:
     """Return what results say of these options: names of files, never where they lie."""
     return {
         "demonstrations": [path.name for path in options.demos],
+        "columns": options.columns,
         "transitions": [path.name for path in options.transitions] if options.transitions else "estimated",
         "features": options.features.name if options.features else None,
         "temperature": ", ".join(options.temperature or ["pooled"]) if isinstance(options, ChoiceOptions) else None,
@@ -358,6 +369,20 @@ def by_name(options: Any, *names: str) -> dict[str, Any]:
 def tables_of(options: TableOptions | CheckOptions) -> list[list[Path]]:
     """Return the files of each table of decisions: with --same-task all are of one."""
     return [options.demos] if options.same_task else [[path] for path in options.demos]
+
+
+def called(options: Any) -> dict[str, list[str]]:
+    """Return what columns are called in the tables of decisions: of each that has another name, or several that are joined."""
+    typed = getattr(options, "columns", None)
+    columns: dict[str, list[str]] = {}
+    for pair in [] if typed is None else typed.split(","):
+        name, _, joined = pair.partition("=")
+        name, sources = name.strip(), [source.strip() for source in joined.split("+")]
+        if not name or not all(sources) or name in columns:
+            example = "expert=person,episode=walk,state=row+column,action=move"
+            raise ValueError(f"--columns must be NAME=COLUMN, each NAME once, such as {example}, received {typed}")
+        columns[name] = sources
+    return columns
 
 
 def read_mdps(transitions: list[Path] | None) -> list[MDP] | None:
@@ -442,7 +467,7 @@ def read_decisions(options: FitOptions | CompareOptions, population: Population 
     unnamed = population is not None and population.distribution == "types"
     beside = [column for column in wanted if homes[column] in options.demos]
     clock = {"time": options.time, "time_unit": options.time_unit}
-    tables = read_tables(tables_of(options), options.cut_off, beside, unnamed=unnamed, **clock)
+    tables = read_tables(tables_of(options), options.cut_off, beside, unnamed=unnamed, columns=called(options), **clock)
     if options.episodes is None:
         return tables, []
     needed = [column for column in wanted if homes[column] == options.episodes]

@@ -22,6 +22,7 @@ from multihorizon.analysis import Analysis, analyse
 from multihorizon.cli import CheckOptions, DemoOptions, FitOptions
 from multihorizon.cli.console import (
     by_name,
+    called,
     checked,
     cluster_of,
     deviations_of,
@@ -43,7 +44,7 @@ from multihorizon.cli.console import (
 from multihorizon.data.check import CHANCE, Issue, TableCheck, check_table, nothing_shared, write_mended
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.data.reading import file_kind, files_of
-from multihorizon.data.side_tables import read_features, read_groups, read_known_reward
+from multihorizon.data.side_tables import read_features, read_groups, read_known_reward, read_recoding
 from multihorizon.data.steps import Steps
 from multihorizon.domains.base import Domain
 from multihorizon.domains.grids import meadow, toy
@@ -213,17 +214,21 @@ def check(options: CheckOptions) -> None:
         if options.state is not None and options.transitions:
             raise ValueError("--state must come without --transitions, which belongs to tasks with a list of states")
         if options.write is not None:
-            if len(options.demos) > 1:
-                raise ValueError(f"--write must come with one table, received {len(options.demos)}: mend them one by one")
-            _check_target(options.write, options.demos[0])
+            if len(paths) > 1:
+                raise ValueError(
+                    f"--write must come with one table, received {len(options.demos)}: mend them one by one, or add --same-task"
+                )
+            _check_target(options.write, options.demos)
         columns = [name.strip() for name in options.state.split(",")] if options.state is not None else []
         mdps: Sequence[MDP | None] = read_mdps(options.transitions) or [None] * len(paths)
-        every = [check_table(path, mdp, columns, believed=options.believed) for path, mdp in zip(paths, mdps, strict=True)]
+        recode = None if options.recode is None else read_recoding(options.recode)
+        how: dict[str, Any] = {"believed": options.believed, "columns": called(options), "recode": recode}
+        every = [check_table(path, mdp, columns, **how) for path, mdp in zip(paths, mdps, strict=True)]
         between = nothing_shared({one.name: {"action": {*one.log.actions}, "state": {*one.log.states}} for one in every})
         for one_table in every:
             _show_check(one_table)
         for finding in between:
-            out.print(f"{finding.what} {finding.remedy}", style="bold", soft_wrap=True)
+            out.print(f"{finding.what} {in_options(finding.remedy)}", style="bold", soft_wrap=True)
         written = []
         if options.write is not None:
             write_mended(every[0], options.write)
@@ -231,7 +236,7 @@ def check(options: CheckOptions) -> None:
                 out.print(line, soft_wrap=True)
             written = _mended_words(every[0], Path(options.write.name))
         if options.out_dir is not None:
-            recorded = by_name(options, "transitions", "believed", "same_task", "state", "write")
+            recorded = by_name(options, "columns", "recode", "transitions", "believed", "same_task", "state", "write")
             contents = [_check_content(one_table) for one_table in every]
             content = contents[0] if len(every) == 1 else {"tables": contents, "findings": [finding.what for finding in between]}
             page = _check_page(every, between, written, options)
@@ -246,15 +251,15 @@ def _check_content(table: TableCheck) -> dict[str, Any]:
     return {**content, "summary": in_options(content["summary"]), "findings": findings}
 
 
-def _check_target(path: Path, log: Path) -> None:
+def _check_target(path: Path, logs: Sequence[Path]) -> None:
     """Raise, before any work, if the mended table cannot be written there, or would replace what is read."""
     if path.is_dir() or not path.parent.is_dir():
         what = "a folder" if path.is_dir() else f"a file in {path.parent}, which is no folder"
         raise ValueError(f"--write must be a file for the mended table, received {path}, {what}")
     if not os.access(path.parent, os.W_OK):
         raise ValueError(f"--write must be in a folder where files can be written, received {path}")
-    files = files_of(log, "demonstrations")
-    if path.resolve() in {file.resolve() for file in files} or path.resolve().parent == log.resolve():
+    files = files_of(logs, "demonstrations")
+    if path.resolve() in {file.resolve() for file in files} or path.resolve().parent in {log.resolve() for log in logs}:
         raise ValueError(f"--write must be another file than those that are read, received {path}")
     kind = file_kind(path)
     kind_read = file_kind(files[0])
@@ -353,7 +358,7 @@ def _check_page(every: Sequence[TableCheck], between: Sequence[Issue], written: 
             )
         sections += [Section(f"What is wrong, and how to mend it{of}", blocks), Section(f"What the table holds{of}", holds)]
     if between:
-        sections.insert(0, Section("Between the tables", [f"{finding.what} {finding.remedy}" for finding in between]))
+        sections.insert(0, Section("Between the tables", [f"{finding.what} {in_options(finding.remedy)}" for finding in between]))
     names = [f"{Path(one_table.name).name}: {_check_sizes(one_table)}" for one_table in every]
     title = "What is in this table?" if len(every) == 1 else "What is in these tables?"
     return Page(title, " ".join(names), sections, f"multihorizon {package_version()}")
@@ -483,7 +488,7 @@ def _read_steps(options: FitOptions, state: str) -> Steps:
         raise ValueError(f"--state must come without {wrong}, which belongs to tasks with a list of states")
     if len(options.demos) != 1:
         raise ValueError(f"--state must come with one table of decisions, received {len(options.demos)}")
-    return Steps.from_file(options.demos[0], columns)
+    return Steps.from_file(options.demos[0], columns, called(options))
 
 
 def _recorded(options: FitOptions) -> dict[str, Any]:

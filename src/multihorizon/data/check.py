@@ -32,13 +32,15 @@ from multihorizon.checks import Floats, Ints, closest, look_alikes
 from multihorizon.data.counting import KEPT_ROWS
 from multihorizon.data.demonstrations import Demonstrations, decisions_in
 from multihorizon.data.dynamics import capital, contradictions
-from multihorizon.data.reading import connect, files_of, in_order, joint_name, load, quoted, scan_files, text
+from multihorizon.data.reading import Columns, connect, files_of, in_order, joint_name, load, quoted, scan_files, text
 from multihorizon.data.rules import COLUMNS, CUT_OFF, LABELS, Log, Rule, breaches, fixed
 from multihorizon.files import FORMULA, spreadsheet_safe
 from multihorizon.mdp import MDP
 from multihorizon.result import Result
-from multihorizon.words import decimals
+from multihorizon.words import count, decimals
 
+#: New labels of a table, by column and label.
+Recoding = Mapping[str, Mapping[str, str]]
 #: A finding lists at most so many places.
 PLACES = 3
 #: An expert whose decisions are likelier than this if all actions are equally likely may choose at random.
@@ -89,6 +91,7 @@ class TableCheck(Result):
         changes: what mending changes, in sentences.
         experts, states, actions: one row per expert, state and action, with how often each occurs in the mended table.
         log, mended: the table as it is, and with what can be mended mended.
+        recode: the new labels that were given, by column.
     """
 
     name: str
@@ -101,6 +104,7 @@ class TableCheck(Result):
     actions: pd.DataFrame
     log: Log = field(repr=False)
     mended: Log = field(repr=False)
+    recode: Recoding = field(default_factory=dict, repr=False)
 
     _drawn: ClassVar[tuple[str, ...]] = ("kind", "count")
     _shown: ClassVar[tuple[str, ...]] = ("kind", "count", "stops", "mended", "what")
@@ -143,7 +147,13 @@ class TableCheck(Result):
 
 
 def check_table(
-    path: str | Path | Sequence[str | Path], mdp: MDP | None = None, vector: Sequence[str] = (), *, believed: bool = False
+    path: str | Path | Sequence[str | Path],
+    mdp: MDP | None = None,
+    vector: Sequence[str] = (),
+    *,
+    believed: bool = False,
+    columns: Columns | None = None,
+    recode: Recoding | None = None,
 ) -> TableCheck:
     """Look at a table of decisions: a file, or a folder or a list of files.
 
@@ -152,11 +162,15 @@ def check_table(
         mdp: transitions to compare it with.
         vector: the columns that are the state, where it is a vector.
         believed: whether the transitions are what people believe, so that where moves led may contradict them.
+        columns: what the columns are called in the file, as for `Demonstrations.from_frame`.
+        recode: new labels by column, such as `{"action": {"big net": "fish"}}`, where laboratories have other words for the same.
+            The table is checked and written with the new ones.
 
     Raises:
-        ValueError: where the table has not the columns it needs, cannot be read, or is too large to be loaded.
+        ValueError: where the table has not the columns it needs, cannot be read, or is too large to be loaded, and for a label to
+            be replaced that it does not have.
     """
-    log = _read(path, vector)
+    log, recoded = _recoded(_read(path, vector, columns), recode or {})
     table, scan = log.table, log.table.scan
     mended, changes = fixed(log)
     findings = _findings(log, mdp, believed)
@@ -172,12 +186,36 @@ def check_table(
         raise ValueError(f"{table.name} must have a row with all of {', '.join(COLUMNS)}, received none")
     experts = _experts(decisions, mdp, bool(vector))
     states = _states(decisions).iloc[: 0 if vector else None]
-    return TableCheck(table.name, log.number.size, findings, left, changes, experts, states, _actions(decisions), log, mended)
+    tables = experts, states, _actions(decisions)
+    changes = [*recoded, *changes]
+    return TableCheck(table.name, log.number.size, findings, left, changes, *tables, log, mended, recode or {})
 
 
-def _read(path: str | Path | Sequence[str | Path], vector: Sequence[str]) -> Log:
+def _recoded(log: Log, recode: Recoding) -> tuple[Log, list[str]]:
+    """Return the log with new labels, and how often each column was given one, in sentences."""
+    changes = []
+    for column, new in recode.items():
+        names = getattr(log, f"{column}s")
+        unknown = next((old for old in new if old not in names), None)
+        if unknown is not None:
+            close = closest(unknown, names)
+            hint = f": is it {close!r}?" if close else f": it has {_some(names)}"
+            raise ValueError(f"{log.table.name} must have the {column} {unknown!r} to give it the label {new[unknown]!r}{hint}")
+        labels = in_order({new.get(name, name) for name in names})
+        place = {name: i for i, name in enumerate(labels)}
+        code = np.array([*(place[new.get(name, name)] for name in names), -1], dtype=np.int64)
+        fields = (column, "next_state") if column == "state" else (column,)
+        changed = np.array([*(name in new for name in names), False])
+        number = sum(int(changed[getattr(log, one)].sum()) for one in fields)
+        written: dict[str, Any] = {one: code[getattr(log, one)] for one in fields}
+        log = replace(log, **{**written, f"{column}s": labels})
+        changes.append(f"{count(number, 'cell')} of {' and '.join(fields)} given another label.")
+    return log, changes
+
+
+def _read(path: str | Path | Sequence[str | Path], vector: Sequence[str], columns: Columns | None) -> Log:
     """Return the table as it is; vectors that are equal have one code."""
-    scan = scan_files(joint_name(path), files_of(path, "demonstrations"))
+    scan = scan_files(joint_name(path), files_of(path, "demonstrations")).called(columns)
     labels = tuple(column for column in LABELS if not vector or not column.endswith("state"))
     wanted = (*vector, *(f"next_{name}" for name in vector), "terminated") if vector else ("state", "next_state")
     table = load(scan, labels, ("expert", "episode", "step", "action", *wanted), KEPT_ROWS)
@@ -208,16 +246,17 @@ def write_mended(checked: TableCheck, path: Path) -> None:
         while name in log.episodes:  # another episode has this name
             name += "'"
         new.loc[i, "episode"] = safe(name)
-    labels = np.array([*map(safe, log.states), None], dtype=object)
-    for column in ("state", "next_state"):
-        new[column] = labels[getattr(log, column)]
-        new[f"{column}_stays"] = getattr(checked.log, column)[log.number] >= 0
+    cells = {"state": log.states, "next_state": log.states, "expert": log.experts, "action": log.actions}
+    for column, names in cells.items():
+        new[column] = np.array([*map(safe, names), None], dtype=object)[getattr(log, column)]
+        recoded = column.removeprefix("next_") in checked.recode
+        new[f"{column}_stays"] = (getattr(checked.log, column)[log.number] >= 0) & (not recoded)
     columns = []
     for column in scan.types:
         cell = f"nullif(r.{quoted(column)}, '')" if scan.is_csv else f"r.{quoted(column)}"
         if column == "episode" and later.size:
             cell = "coalesce(n.episode, r.episode::VARCHAR)"
-        elif column in ("state", "next_state") and not log.vector and not new[f"{column}_stays"].all():
+        elif column in cells and not (log.vector and "state" in column) and not new[f"{column}_stays"].all():
             cell = f"CASE WHEN n.{column}_stays THEN r.{column}::VARCHAR ELSE n.{column} END"
         if scan.is_csv:  # what a spreadsheet would run gets ' before it, which reading takes away again
             runs = f"regexp_matches(cell, {text('^' + FORMULA.pattern[2:])}) AND try_cast(cell AS DOUBLE) IS NULL"
@@ -227,7 +266,7 @@ def write_mended(checked: TableCheck, path: Path) -> None:
     draft = path.with_name(f".unfinished-{path.name}")
     with connect() as database:
         database.execute("SET threads = 1")  # rows are numbered in the order of the file
-        database.register("given", new.astype(dict.fromkeys(("episode", "state", "next_state"), object)))
+        database.register("given", new.astype(dict.fromkeys(("episode", *cells), object)))
         rows = f"(SELECT *, row_number() OVER () - 1 AS place_in_table FROM {scan.relation})"
         query = f"SELECT {', '.join(columns)} FROM {rows} r JOIN given n USING (place_in_table) ORDER BY place_in_table"
         kind = "FORMAT csv, HEADER true" if scan.is_csv else "FORMAT parquet"
@@ -321,7 +360,7 @@ def nothing_shared(files: Mapping[str, Mapping[str, set[str]]]) -> list[Issue]:
             Issue(
                 f"no {what}s in common",
                 f"These files share no {what} with any other: {_some(alone, '; ')}.",
-                f"If these {what}s are the same under other names, write them alike, letter by letter.",
+                f"If these {what}s are the same under other names, give them one name each, in the files or with recode=.",
                 len(alone),
                 False,
             )

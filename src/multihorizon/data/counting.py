@@ -379,7 +379,7 @@ class CountedFiles(Demonstrations):
                 raise
             unusual = True
         if unusual:
-            self.scan = rewritten(self.scan.name, self.scan.files)
+            self.scan = rewritten(self.scan.name, self.scan.files).called(self.scan.columns)
             self._count_spelt()
 
     def _read_labels(self, *columns: str) -> tuple[str, ...]:

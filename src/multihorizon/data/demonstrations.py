@@ -45,8 +45,10 @@ from multihorizon.checks import (
 from multihorizon.data.reading import (
     LARGE_BYTES,
     LARGE_ROWS,
+    Columns,
     InputTable,
     Scan,
+    called_in_frame,
     connect,
     files_of,
     joint_name,
@@ -267,6 +269,7 @@ class Demonstrations(HasFrame):
         unnamed: bool = False,
         time: str | None = None,
         time_unit: str | None = None,
+        columns: Columns | None = None,
     ) -> Demonstrations:
         """Read a data frame with the columns `expert, episode, step, state, action` and optionally `next_state`.
 
@@ -279,6 +282,10 @@ class Demonstrations(HasFrame):
         same name after that may say when the last move of an episode was over. Time stamps are numbers, or dates where
         `time_unit` says in which unit to count: second, minute, hour, day or week.
 
+        `columns` says what the columns are called in the table: `{"expert": "person", "state": ["row", "column"]}`. Labels of
+        several columns are joined: the state in row 2 and column 5 is "2, 5". Next states are then those in `next_row` and
+        `next_column`, if the table has them.
+
         Raises:
             ValueError: naming the row and what is wrong with it.
 
@@ -287,7 +294,8 @@ class Demonstrations(HasFrame):
             >>> Demonstrations.from_frame(rows.assign(noise=["low", "high"]), conditions=["noise"]).conditions.noise.tolist()
             ['low', 'high']
         """
-        table = InputTable(as_frame(frame, "a table of decisions", ": from_csv, from_parquet and from_files read files"))
+        given = as_frame(frame, "a table of decisions", ": from_csv, from_parquet and from_files read files")
+        table = InputTable(called_in_frame(given, columns, Demonstrations.name))
         if unnamed and ("expert" not in table.frame or table.frame["expert"].replace("", None).isna().all()):
             table = named_by_episode(table)
         return decide(table, cut_off, conditions, Clock.of(time, time_unit))
@@ -301,9 +309,10 @@ class Demonstrations(HasFrame):
         unnamed: bool = False,
         time: str | None = None,
         time_unit: str | None = None,
+        columns: Columns | None = None,
     ) -> Demonstrations:
         """Read a CSV file with a header line; see `from_frame`. Messages name the file and the line."""
-        scan = scan_csv(str(path), [existing_file(path, "a CSV table")])
+        scan = scan_csv(str(path), [existing_file(path, "a CSV table")]).called(columns)
         return _read(scan, cut_off, conditions, unnamed, time, time_unit)
 
     @staticmethod
@@ -315,9 +324,10 @@ class Demonstrations(HasFrame):
         unnamed: bool = False,
         time: str | None = None,
         time_unit: str | None = None,
+        columns: Columns | None = None,
     ) -> Demonstrations:
         """Read a Parquet file; see `from_frame`."""
-        scan = scan_parquet(str(path), [existing_file(path, "a Parquet table")])
+        scan = scan_parquet(str(path), [existing_file(path, "a Parquet table")]).called(columns)
         return _read(scan, cut_off, conditions, unnamed, time, time_unit)
 
     @staticmethod
@@ -329,9 +339,10 @@ class Demonstrations(HasFrame):
         unnamed: bool = False,
         time: str | None = None,
         time_unit: str | None = None,
+        columns: Columns | None = None,
     ) -> Demonstrations:
         """Read a CSV or Parquet file by the ending of its name, or a folder or a list of files of one kind as one table."""
-        scan = scan_files(joint_name(path), files_of(path, "demonstrations"))
+        scan = scan_files(joint_name(path), files_of(path, "demonstrations")).called(columns)
         return _read(scan, cut_off, conditions, unnamed, time, time_unit)
 
     @staticmethod
@@ -730,11 +741,13 @@ def read_tables(
     unnamed: bool = False,
     time: str | None = None,
     time_unit: str | None = None,
+    columns: Columns | None = None,
 ) -> list[Demonstrations]:
     """Read one table of decisions for each task; raises if two hold the same decisions."""
+    how: dict[str, Any] = {"unnamed": unnamed, "time": time, "time_unit": time_unit, "columns": columns}
     tables: list[Demonstrations] = []
     for path in paths:
-        table = Demonstrations.from_files(path, cut_off, conditions, unnamed=unnamed, time=time, time_unit=time_unit)
+        table = Demonstrations.from_files(path, cut_off, conditions, **how)
         for earlier, other in zip(paths, tables, strict=False):
             if table.same_decisions(other):
                 both = f"{joint_name(path)} holds the same decisions as {joint_name(earlier)}"

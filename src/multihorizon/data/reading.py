@@ -28,9 +28,9 @@ import tempfile
 import weakref
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from itertools import accumulate, islice
 from pathlib import Path
@@ -41,7 +41,7 @@ import duckdb
 import numpy as np
 import pandas as pd
 
-from multihorizon.checks import LARGEST_NUMBER, LARGEST_WHOLE, Bools, Floats, Ints, as_frame, label
+from multihorizon.checks import LARGEST_NUMBER, LARGEST_WHOLE, Bools, Floats, Ints, as_frame, closest, first_few, label
 from multihorizon.files import DAMAGED, FORMULA, existing_file, expanded, is_other_trouble
 
 #: How many bytes are looked through at a time. A line that fills such a block is refused: the database drops it in silence if it
@@ -61,12 +61,70 @@ OTHER_ENDINGS = {
 }
 
 
-def read_table(path: str | Path, what: str, labels: Sequence[str], needed: Sequence[str] | None = None) -> InputTable:
+#: What columns of a table of decisions are called in a file, by their own names: one column, or several to be joined.
+Columns = Mapping[str, str | Sequence[str]]
+#: The columns of a table of decisions.
+NAMES = ("expert", "episode", "step", "state", "action", "next_state")
+#: Those of them whose labels may be replaced by others; next states follow states.
+RECODED = ("expert", "state", "action")
+#: What stands between labels that were joined.
+BETWEEN = ", "
+#: What the last column of a file is called where columns have other names: it shows rows that are too short.
+LAST = "the last column of the file"
+
+
+def read_table(
+    path: str | Path, what: str, labels: Sequence[str], needed: Sequence[str] | None = None, columns: Columns | None = None
+) -> InputTable:
     """Read a file by the ending of its name; `what` names it in messages.
 
     Columns named in `labels` are kept as text. With `needed`, only these columns are read, those of them that are there.
+    `columns` says what columns are called in the file.
     """
-    return load(scan_files(str(path), [_one_file(path, what)]), labels, needed)
+    return load(scan_files(str(path), [_one_file(path, what)]).called(columns), labels, needed)
+
+
+def sources_of(columns: Columns, there: Sequence[str], name: str) -> dict[str, tuple[str, ...]]:
+    """Return of which columns of a table each column of a table of decisions is made.
+
+    Where states are made of other columns, next states are made of those with `next_` before their names, if all are there.
+
+    Raises:
+        ValueError: for a column that tables of decisions do not have, and for one that this table does not have.
+    """
+    every = {target: (given,) if isinstance(given, str) else tuple(given) for target, given in columns.items()}
+    if "state" in every and "next_state" not in every and set(after := [f"next_{one}" for one in every["state"]]) <= {*there}:
+        every["next_state"] = tuple(after)
+    for target, sources in every.items():
+        if target not in NAMES:
+            raise ValueError(f"columns must name {', '.join(NAMES)}, each with the column of the table, received {target}")
+        missing = next((source for source in sources if source not in there), None)
+        if missing is not None or not sources:
+            close = closest(str(missing), there)
+            hint = f": is it {close}?" if close else ""
+            raise ValueError(f"{name} must have the column {missing}, which is to be {target}, received {first_few(there)}{hint}")
+    return every
+
+
+def called_in_frame(frame: pd.DataFrame, columns: Columns | None, name: str) -> pd.DataFrame:
+    """Return a data frame whose columns have the names of a table of decisions."""
+    made: dict[str, Any] = {}
+    for target, sources in sources_of(columns or {}, [str(column) for column in frame.columns], name).items():
+        made[target] = frame[sources[0]]
+        if len(sources) > 1:
+            blank = frame[list(sources)].isna().any(axis=1)
+            parts = [frame.loc[~blank, source].map(partial(label, name=f"column {source}")) for source in sources]
+            if any(part.str.contains(BETWEEN, regex=False).any() for part in parts):
+                raise ValueError(_joint_inside(name, sources))
+            made[target] = pd.Series(list(zip(*parts, strict=True)), parts[0].index, dtype=object).map(BETWEEN.join)
+    return frame.assign(**made) if made else frame
+
+
+def _joint_inside(name: str, sources: Sequence[str]) -> str:
+    return (
+        f"{name}: labels in the columns {', '.join(sources)} must not contain {BETWEEN!r} to be joined by it, received one that "
+        "does: write them without the blank"
+    )
 
 
 #: What stands between the names of files that are one table.
@@ -219,6 +277,8 @@ class Scan:
         read: the files that the database reads: the same, or copies of them.
         function, options: the table function that reads them, and its options, in SQL.
         types: the type of each column, in the order of the files.
+        columns: what columns are called in the files.
+        selected: the columns in SQL, where they are not those of the files.
         kept: what must not be deleted while the scan is used.
     """
 
@@ -228,6 +288,8 @@ class Scan:
     function: str
     options: str
     types: dict[str, str]
+    columns: Columns = field(default_factory=dict)
+    selected: str = ""
     kept: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -254,12 +316,43 @@ class Scan:
     @property
     def odd(self) -> str:
         """Return whether a row is longer or shorter than the header, in SQL."""
-        return f"({quoted(EXTRA)} IS NOT NULL OR {quoted(list(self.types)[-1])} IS NULL)" if self.padded else "false"
+        last = LAST if self.selected else list(self.types)[-1]
+        return f"({quoted(EXTRA)} IS NOT NULL OR {quoted(last)} IS NULL)" if self.padded else "false"
 
     @property
     def relation(self) -> str:
         """Return the table in SQL."""
-        return self._relation(self.read)
+        rows = self._relation(self.read)
+        return f"(SELECT {self.selected} FROM {rows})" if self.selected else rows
+
+    def called(self, columns: Columns | None) -> Scan:
+        """Return the scan of the same files whose columns have the names of a table of decisions.
+
+        Raises:
+            ValueError: where a column is not there, and where a label could be joined from others in two ways.
+        """
+        if not columns:
+            return self
+        made = sources_of(columns, list(self.types), self.name)
+        written: dict[str, tuple[str, str]] = {}
+        for name, kind in self.types.items():
+            for target in (target for target, sources in made.items() if sources[0] == name):
+                written[target] = (quoted(name), kind) if len(made[target]) == 1 else (self._joined(made[target]), "VARCHAR")
+            if (name,) not in made.values() and name not in made:
+                written[name] = quoted(name), kind
+        cells = [f"{cell} AS {quoted(name)}" for name, (cell, _) in written.items()]
+        cells += [quoted(EXTRA), f"{quoted(list(self.types)[-1])} AS {quoted(LAST)}"] if self.padded else []
+        types = {name: kind for name, (_, kind) in written.items()}
+        return replace(self, types=types, columns=columns, selected=", ".join(cells))
+
+    def _joined(self, sources: Sequence[str]) -> str:
+        """Return one label made of several columns, in SQL; blank where one of them is."""
+        labels = [_label(quoted(source), self.types[source]) for source in sources]
+        held = " OR ".join(f"contains({one}, {text(BETWEEN)})" for one in labels)
+        with connect() as database, suppress(duckdb.Error):  # files that cannot be read are refused later, with the line
+            if database.execute(f"SELECT 1 FROM {self.relation} WHERE {held} LIMIT 1").fetchall():
+                raise ValueError(_joint_inside(self.name, sources))
+        return f" || {text(BETWEEN)} || ".join(labels)
 
     def place(self, row: int) -> str:
         """Return where a row of data is: the line of a CSV file, the row of another; and the file, where there are several."""
@@ -310,6 +403,13 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
+def _label(cell: str, kind: str) -> str:
+    """Return the label in a cell, in SQL; nothing where it is blank."""
+    if kind in ("FLOAT", "DOUBLE"):
+        return f"CASE WHEN {cell} = round({cell}) THEN {cell}::HUGEINT::VARCHAR ELSE {cell}::VARCHAR END"
+    return rf"nullif(regexp_replace(trim({cell}::VARCHAR), '^(-?\d+)\.0*$', '\1'), '')"
+
+
 def text(value: str) -> str:
     """Return a text in SQL."""
     return "'" + value.replace("'", "''") + "'"
@@ -338,9 +438,9 @@ def load(scan: Scan, labels: Sequence[str], needed: Sequence[str] | None = None,
     except duckdb.Error as error:
         if not scan.padded:
             raise damaged(scan, error) from error
-        return load(rewritten(scan.name, scan.files), labels, needed, most)
+        return load(rewritten(scan.name, scan.files).called(scan.columns), labels, needed, most)
     if frame.pop(EXTRA).any():
-        return load(rewritten(scan.name, scan.files), labels, needed, most)
+        return load(rewritten(scan.name, scan.files).called(scan.columns), labels, needed, most)
     return as_table(frame, scan, labels)
 
 
@@ -741,7 +841,7 @@ def _without(name: str, columns: tuple[str, ...], missing: list[str], present: l
         "action": "what was done",
     }
     meanings = [f"{column} ({said[column]})" for column in missing if column in said]
-    fix = f": rename or add {', '.join(meanings)}" if meanings else ""
+    fix = f": add {', '.join(meanings)}, or say with columns= which columns these are" if meanings else ""
     unnamed = "; if the first line holds no names of columns, add one that does" if len(missing) == len(columns) else ""
     return f"{message}{fix}{unnamed}"
 

@@ -32,13 +32,13 @@ import numpy as np
 import pandas as pd
 
 from multihorizon.checks import Bools, Floats, Ints, first_few, positions
-from multihorizon.data.reading import MISSING, InputTable, as_numbers, in_order, label_order, shown
+from multihorizon.data.reading import MISSING, NAMES, InputTable, as_numbers, in_order, label_order, shown
 
 #: The columns of a table of decisions, and those of them that hold labels.
 COLUMNS = ("expert", "episode", "step", "state", "action")
 LABELS = ("expert", "episode", "state", "action", "next_state")
 #: The arrays of a table, one entry per decision each.
-CODES = ("expert", "episode", "step", "state", "action", "next_state")
+CODES = NAMES
 #: How to treat episodes that lack their last next state.
 CUT_OFF = ": write into next_state how the episode ended; if it simply stopped, say so with cut_off=True"
 

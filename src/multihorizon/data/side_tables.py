@@ -16,6 +16,8 @@ what R and others write for them: NA, N/A, NaN or null.
 one row per move; a column `duration` may say how long a move takes. A state without rows of its own is terminal; an action
 without rows in a state is unavailable there.
 
+*New labels*, with the columns `column`, `label` and `new_label`, bring several vocabularies to one.
+
 *Changes* of a task: what is paid besides (`state`, perhaps `action`, `amount`), what is forbidden (`state, action`), where
 episodes begin (`state, probability`), and restrictions on the reward (`smaller, larger`, or `state` or `feature` with `lower`,
 `upper`). Every name must be one of the task.
@@ -44,7 +46,7 @@ from multihorizon.checks import (
     positions,
 )
 from multihorizon.data.demonstrations import conditions_of
-from multihorizon.data.reading import InputTable, in_order, numbers_or_missing, read_table
+from multihorizon.data.reading import RECODED, InputTable, in_order, numbers_or_missing, read_table
 from multihorizon.files import existing_file
 from multihorizon.mdp import MDP, Durations
 from multihorizon.words import significant
@@ -145,6 +147,23 @@ def read_persons(path: str | Path) -> pd.DataFrame:
 def read_episodes(path: str | Path, needed: Sequence[str]) -> pd.DataFrame:
     """Return the needed columns of a table of episodes, from CSV or Parquet, with names as they are in tables of decisions."""
     return conditions_of(read_table(path, "episodes", ("expert", "episode"), ("expert", "episode", *needed)))
+
+
+def read_recoding(path: str | Path) -> dict[str, dict[str, str]]:
+    """Return the new label of each label of a table of decisions, by column."""
+    table = read_table(path, "new labels", ("column", "label", "new_label"))
+    table.require("column", "label", "new_label")
+    recode: dict[str, dict[str, str]] = {}
+    cells = [(codes, names) for codes, names in map(table.labels, ("column", "label", "new_label"))]
+    for row in range(len(table.frame)):
+        column, old, new = (names[codes[row]] for codes, names in cells)
+        if column not in RECODED:
+            raise ValueError(f"{table.at(row)}: column must be one of {', '.join(RECODED)}, received {column}")
+        if recode.setdefault(column, {}).setdefault(old, new) != new:
+            raise ValueError(
+                f"{table.at(row)}: {column} {old} must have one new label, received {new} after {recode[column][old]}"
+            )
+    return recode
 
 
 def read_pay(path: str | Path, mdp: MDP) -> dict[str | tuple[str, str], float]:

@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from multihorizon.checks import Bools, Floats, Frame, HasFrame, Ints, as_frame
-from multihorizon.data.reading import InputTable, read_table
+from multihorizon.data.reading import Columns, InputTable, read_table
 from multihorizon.data.rules import read_log, refusing
 from multihorizon.files import write_csv
 
@@ -79,10 +79,13 @@ class Steps(HasFrame):
         return cls._from_table(InputTable(as_frame(frame, "a table of decisions", ": from_file reads files")), state)
 
     @classmethod
-    def from_file(cls, path: str | Path, state: Sequence[str]) -> Steps:
-        """Read a CSV or Parquet file; see `from_frame`. Messages name the file and the line."""
+    def from_file(cls, path: str | Path, state: Sequence[str], columns: Columns | None = None) -> Steps:
+        """Read a CSV or Parquet file; see `from_frame`. Messages name the file and the line.
+
+        `columns` says what other columns are called in the file, as in `Demonstrations.from_frame`.
+        """
         needed = (*COLUMNS, "terminated", *state, *(f"next_{name}" for name in state))
-        return cls._from_table(read_table(path, "decisions", ("expert", "episode", "action"), needed), state)
+        return cls._from_table(read_table(path, "decisions", ("expert", "episode", "action"), needed, columns), state)
 
     @classmethod
     def _from_table(cls, table: InputTable, state: Sequence[str]) -> Steps:
