@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 import multihorizon as mh
 from multihorizon.cli import app
-from multihorizon.parallel import Run, _sent, in_parallel, limited
+from multihorizon.parallel import _sent, in_parallel, limited
 
 DOMAIN = mh.domains.cliff()
 pytestmark = [
@@ -44,7 +44,7 @@ def workers() -> Iterator[Any]:
 def test_results_come_in_the_order_of_the_items(jobs: int) -> None:
     assert list(in_parallel(square, range(7), jobs)) == [0, 1, 4, 9, 16, 25, 36]
     assert list(in_parallel(square, [], jobs)) == []
-    assert list(Run(jobs=jobs).map(square, range(7))) == [0, 1, 4, 9, 16, 25, 36]
+    assert list(in_parallel(square, range(7), jobs)) == [0, 1, 4, 9, 16, 25, 36]
 
 
 def test_what_tasks_share_travels_to_each_process_once(tmp_path: Path) -> None:

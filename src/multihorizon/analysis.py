@@ -665,8 +665,9 @@ def _carried_out(analysis: Analysis, asked: Asked, keep: Callable[[Analysis], No
     steps = [step for step in STEPS if analysis.kind in step.kinds and step.wanted(asked)]
     if not steps:
         return replace(analysis, finished=True)
+    parts = run.parts(*[step.weight for step in steps])
     keep(analysis)
-    for step, part in zip(steps, run.parts(*(step.weight for step in steps)), strict=True):
+    for step, part in zip(steps, parts, strict=True):
         if step.rests_on_fit and analysis.withheld:
             continue
         for latest in step.carry_out(analysis, asked, part):

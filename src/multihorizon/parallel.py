@@ -113,10 +113,6 @@ class Run:
         for number, item in enumerate(items):
             yield item, self.part(number / len(items), (number + 1) / len(items))
 
-    def map(self, task: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-        """Yield the results of `task` in the order of `items`, computed by the processes of this run."""
-        return in_parallel(task, items, self.jobs)
-
 
 #: The client of the cluster that work goes to, if any.
 _clients: list[Any] = []

@@ -62,17 +62,14 @@ class Evidence(Mapping[str, Any]):
     _lengths: ClassVar[dict[str, str]] = {}
     #: The classes of evidence by the names of their solvers, the first that fits first.
     kinds: ClassVar[dict[str, list[type[Evidence]]]] = {}
+    #: An entry that a dict must have to be of this kind, where a solver has several kinds.
+    told_by: ClassVar[str] = ""
 
     def __init_subclass__(cls, solvers: tuple[str, ...] = (), **more: Any) -> None:
         """Register the class with the names of its solvers."""
         super().__init_subclass__(**more)
         for name in solvers:
             Evidence.kinds.setdefault(name, []).insert(0, cls)
-
-    @classmethod
-    def fits(cls, content: Mapping[str, Any]) -> bool:
-        """Say whether a dict holds evidence of this kind, where a solver has several kinds."""
-        return True
 
     def lookahead_weights(self) -> list[list[float]]:
         """Return the look-ahead weights of each expert where they are not those of a discount factor."""
@@ -294,7 +291,8 @@ def solver_class(name: str) -> type | None:
 def read_evidence(solver: str, content: Mapping[str, Any]) -> Evidence:
     """Return the evidence of that solver from a dict, as files and solvers of your own have it."""
     solver_class(solver)  # its module declares its evidence
-    return next((kind for kind in Evidence.kinds.get(solver, ()) if kind.fits(content)), Evidence).read(content)
+    kinds = [kind for kind in Evidence.kinds.get(solver, ()) if not kind.told_by or content.get(kind.told_by) is not None]
+    return (kinds or [Evidence])[0].read(content)
 
 
 class Status(StrEnum):

@@ -150,12 +150,7 @@ class LookaheadEvidence(DecisionEvidence, solvers=("MaximumLikelihood",)):
     ridge_weights: list[float]
     ridge_reason: str
     steps: int
-
-    @classmethod
-    def fits(cls, content: Mapping[str, Any]) -> bool:
-        """Say whether there are weights."""
-        ahead = content.get("lookahead")
-        return isinstance(ahead, Mapping) and "weights" in ahead
+    told_by: ClassVar[str] = "no_discount"
 
     def lookahead_weights(self) -> list[list[float]]:
         """Return the weights d(1), d(2), … of each expert."""

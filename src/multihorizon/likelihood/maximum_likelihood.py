@@ -224,8 +224,8 @@ class MaximumLikelihood:
 
     def estimate_together(self, solution: Solution) -> JointEstimate:
         """Return the estimate of all experts at the answer of a solution."""
-        paid, reward = with_known_reward(solution.require_problem(), self.known_reward)
         evidence = LikelihoodEvidence.of(solution)
+        paid, reward = with_known_reward(solution.require_problem(), self.known_reward)
         temperature = "per_expert" if evidence.temperature_spread else self.temperature
         settings = replace(read_settings(paid, temperature, self.discounts, self.groups, reward), moves=True)
         model = Likelihood(paid, settings)

@@ -38,7 +38,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from multihorizon.checks import Floats, Ints, as_positive
-from multihorizon.parallel import Run
+from multihorizon.parallel import Run, in_parallel
 from multihorizon.words import decimals, significant
 
 #: The log-likelihoods `(rows,columns)` of some rows under some components.
@@ -213,7 +213,7 @@ def _excess(given: LogLikelihoods, rows: Floats, size: int, run: Run) -> Floats:
     """Return `D_q/n − 1` `(G,)` where the mixture's log-likelihoods are `rows`, by one pass over all of them."""
     blocks = [(block, rows[block]) for block in _blocks(rows.size, size)]
     total = np.zeros(size)
-    for part in run.map(partial(_excess_in_block, given, size), blocks):
+    for part in in_parallel(partial(_excess_in_block, given, size), blocks, run.jobs):
         total += part
     return total / rows.size
 

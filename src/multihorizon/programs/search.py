@@ -88,7 +88,7 @@ from multihorizon.numerics.lp import (
     maximise,
     solve_for_duals,
 )
-from multihorizon.parallel import Progress, Run, n_workers, silent
+from multihorizon.parallel import Progress, Run, in_parallel, n_workers, silent
 from multihorizon.programs.inner import POSITIVE_MARGIN, Bases, Inner, Margins, Optimum, program, slices
 from multihorizon.words import significant
 
@@ -729,7 +729,7 @@ def bound_optimum(
         left = deadline - time.perf_counter()
         work = partial(_work, relaxation, target, 8 if begins else INFINITY, left if begins else min(4.0, left))
         shares = [boxes] if begins or workers == 1 else [boxes[i::workers] for i in range(min(workers, len(boxes)))]
-        results = [work(boxes)] if len(shares) == 1 else list(run.map(work, shares))
+        results = [work(boxes)] if len(shares) == 1 else list(in_parallel(work, shares, run.jobs))
         settled = max([settled, *[result[0] for result in results]])
         boxes = sorted((box for result in results for box in result[1]), key=lambda box: -box.bound)
         count += sum(result[2] for result in results)

@@ -87,7 +87,7 @@ from multihorizon.likelihood.action_rewards import StateRewardTest
 from multihorizon.likelihood.maximum_likelihood import never_earned
 from multihorizon.mdp import MDP
 from multihorizon.numerics.distributions import t_ppf
-from multihorizon.parallel import Progress, Run, silent
+from multihorizon.parallel import Progress, Run, in_parallel, silent
 from multihorizon.population.covariates import least_persons
 from multihorizon.population.marginal import modes
 from multihorizon.population.maximum import Maximum, climb, node_shares, population_state_reward, spectrum_of
@@ -392,7 +392,7 @@ def carry_over(
     run = Run(as_seed(seed), jobs, progress)
     task = partial(_fit, known_reward, common_discount, Run(run.seed))
     fitted: dict[_Key, _Fits] = {}
-    for done, (key, fits) in enumerate(zip(problems, run.map(task, list(problems.values())), strict=True), 1):
+    for done, (key, fits) in enumerate(zip(problems, in_parallel(task, list(problems.values()), run.jobs), strict=True), 1):
         fitted[key] = fits
         progress(done / len(problems), f"fit {done} of {len(problems)}: {key.level}")
     between: list[Together] = []

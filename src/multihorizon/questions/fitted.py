@@ -48,7 +48,6 @@ from multihorizon.questions.model_checks import (
     MODELS,
     WORST,
     Compared,
-    Extent,
     Misfit,
     ModelChecks,
     check_model,
@@ -481,7 +480,6 @@ def _model_fit(fitted: Fitted) -> Finding:
         return _of_people(fitted, fitted.people)
     if fitted.sieve is not None:
         return _of_vectors(fitted, fitted.sieve)
-    how = extent(fitted.misfits)
     compared = fitted.compared
     if compared is None:
         reasons = (
@@ -492,10 +490,10 @@ def _model_fit(fitted: Fitted) -> Finding:
         return Finding(QUESTION, "Not tested", "There was nothing to choose: each state has a single action.", "caution")
     if fitted.checks is None:
         return Finding(QUESTION, "Not checked", "Whether the model predicts new decisions was not checked.", "caution")
-    return _of_lists(fitted, _reported(fitted, fitted.checks), how, compared.repeat)
+    return _of_lists(fitted, _reported(fitted, fitted.checks), compared.repeat)
 
 
-def _of_lists(fitted: Fitted, checks: ModelChecks, how: Extent, repeat: bool) -> Finding:
+def _of_lists(fitted: Fitted, checks: ModelChecks, repeat: bool) -> Finding:
     """Say whether the model predicts new decisions, better than simpler models and as well as the experts' own habits."""
     judged = np.where(fitted.unpredicted, 0.0, checks.decisions)
     total = {name: float(values @ judged) for name, values in checks.held_out.items()}
@@ -526,6 +524,7 @@ def _of_lists(fitted: Fitted, checks: ModelChecks, how: Extent, repeat: bool) ->
         )
         return Finding(QUESTION, "No", reasons, "bad", checks)
     better = f"it predicts held-out decisions better than chance, by {per_decision(gain)} in log-likelihood per decision"
+    how = extent(fitted.misfits)
     answer = fit_answer(how, checks.overall)
     if how.odd:
         where = "does not fit" if how.answer == "No" else f"fits {how.answer[0].lower()}{how.answer[1:]}"

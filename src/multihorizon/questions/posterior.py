@@ -75,7 +75,7 @@ from multihorizon.likelihood.estimates import LikelihoodEvidence
 from multihorizon.likelihood.look_ahead import fit_lookahead
 from multihorizon.likelihood.maximum_likelihood import WEAK_PRIOR, MaximumLikelihood, resume
 from multihorizon.numerics.newton import Local, maximize_many
-from multihorizon.parallel import Progress, Run, limits, silent
+from multihorizon.parallel import Progress, Run, in_parallel, limits, silent
 from multihorizon.population.covariates import Covariates
 from multihorizon.population.marginal import Marginal
 from multihorizon.population.maximum import Maximum
@@ -650,7 +650,7 @@ def posterior(
     spent = time.process_time() - begun
     parts = []
     seeds = np.random.SeedSequence(run.seed).spawn(chains + 1)
-    for part in run.map(partial(_chain, target, mode, curvature, draws, tune), seeds[:chains]):
+    for part in in_parallel(partial(_chain, target, mode, curvature, draws, tune), seeds[:chains], run.jobs):
         parts.append(part)
         progress(0.2 + 0.75 * len(parts) / chains, f"chain {len(parts)} of {chains}")
     begun = time.process_time()

@@ -104,7 +104,7 @@ from multihorizon.likelihood.search import climb
 from multihorizon.numerics.distributions import chi2_sf
 from multihorizon.numerics.newton import Ascent, resting
 from multihorizon.numerics.spectrum import spectrum
-from multihorizon.parallel import Progress, Run, limits, silent
+from multihorizon.parallel import Progress, Run, in_parallel, limits, silent
 from multihorizon.problem import Problem
 from multihorizon.result import Result
 from multihorizon.solution import Deviations, Solution, Status
@@ -231,20 +231,22 @@ def each_pair(solution: Solution, run: Run = Run()) -> Iterator[SharedDiscountTe
     """Yield the test of each pair that has something to test, as soon as it is done, not yet corrected."""
     model, spread_test = _tests_of(solution)
     pairs = [pair for pair in combinations(range(solution.discounts.size), 2) if contrasts_of(model, pair)]
-    for number, test in enumerate(run.map(spread_test, pairs), start=1):
+    for number, test in enumerate(in_parallel(spread_test, pairs, run.jobs), start=1):
         run.progress(number / len(pairs), f"pair {number} of {len(pairs)}")
         yield test
 
 
 def with_holm(tests: Sequence[SharedDiscountTest]) -> PairwiseTests:
     """Return the same tests with Holm's correction for their number."""
-    adjusted = holm(np.array([test.p_value for test in tests]))
-    return PairwiseTests(tuple(replace(test, adjusted=float(p)) for test, p in zip(tests, adjusted, strict=True)))
+    corrected = []
+    for test, p_value in zip(tests, holm(np.array([test.p_value for test in tests])).tolist(), strict=True):
+        corrected.append(replace(test, adjusted=p_value))
+    return PairwiseTests(tuple(corrected))
 
 
 def _tests_of(solution: Solution) -> tuple[ChoiceModel, Callable[[tuple[int, ...]], SharedDiscountTest]]:
     """Return the model of a solution, and the test of some of its experts."""
-    estimate = solution.estimate
+    estimate = solution.interval_source
     if isinstance(estimate, FunctionEstimate):
         return estimate.model, partial(_sampled_test, cast("SievePoint", estimate.place), estimate.widened, estimate.matrix)
     # The spread of log-temperatures is 0 where they are equal, known or untied.
@@ -381,7 +383,7 @@ def shared_goal_test(solution: Solution, simulations: int = 999, run: Run = Run(
     total = np.sum(quadratic, axis=0)
     if point.likelihood.n_reward <= 100 and point.likelihood.clusters is None:
         total = np.zeros(1 + simulations)
-        climbed = run.map(partial(_climbed_gains, point.likelihood, point.x), experts)
+        climbed = in_parallel(partial(_climbed_gains, point.likelihood, point.x), experts, run.jobs)
         for number, (expert, parts, gains) in enumerate(zip(experts, quadratic, climbed, strict=True), start=1):
             beyond = gains[1:] - expert.gains(expert.scores, free)[1 : gains.size]
             total += np.concatenate([gains[:1], parts[1:] + beyond[expert.chosen]])
@@ -662,12 +664,12 @@ def state_reward_test(solution: Solution, goals: SharedGoalTest | None = None, r
         return StateRewardTest.untested("the fit did not end")
     if model.is_large:
         return StateRewardTest.untested(f"that needs at most {limits().dense_rewards} rewards, and there are {model.n_reward:,}")
+    shared = with_one_reward(point)
     rivals = wider_rewards(
         [batch.mdp for batch in model.batches], [a for batch in model.batches if (a := batch.arrival) is not None]
     )
     if not rivals:
         return StateRewardTest.untested("there is one action alone")
-    shared = with_one_reward(point)
     tests = [StateRewardTest.of([(rival, tested_at(shared, rival))]) for rival in rivals]
     result = StateRewardTest.strongest(tests)
     run.progress(0.1, "rewards of actions")

@@ -59,7 +59,7 @@ from multihorizon.driver import solve
 from multihorizon.files import read_json
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood, resume
 from multihorizon.likelihood.search import climb
-from multihorizon.parallel import Progress, Run, silent
+from multihorizon.parallel import Progress, Run, in_parallel, silent
 from multihorizon.population.covariates import Covariates, least_persons
 from multihorizon.population.findings import PopulationEvidence, PopulationFindings
 from multihorizon.population.solver import Population
@@ -155,7 +155,7 @@ def simulate_study(
         sizes = [replace(size, people=number) for size in _sizes(design, truth, effects, decisions or [], [])]
     items = [(size, number) for size in sizes for number in range(studies)]
     outcomes: list[Outcome] = []
-    for outcome in run.map(_Study(design, truth, used, run.seed), items):
+    for outcome in in_parallel(_Study(design, truth, used, run.seed), items, run.jobs):
         outcomes.append(outcome)
         progress(len(outcomes) / len(items), f"simulated study {len(outcomes)} of {len(items)}")
     if all(outcome.problem for outcome in outcomes):
@@ -594,7 +594,7 @@ def bootstrap(
     # Forty tasks are enough for many processes, and few enough that starting one costs little.
     chunks = [[seeds[i] for i in chunk] for chunk in np.array_split(np.arange(draws), min(draws, 40))]
     ends: list[Floats | None] = []
-    for part in Run(jobs=jobs).map(partial(_refit, model, point.x, tables), chunks):
+    for part in in_parallel(partial(_refit, model, point.x, tables), chunks, jobs):
         ends += part
         progress(len(ends) / draws, f"bootstrap {len(ends)} of {draws}")
     kept = np.array([x for x in ends if x is not None])

@@ -246,7 +246,8 @@ def read_fit(directory: Path) -> tuple[Solution, dict[str, Any]]:
         if not (directory / name).is_file():
             raise ValueError(f"{directory} has no {name} to go on from: {_why_not(content)}")
     arrays = read_arrays(directory / TASK, "the task of a fit")
-    solution = Solution.from_json(directory / SOLUTION, _problem_from(arrays, directory / TASK))
+    problem = _problem_from(arrays, directory / TASK)
+    solution = Solution.from_json(directory / SOLUTION, problem)
     if missing := solution.evidence.lacking():
         needed = f"must have {', '.join(missing)} in its evidence, as each {solution.solver} writes it"
         raise ValueError(f"{directory / SOLUTION} {needed}, received none: fit again")
@@ -255,17 +256,18 @@ def read_fit(directory: Path) -> tuple[Solution, dict[str, Any]]:
         if largest > LARGEST_NUMBER:
             received = f"at most {LARGEST_NUMBER:g}, received {largest:g}"
             raise ValueError(f"{directory / SOLUTION}: {name} must be {received}: fit again")
-    taken = sum(float(task.counts.sum()) for task in solution.require_problem().tasks)
+    try:
+        solution.solver_used(MaximumLikelihood, Population)
+    except ValueError as error:
+        raise ValueError(f"{directory / SOLUTION} is not the solution of a fit: {error}") from error
+    (task,) = problem.tasks
+    taken = float(task.counts.sum())
     decisions = float(solution.evidence["decisions"])
     if not np.isclose(taken, decisions):
         raise ValueError(
             f"{directory / SOLUTION} and {TASK} must be of one fit, received {decisions:,.10g} decisions in the one and "
             f"{taken:,.10g} in the other: fit again"
         )
-    try:
-        solution.solver_used(MaximumLikelihood, Population)
-    except ValueError as error:
-        raise ValueError(f"{directory / SOLUTION} is not the solution of a fit: {error}") from error
     return solution, content
 
 

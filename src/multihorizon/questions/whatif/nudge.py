@@ -48,7 +48,7 @@ from multihorizon.checks import Bools, Floats, Ints, Seed, as_count, as_jobs, as
 from multihorizon.estimate import Draws, interval_ends
 from multihorizon.exact.identify import Identification
 from multihorizon.mdp import MDP, steps_into
-from multihorizon.parallel import Progress, Run, silent
+from multihorizon.parallel import Progress, Run, in_parallel, silent
 from multihorizon.planning.plan import plan
 from multihorizon.problem import Problem
 from multihorizon.questions.whatif.change import (
@@ -316,7 +316,14 @@ def nudge(
     if action is not None and initial is not None:
         raise ValueError("initial is for a state to be reached: an action is chosen in its state, wherever a person comes from")
     change = read_change(people.task.mdp, people.names, initial=initial)
-    spot = _read_spot(change.mdp, state, action)
+    mdp = change.mdp
+    place = place_of(state, mdp.state_names, "state", "state")
+    move = None if action is None else place_of(action, mdp.action_names, "action", "action")
+    if move is not None and not mdp.live[place, move]:
+        raise ValueError(
+            f"action must be one that can be taken in state {mdp.state_names[place]}, received {mdp.action_names[move]}"
+        )
+    spot = _Spot(place, move)
     outcomes = Outcomes(change.task, [spot.state], False, False)
     sample: Sample | None = None
     closed = True
@@ -329,7 +336,7 @@ def nudge(
     tried = explaining(people, None) if people.policies is not None else None
     work = _Search(people, change, spot, asked, level, sample, tried, outcomes)
     answers = []
-    for one in run.map(partial(_Search.expert, work), range(len(people.names))):
+    for one in in_parallel(partial(_Search.expert, work), range(len(people.names)), run.jobs):
         answers.append(one)
         run.progress(len(answers) / len(people.names), f"{len(answers):,} of {len(people.names):,} experts")
     status = [one.status if closed else NOT_BOUNDED for one in answers]
@@ -379,18 +386,6 @@ def _as_chance(chance: object) -> float:
     if isinstance(chance, bool) or not isinstance(chance, int | float | np.number) or not 0 < float(chance) < 1:
         raise ValueError(f"chance must be a number between 0 and 1, received {chance!r}")
     return float(chance)
-
-
-def _read_spot(mdp: MDP, state: object, action: object) -> _Spot:
-    place = place_of(state, mdp.state_names, "state", "state")
-    if action is None:
-        return _Spot(place, None)
-    move = place_of(action, mdp.action_names, "action", "action")
-    if not mdp.live[place, move]:
-        raise ValueError(
-            f"action must be one that can be taken in state {mdp.state_names[place]}, received {mdp.action_names[move]}"
-        )
-    return _Spot(place, move)
 
 
 def _fewest_steps(mdp: MDP, state: int) -> int:

@@ -53,7 +53,7 @@ from multihorizon.exact.bounds import predicted_bounds
 from multihorizon.exact.identify import Identification
 from multihorizon.exact.rewards import read_restrictions
 from multihorizon.mdp import MDP, episodic_levels, steps_into
-from multihorizon.parallel import Progress, Run, silent
+from multihorizon.parallel import Progress, Run, in_parallel, silent
 from multihorizon.problem import Problem
 from multihorizon.questions.whatif.change import (
     Change,
@@ -773,7 +773,7 @@ class _PlansAfter:
         experts, n = drawn.discounts.shape
         again = self.change.moved and self.change.mdp.is_estimated
         if (drawn.tasks is None or self.change.moved) and not again:
-            yield from run.map(partial(self.expert, drawn), range(experts))
+            yield from in_parallel(partial(self.expert, drawn), range(experts), run.jobs)
             return
         parts = []
         for i in range(n):
