@@ -23,6 +23,24 @@ def test_known_points_are_the_same_in_every_shape(told):
     np.testing.assert_array_equal(rows.discounts, told.discounts)
 
 
+def test_known_points_may_be_given_by_name(told, tmp_path):
+    """As pairs of state and action, or of what states pay on arrival, in a solver and in an analysis; it is saved and read."""
+    named = {
+        (state, action): points
+        for state, row in zip(TASK.mdp.state_names, TASK.reward.tolist(), strict=True)
+        for action, points in zip(TASK.mdp.action_names, row, strict=True)
+    }
+    by_pair = mh.solve(PROBLEM, mh.MaximumLikelihood("per_expert", known_reward=named))
+    np.testing.assert_array_equal(by_pair.discounts, told.discounts)
+    by_pair.to_json(tmp_path / "known.json")
+    np.testing.assert_array_equal(mh.Solution.from_json(tmp_path / "known.json", PROBLEM).discounts, told.discounts)
+    cliff = mh.domains.cliff()
+    table = mh.Demonstrations.simulate(cliff.mdp, cliff.soft_experts(), 50)
+    on_arrival = dict(zip(cliff.mdp.state_names, cliff.reward.tolist(), strict=True))
+    named, numbers = (mh.analyse(table, cliff.mdp, known_reward=reward, quick=True) for reward in (on_arrival, cliff.reward))
+    np.testing.assert_array_equal(named.solution.discounts, numbers.solution.discounts)
+
+
 def test_known_points_are_one_feature_of_unknown_weight(told):
     """A weight w at temperature λ is the known points at temperature λ/w."""
     tied = mh.Problem(TASK.mdp, PERSONS.demonstrations, features=TASK.reward.T.reshape(-1, 1), feature_names=["points"])

@@ -375,7 +375,7 @@ def analyse(
     quick: bool = False,
     keep: Callable[[Analysis], None] = lambda analysis: None,
     solver: MaximumLikelihood | SieveLikelihood | None = None,
-    known_reward: Callable[[MDP], Floats] | None = None,
+    known_reward: Any = None,
     deviations: float | Literal["estimated"] | None = None,
     cluster: Choice | None = None,
     lookahead: Sequence[Lookahead] = (),
@@ -398,7 +398,7 @@ def analyse(
         quick: leave out tests and model checks, and take intervals from standard errors.
         keep: called with what is known so far, again and again while the work goes on.
         solver: all options of the fit, in place of `temperature` and `ridge`, which must then be left out.
-        known_reward: None, or a function of the MDP that gives the known part of the reward, as in `MaximumLikelihood`.
+        known_reward: the known part of the reward, as in `MaximumLikelihood`, or a function of the MDP that gives it.
         deviations: how far each expert's reward may be from the shared one, as in `MaximumLikelihood`. By default it is
             "estimated", and that of the solver where one is given. Where it cannot be had, one reward is fitted, and a remark
             says so. From a reward that is known in full nobody deviates unless a number is given.
@@ -425,7 +425,11 @@ def analyse(
         ('0', '1', '2')
     """
     run = Run(as_seed(seed), jobs, progress)
-    doubled = {"temperature": temperature, "ridge": ridge, "known_reward": known_reward and getattr(solver, "known_reward", None)}
+    doubled = {
+        "temperature": temperature,
+        "ridge": ridge,
+        "known_reward": None if known_reward is None else getattr(solver, "known_reward", None),
+    }
     doubled["deviations"] = None if deviations is None else getattr(solver, "deviations", 0.0) or None
     twice = [name for name, value in doubled.items() if value is not None]
     if solver is not None and twice:
@@ -457,7 +461,9 @@ def analyse(
     if together:
         _refuse(is_crowd(listed), pairs=pairs, lookahead=bool(lookahead))
     problem, remarks = build_problem(listed, as_mdps(mdps), features, smoothing, estimate_rest, believed)
-    reward = solver.known_reward if known_reward is None else known_reward(problem.mdp)
+    reward = (
+        known_reward(problem.mdp) if callable(known_reward) else solver.known_reward if known_reward is None else known_reward
+    )
     discounts = None if solver.discounts is None else counted_in_one_unit(solver.discounts, listed)
     asked = Asked(
         problem=problem,

@@ -29,6 +29,7 @@ from multihorizon.checks import (
     first_few,
     label,
     numbers_of,
+    place_of,
     read_only,
 )
 from multihorizon.data.demonstrations import Demonstrations
@@ -286,8 +287,8 @@ def with_known_reward(problem: Problem, known: Any) -> tuple[Problem, Floats | N
 
     Where the problem has no features and the reward is known for states and actions, no reward parameters are left.
 
-    `known` is `(S,)` paid on arrival, `(S,A)` or `(A·S,)` in rows a·S + s for decisions, or a mapping of state names to what
-    they pay on arrival.
+    `known` is `(S,)` paid on arrival, `(S,A)` or `(A·S,)` in rows a·S + s for decisions, or a mapping: of state names to what
+    they pay on arrival, or of pairs (state, action) to what the action pays there.
     """
     if known is None:
         return problem, None
@@ -297,7 +298,7 @@ def with_known_reward(problem: Problem, known: Any) -> tuple[Problem, Floats | N
         raise ValueError(
             f"known_reward must have numbers of at most {LARGEST_UNIT:g}, received {significant(largest)}: use another unit"
         )
-    if problem.tabular and isinstance(known, Mapping):
+    if problem.tabular and isinstance(known, Mapping) and not _has_pairs(known):
         return problem, _by_state(problem.parameter_names, known)
     if problem.tabular and numbers.shape == (problem.n_parameters,):
         return problem, numbers
@@ -315,7 +316,10 @@ def _paid(mdp: MDP, reward: Any) -> tuple[Floats, Floats | None]:
     """Return what is paid for each decision, in rows a·S + s, and on arrival where it is paid there."""
     states = mdp.n_states
     rows = mdp.n_actions * mdp.n_states
-    array = _by_state(mdp.state_names, reward) if isinstance(reward, Mapping) else as_floats(reward, "known_reward")
+    if isinstance(reward, Mapping):
+        array = _by_pair(mdp, reward) if _has_pairs(reward) else _by_state(mdp.state_names, reward)
+    else:
+        array = as_floats(reward, "known_reward")
     if array.shape == (states, mdp.n_actions):
         array = array.T.ravel()
     if array.shape not in ((states,), (rows,)):
@@ -340,3 +344,31 @@ def _by_state(names: tuple[str, ...], by_name: Mapping[str, float]) -> Floats:
     if missing.size:
         raise ValueError(f"known_reward must have a number for every state, received none for {names[missing[0]]!r}")
     return reward
+
+
+def _has_pairs(by_name: Mapping[Any, float]) -> bool:
+    """Return whether a mapping names pairs of state and action; raises where it names states as well."""
+    pairs = [isinstance(key, tuple) for key in by_name]
+    if any(pairs) and not all(pairs):
+        alone = next(key for key in by_name if not isinstance(key, tuple))
+        raise ValueError(f"known_reward must name states, or pairs of state and action, received both: {alone!r} is no pair")
+    return any(pairs)
+
+
+def _by_pair(mdp: MDP, by_name: Mapping[Any, float]) -> Floats:
+    """Return the known reward `(S,A)` from a mapping that names every available action of every state that is not terminal."""
+    reward = np.full((mdp.n_states, mdp.n_actions), np.nan)
+    for pair, value in by_name.items():
+        if len(pair) != 2:
+            raise ValueError(f"known_reward must name pairs (state, action), received {pair!r}")
+        state = place_of(pair[0], mdp.state_names, "known_reward", "state")
+        action = place_of(pair[1], mdp.action_names, "known_reward", "action")
+        reward[state, action] = float(as_floats(value, f"known_reward of {pair[0]}, {pair[1]}"))
+    missing = np.argwhere(np.isnan(reward) & mdp.live)
+    if missing.size:
+        state, action = missing[0].tolist()
+        raise ValueError(
+            "known_reward must have a number for every action that can be taken, received none for "
+            f"{(mdp.state_names[state], mdp.action_names[action])!r}"
+        )
+    return np.asarray(np.nan_to_num(reward), dtype=np.float64)

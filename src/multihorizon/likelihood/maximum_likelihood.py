@@ -114,8 +114,9 @@ class MaximumLikelihood:
             Where nothing sets the scale of the reward, temperatures have a geometric mean of 1.
         discounts: known discounts: one number for all, or a mapping of names to numbers. All others are estimated.
         known_reward: the known part of the reward: `(S,)` paid on arrival, `(S,A)` or `(A·S,)` in rows a·S + s for decisions, or
-            a mapping of state names to what they pay on arrival. The problem's features are added to it. In a problem without
-            features the reward is then known, and only discounts and temperatures are estimated.
+            a mapping of state names to what they pay on arrival, or of pairs (state, action) to what is paid for the action. The
+            problem's features are added to it. In a problem without features the reward is then known, and only discounts and
+            temperatures are estimated.
         groups: experts who share one discount, as a mapping of names to labels; all others have their own.
         ridge: weight of the penalty `ridge/2 ‖θ‖²`. None uses none, with two exceptions that the solution's message announces:
             rewards that no logged decision could have earned, and rewards that run away.
