@@ -52,7 +52,7 @@ def test_work_that_takes_long_says_so_at_its_start_and_what_to_do_instead(proble
 
 def test_people_who_share_nothing_are_taken_in_blocks() -> None:
     """The same digits, however many are taken together."""
-    policies = [mh.soft_plan(CLIFF.mdp, CLIFF.reward, gamma, 1.0).policy for gamma in np.linspace(0.2, 0.9, 36)]
+    policies = [mh.soft_plan(CLIFF.mdp, CLIFF.reward, gamma, 1.0).policy for gamma in np.linspace(0.2, 0.9, 20)]
     problem = mh.Problem(CLIFF.mdp, mh.Demonstrations.simulate(CLIFF.mdp, policies, 20, seed=0))
     options = mh.MaximumLikelihood("per_expert", known_reward=CLIFF.reward)
     whole = mh.solve(problem, options)

@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 import multihorizon as mh
 from multihorizon.checks import positions
 from multihorizon.cli import app
-from multihorizon.cli.console import plain_errors
+from multihorizon.cli.console import PlainConsole, plain_errors
 from multihorizon.data.demonstrations import read_tables
 from multihorizon.data.dynamics import require_agreement
 from multihorizon.data.reading import InputTable
@@ -580,12 +580,7 @@ def test_time_stamps_with_and_without_a_zone_are_refused():
         assert len(mh.Demonstrations.from_frame(rows.assign(t=stamps), time="t", time_unit="hour")) == 2
 
 
-def test_a_terminal_without_a_width_shows_what_there_is(tmp_path):
-    (tmp_path / "d.csv").write_text(GOOD)
-    ended = subprocess.run(
-        [sys.executable, "-m", "multihorizon", "check", str(tmp_path / "d.csv")],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "COLUMNS": "0"},
-    )
-    assert "3 rows, 2 experts" in ended.stdout
+def test_a_terminal_without_a_width_shows_what_there_is(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "0")
+    PlainConsole().print("3 rows, 2 experts")
+    assert capsys.readouterr().out == "3 rows, 2 experts\n"

@@ -185,11 +185,11 @@ def test_many_experts_of_whom_nothing_is_known_are_not_sure_of_anything():
     class Indifferent:
         """Every partition into groups is nearly as good as any other; single experts are the best by a hair."""
 
-        problem = SimpleNamespace(n_experts=30)
+        problem = SimpleNamespace(n_experts=16)
         hopeless = 15.0
 
         def __init__(self) -> None:
-            self.fits = {frozenset((k,)) for k in range(30)}
+            self.fits = {frozenset((k,)) for k in range(16)}
 
         @property
         def n_fits(self) -> int:
@@ -212,7 +212,7 @@ def test_many_experts_of_whom_nothing_is_known_are_not_sure_of_anything():
             return -0.01 * (sum(len(group) - 1 for group in new) - sum(len(group) - 1 for group in old))
 
     weights, unexplored = weigh_partitions(Indifferent())
-    shared = sharing_probabilities(weights, 30)
+    shared = sharing_probabilities(weights, 16)
     assert (np.diag(shared) < 0.95).all()
     assert shared.min() > 0
     assert unexplored > 100

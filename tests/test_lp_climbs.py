@@ -77,7 +77,7 @@ def test_an_ascent_with_all_rows_does_not_ask_which_rows_can_be_positive():
             asked.append(arguments)
             return super().omega(*arguments)
 
-    solution = mh.solve(problem, mh.MPLP(reward_bound=20, search=searching(mh.SequentialLP(), Asking)))
+    solution = mh.solve(problem, mh.MPLP(reward_bound=20, search=searching(mh.SequentialLP(starts=2), Asking)))
     assert solution.evidence["omega_sizes"] == solution.evidence["rows"]
     assert not asked
     # There are such Γ close to the answer, where two experts are about to overtake each other.
@@ -177,7 +177,9 @@ def test_a_search_whose_steps_all_fail_has_not_converged():
             result = super().solve(name, *arguments, **options)
             return replace(result, status=LPStatus.FAILED) if "step" in name else result
 
-    solution = mh.solve(acting_best(mh.domains.cliff()), mh.MPLP(reward_bound=20, search=searching(mh.SequentialLP(), Failing)))
+    solution = mh.solve(
+        acting_best(mh.domains.cliff()), mh.MPLP(reward_bound=20, search=searching(mh.SequentialLP(starts=3), Failing))
+    )
     assert np.nanmax(solution.trace.values) < 2.59
     assert solution.status == mh.Status.NOT_CONVERGED
     assert not any(start["converged"] for start in solution.evidence["starts"])
@@ -202,7 +204,9 @@ def test_one_failing_program_does_not_stop_a_search():
             result = super().solve(name, *arguments, **options)
             return replace(result, status=LPStatus.FAILED) if next(count) % 7 == 3 else result
 
-    solution = mh.solve(acting_best(mh.domains.cliff()), mh.MPLP(reward_bound=20, search=searching(mh.SequentialLP(), Failing)))
+    solution = mh.solve(
+        acting_best(mh.domains.cliff()), mh.MPLP(reward_bound=20, search=searching(mh.SequentialLP(starts=3), Failing))
+    )
     assert solution.objective == pytest.approx(2.593949, rel=1e-5)
 
 

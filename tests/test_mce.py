@@ -371,6 +371,7 @@ def test_experts_who_share_no_reward_are_not_matched() -> None:
     assert "no discounts tried match" in found.message
 
 
+@pytest.mark.slow
 def test_the_toy_says_that_other_discounts_match_as_well() -> None:
     domain = mh.domains.toy()
     found = mh.solve(mh.Problem(domain.mdp, domain.soft_experts()), mh.MPMCE())

@@ -141,7 +141,7 @@ def test_infinite_values_are_no_obstacle():
     mdp = mh.domains.gridworld(3, 4, slip=0.1, terminal=[(2, 3)])
     reward = np.where(np.arange(12) == 11, 5.0, -0.2)
     rng = np.random.default_rng(0)
-    persons = np.stack([rng.uniform(0.5, 0.99, 40), rng.uniform(0.3, 1, 40)], axis=1)
+    persons = np.stack([rng.uniform(0.5, 0.99, 20), rng.uniform(0.3, 1, 20)], axis=1)
     policies = [mh.soft_plan(mdp, reward, *person).policy for person in persons.tolist()]
     problem = mh.Problem(mdp, mh.Demonstrations.simulate(mdp, policies, 10, max_steps=40, seed=0))
     solution = mh.solve(problem, mh.MaximumLikelihood("per_expert", known_reward=reward))

@@ -83,8 +83,6 @@ def test_read_fit_gives_back_what_was_fitted(tmp_path, kind):
     if kind == "known reward of actions":
         how["known_reward"] = lambda mdp: (mdp.stacked @ CLIFF.reward).reshape(mdp.n_actions, -1).T
     names, decisions = NAMES, table()
-    if kind == "points of actions":
-        how["known_reward"] = lambda mdp: (mdp.stacked @ CLIFF.reward).reshape(mdp.n_actions, -1).T
     if kind == "apart":  # many persons who share nothing but a known reward
         names = [f"p{i}" for i in range(8)]
         policies = [mh.soft_plan(CLIFF.mdp, CLIFF.reward, gamma).policy for gamma in np.linspace(0.3, 0.95, 8)]
