@@ -1,9 +1,9 @@
 """Models of choice: the log-likelihood of decisions as a function of reward, discounts and temperatures, and its derivatives.
 
-A model gives the log-likelihood `L(x)` of decisions as a function of `x = (θ, γ, log λ, t, ε, κ)`: d reward parameters, how far
-each group of experts looks ahead (a discount, or a few coordinates), the logarithm of each temperature, where estimated
-transitions give way one number for each of their moves and, where choices have habits, the share of lapses and the pull of the
-last action (`plans`). What is known keeps its value; the rest moves inside bounds. What is
+A model gives the log-likelihood `L(x)` of decisions as a function of `x = (θ, γ, log λ, ε, κ, t)`: d reward parameters, how far
+each group of experts looks ahead (a discount, or a few coordinates), the logarithm of each temperature, where choices have
+habits the share of lapses and the pull of the last action (`plans`) and, where estimated transitions give way, one number for
+each of their moves. What is known keeps its value; the rest moves inside bounds. What is
 maximised is
 
     L(x) − ½ θᵀRθ − ½ (x−c)ᵀA(x−c) + bᵀ(x−c).
@@ -161,8 +161,9 @@ class ChoiceModel(ABC):
         feature_sizes: the largest entry of each feature `(d,)`; 1 for features without entries and for functions of a basis.
         groups, temperature_groups: for each of the K experts which look-ahead and which temperature is theirs.
         size: p, the number of parameters, known ones included.
-        discount_slice, temperature_slice, transition_slice, habit_slice: where discounts (or coordinates of the look-ahead),
-            log-temperatures, the numbers by which estimated transitions give way, and lapses and stickiness stand.
+        discount_slice, temperature_slice, habit_slice, transition_slice: where discounts (or coordinates of the look-ahead),
+            log-temperatures, lapses and stickiness, and the numbers by which estimated transitions give way stand; the last two
+            are `beside_slice`.
         lower, upper: bounds `(p,)` of the parameters.
         known: x with the values of what is known, NaN elsewhere; `fixed` `(p,)` marks it.
         known_temperature: the unit of rewards and temperatures: the geometric mean of the temperatures that are known; where none
@@ -209,10 +210,12 @@ class ChoiceModel(ABC):
         self.n_discounts = (int(self.groups.max()) + 1) * self.n_coordinates
         self.n_temperatures = int(self.temperature_groups.max()) + 1
         self.n_transitions = self.move_counts.size
-        sizes = (self.n_reward, self.n_discounts, self.n_temperatures, self.n_transitions, 2 if settings.has_habits else 0)
+        n_habits = 2 if settings.has_habits else 0
+        sizes = (self.n_reward, self.n_discounts, self.n_temperatures, n_habits, self.n_transitions)
         first, second, third, fourth, self.size = np.cumsum(sizes).tolist()
         self.discount_slice, self.temperature_slice = slice(first, second), slice(second, third)
-        self.transition_slice, self.habit_slice = slice(third, fourth), slice(fourth, self.size)
+        self.habit_slice, self.transition_slice = slice(third, fourth), slice(fourth, self.size)
+        self.beside_slice = slice(third, self.size)
         #: Whether a dense information matrix is out of the question.
         self.is_large = self.n_reward > limits().dense_rewards or self.size > limits().dense_parameters
         rewards = np.full(self.n_reward, np.nan) if settings.reward is None else settings.reward
@@ -221,8 +224,8 @@ class ChoiceModel(ABC):
             ahead[:] = known_of_groups(settings.discounts, self.groups)
         temperatures = np.ones(self.n_experts) if settings.temperatures is None else settings.temperatures
         logs = np.log(known_of_groups(temperatures, self.temperature_groups))
-        habits = np.array([settings.lapse, settings.stickiness][: sizes[-1]])
-        self.known: Floats = np.concatenate([rewards, ahead, logs, np.full(self.n_transitions, np.nan), habits])
+        habits = np.array([settings.lapse, settings.stickiness][:n_habits])
+        self.known: Floats = np.concatenate([rewards, ahead, logs, habits, np.full(self.n_transitions, np.nan)])
         self.fixed = ~np.isnan(self.known)
         given = logs[~np.isnan(logs)]
         self.known_temperature = float(np.exp(given.mean())) if given.size else usual_temperature(self.known_range)
@@ -230,10 +233,11 @@ class ChoiceModel(ABC):
         low, high = self._look_ahead_bounds
         gives_way = 6.0  # an estimated probability may change by a factor of e^6, one way or the other
         coldest, hottest = log_temperature_bounds(self.known_temperature, self.known_range)
+        lower = np.repeat([-np.inf, low, coldest, 0.0, -gives_way], sizes)
+        upper = np.repeat([np.inf, high, hottest, MOST_LAPSES, gives_way], sizes)
         # Beyond 20 temperatures an action is repeated, or left, for certain.
         pull = 20 * self.known_temperature
-        lower = np.append(np.repeat([-np.inf, low, coldest, -gives_way], sizes[:-1]), [0.0, -pull][: sizes[-1]])
-        upper = np.append(np.repeat([np.inf, high, hottest, gives_way], sizes[:-1]), [MOST_LAPSES, pull][: sizes[-1]])
+        lower[self.habit_slice][1:], upper[self.habit_slice][1:] = -pull, pull
         self.lower: Floats = np.where(self.fixed, self.known, lower)
         self.upper: Floats = np.where(self.fixed, self.known, upper)
 
@@ -272,26 +276,20 @@ class ChoiceModel(ABC):
         """Return one value for each temperature from one for each expert `(K,)`."""
         return np.array([values[self.temperature_groups == group][0] for group in range(self.n_temperatures)])
 
-    def pack(
-        self,
-        reward: Floats,
-        discounts: Floats,
-        temperatures: Floats | None = None,
-        transitions: Floats | None = None,
-        habits: Floats | None = None,
-    ) -> Floats:
+    def pack(self, reward: Floats, discounts: Floats, temperatures: Floats | None = None, beside: Floats | None = None) -> Floats:
         """Return x from a reward, one discount and one temperature for each group, clipped to the bounds; what is known stays.
 
-        Where the scale is free, temperatures are divided by their geometric mean, and the reward with them. Transitions are as
-        they were counted unless it is given how far they give way; lapses and stickiness are where a search begins.
+        Where the scale is free, temperatures are divided by their geometric mean, and the reward with them. `beside` are lapses,
+        stickiness and how far transitions give way; without it they are where a search begins, and as they were counted.
         """
         usual = np.full(self.n_temperatures, self.known_temperature)
         given = usual if temperatures is None else np.asarray(temperatures, dtype=np.float64)
         scale = float(np.exp(np.log(given).mean())) if self.scale_is_free else 1.0
-        moves = np.zeros(self.n_transitions) if transitions is None else transitions
-        first = np.array([FIRST_LAPSES, 0.0]) if habits is None or not habits.size else habits * [1, 1 / scale]
-        more = first[: self.habit_slice.stop - self.habit_slice.start]
-        x = np.concatenate([reward / scale, discounts, np.log(given / scale), moves, more])
+        x = np.zeros(self.size)
+        x[self.beside_slice] = 0.0 if beside is None else beside
+        x[self.habit_slice][:1] = FIRST_LAPSES if beside is None else x[self.habit_slice][:1]
+        x[self.habit_slice][1:] /= scale
+        x[: self.beside_slice.start] = np.concatenate([reward / scale, discounts, np.log(given / scale)])
         return np.clip(np.where(self.fixed, self.known, x), self.lower, self.upper)
 
     def holding(self, penalty: Quadratic | None = None, ridge: Floats | float = 0.0) -> Self:
@@ -482,7 +480,7 @@ def renumbered(groups: Ints) -> tuple[int, ...]:
 
 
 class Likelihood(ListedModel):
-    """The log-likelihood of a problem's demonstrations as a function of `x = (θ, γ, log λ, t, ε, κ)`.
+    """The log-likelihood of a problem's demonstrations as a function of `x = (θ, γ, log λ, ε, κ, t)`.
 
     Attributes:
         moves: the logged moves of each task whose transitions give way; their information is diagonal, `move_counts`.
@@ -705,7 +703,7 @@ class Point(ChoicePoint):
             if (moving := model.moves_of(plan.persons)) is not None:
                 diagonal[moving[1]] += moving[0].summed((weights[moving[0].rows] * self.worth_of_moves[i] ** 2).sum(axis=1))
         diagonal[: model.n_reward] += model.ridge
-        for k in (*range(model.n_reward, model.transition_slice.start), *range(model.habit_slice.start, model.size)):
+        for k in range(model.n_reward, model.transition_slice.start):
             if not model.fixed[k]:
                 diagonal[k] = self.information_product(np.eye(1, model.size, k).ravel())[k]
         if model.penalty is not None:

@@ -60,7 +60,8 @@ class Clusters:
 
     Attributes:
         unit: what a cluster is.
-        counts: for each of the problem's experts how often each cluster took each decision `(n,A·S)`, in rows a·S + s of the MDP.
+        counts: for each of the problem's experts how often each cluster took each decision `(n,A·C)`, in rows a·C + c of contexts
+            c, which are states or, where they matter, last actions and states (`plans`).
         numbers: for each of them the number of each cluster `(n,)` among all.
     """
 
@@ -69,16 +70,20 @@ class Clusters:
     numbers: tuple[Ints, ...]
 
     @classmethod
-    def of(cls, problem: Problem, unit: Unit, tables: Sequence[Demonstrations] | None = None) -> Clusters | str:
+    def of(
+        cls, problem: Problem, unit: Unit, tables: Sequence[Demonstrations] | None = None, by_last: bool = False
+    ) -> Clusters | str:
         """Return the clusters of a problem; or why they are not known.
 
         Args:
             problem: whose experts have decisions.
             unit: "episode" or "expert".
             tables: where the decisions come from, one for each task in order; by default those the problem was made of.
+            by_last: whether decisions are counted by the last action, too.
         """
         if unit == "expert":
-            counts = tuple(sp.csr_array(require_counts(expert).T.ravel()[None]) for expert in problem.experts)
+            tabled = by_last_action(problem) if by_last else [require_counts(expert) for expert in problem.experts]
+            counts = tuple(sp.csr_array(table.T.ravel()[None]) for table in tabled)
             return cls(unit, counts, tuple(np.array([owner]) for owner in problem.owner))
         listed = sources(problem, tables)
         if isinstance(listed, str):
@@ -90,12 +95,13 @@ class Clusters:
         for expert, (table, k) in zip(problem.experts, listed, strict=True):
             if id(table) not in split:
                 owner = table.by_episode.expert
-                split[id(table)] = size, owner, table.choices_by(expert.mdp, np.arange(owner.size), owner.size)
+                split[id(table)] = size, owner, table.choices_by(expert.mdp, np.arange(owner.size), owner.size, by_last)
                 size += owner.size
             first, owner, made = split[id(table)]
             episodes = np.flatnonzero(owner == k)
             counts = made[episodes]
-            if not np.array_equal(counts.sum(axis=0), require_counts(expert).T.ravel()):
+            by_state = counts.sum(axis=0).reshape(expert.mdp.n_actions, -1, expert.mdp.n_states).sum(axis=1)
+            if not np.array_equal(by_state, require_counts(expert).T):
                 return NO_EPISODES
             by_expert.append(counts)
             numbers.append(first + episodes)
@@ -185,11 +191,11 @@ def by_last_action(problem: Problem) -> tuple[Floats, ...]:
     for expert, (table, k) in zip(problem.experts, listed, strict=True):
         mdp, key = expert.mdp, (id(table), id(expert.mdp))
         if key not in of_table:
-            of_table[key] = table.rows.choices_after(mdp)
-        after = of_table[key][[k]].toarray().reshape(mdp.n_actions + 1, mdp.n_actions, mdp.n_states).swapaxes(1, 2)
-        if not np.array_equal(after.sum(axis=0), require_counts(expert)):
+            of_table[key] = table.choices_by(mdp, table.by_episode.expert, len(table.experts), by_last=True)
+        after = of_table[key][[k]].toarray().reshape(mdp.n_actions, -1).T
+        if not np.array_equal(after.reshape(-1, mdp.n_states, mdp.n_actions).sum(axis=0), require_counts(expert)):
             raise ValueError(f"stickiness needs the order of decisions, but {NO_EPISODES}: make it from Demonstrations")
-        counted.append(after.reshape(-1, mdp.n_actions))
+        counted.append(after)
     return tuple(counted)
 
 

@@ -275,7 +275,7 @@ class CountedFiles(Demonstrations):
         counts[np.searchsorted(Keys(self).of(*(getattr(cells, name) for name in fields)), here)] = answer["times"]
         return counts
 
-    def choices_by(self, mdp: MDP, unit: Ints, size: int) -> Sparse:
+    def choices_by(self, mdp: MDP, unit: Ints, size: int, by_last: bool = False) -> Sparse:
         """Return `choices` where episode e is one of unit `unit[e]`, and −1 means of none; this reads the files again."""
         states, actions, left_out = self.require_available(mdp)
         move = pd.DataFrame(vars(self.moves)).drop(columns="count")
@@ -283,25 +283,43 @@ class CountedFiles(Demonstrations):
         self.database.register("given", pd.DataFrame({"number": np.arange(unit.size), "unit": unit.astype(np.int32)}))
         self.database.register("counted", move.assign(place=columns)[~left_out])
         pieces = self.pieces(
-            f"""SELECT g.unit, m.place, count(*)::DOUBLE AS n FROM {self.decisions} JOIN given g ON g.number = e.number
-            JOIN counted m ON m.state = r.state AND m.action = r.action AND m.next_state = coalesce(r.next_state, -1)
+            f"""SELECT g.unit, m.place, d.last, count(*)::DOUBLE AS n FROM ({self._ordered(by_last)}) d
+            JOIN given g ON g.number = d.number
+            JOIN counted m ON m.state = d.state AND m.action = d.action AND m.next_state = d.next_state
             WHERE g.unit >= 0 GROUP BY ALL"""
         )
-        none = np.zeros(0), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32)
-        parts = [none, *((piece["n"], piece["unit"], piece["place"]) for piece in pieces)]
+        none = np.zeros(0), *np.zeros((3, 0), dtype=np.int32)
+        parts = [none, *((piece["n"], piece["unit"], piece["place"], piece["last"]) for piece in pieces)]
         self.database.unregister("given")
         self.database.unregister("counted")
-        counts, rows, places = (np.concatenate(column) for column in zip(*parts, strict=True))
-        return summed(counts, rows, places, (size, mdp.n_actions * mdp.n_states))
+        counts, rows, places, last = (np.concatenate(column) for column in zip(*parts, strict=True))
+        contexts = mdp.n_states
+        if by_last:
+            before = np.append(self.match(mdp)[1], mdp.n_actions)[last]
+            contexts = mdp.n_states * (mdp.n_actions + 1)
+            places = places // mdp.n_states * contexts + before * mdp.n_states + places % mdp.n_states
+        return summed(counts, rows, places, (size, mdp.n_actions * contexts))
 
-    def choices_of(self, kept: Bools) -> tuple[Ints, Ints]:
-        """State and action of each decision of the episodes kept, `(E,)`, by episode and step; this reads the files again."""
+    def choices_of(self, kept: Bools) -> tuple[Ints, Ints, Ints]:
+        """Return state, action and last action of each decision of the episodes kept, `(E,)`, by episode and step; this reads
+        the files again.
+        """
         self.database.register("given", pd.DataFrame({"number": np.flatnonzero(kept)}))
-        state, action = self.arrays(
-            f"SELECT r.state, r.action FROM {self.decisions} JOIN given g ON g.number = e.number ORDER BY e.number, r.step"
+        state, action, last = self.arrays(
+            f"SELECT d.state, d.action, d.last FROM ({self._ordered(True)}) d JOIN given g ON g.number = d.number "
+            "ORDER BY d.number, d.step"
         )
         self.database.unregister("given")
-        return state, action
+        return state, action, last
+
+    def _ordered(self, by_last: bool) -> str:
+        """Return the decisions with the action before each of them, −1 where there is none or it does not matter, in SQL."""
+        window = " WINDOW w AS (PARTITION BY e.number ORDER BY r.step)" if by_last else ""
+        last = "CASE WHEN lag(r.step) OVER w = r.step - 1 THEN lag(r.action) OVER w ELSE -1 END" if by_last else "-1"
+        return (
+            f"SELECT e.number, r.step, r.state, r.action, coalesce(r.next_state, -1) AS next_state, {last} AS last "
+            f"FROM {self.decisions}{window}"
+        )
 
     @cached_property
     def rows(self) -> Demonstrations:

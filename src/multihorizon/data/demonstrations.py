@@ -221,35 +221,35 @@ class Demonstrations(HasFrame):
         """Return how often each of the `cells` was taken, `(M,)`, if row i counts `weights[i]` times."""
         return np.bincount(self._counted[2], weights, minlength=self.made.nnz).astype(np.float64)
 
-    def choices_of(self, kept: Bools) -> tuple[Ints, Ints]:
-        """Return state and action of each decision of the episodes kept, `(E,)`, by episode and step."""
+    def choices_of(self, kept: Bools) -> tuple[Ints, Ints, Ints]:
+        """Return state, action and last action of each decision of the episodes kept, `(E,)`, by episode and step."""
         chosen = np.repeat(kept, self.by_episode.length)
-        return self.state[chosen], self.action[chosen]
+        return self.state[chosen], self.action[chosen], self.last_action[chosen]
 
-    def choices_by(self, mdp: MDP, unit: Ints, size: int) -> Sparse:
-        """Return `choices` where episode e is one of unit `unit[e]`, and −1 means of none: `(size,A·S)`, sparse."""
+    @cached_property
+    def last_action(self) -> Ints:
+        """Return the action before each row `(N,)`, −1 where there is none: at first decisions, and after missing steps."""
+        last = np.full(self.action.size, -1)
+        follows = same_episode(self.expert, self.episode) & (np.diff(self.step) == 1)
+        last[1:][follows] = self.action[:-1][follows]
+        return last
+
+    def choices_by(self, mdp: MDP, unit: Ints, size: int, by_last: bool = False) -> Sparse:
+        """Return `choices` where episode e is one of unit `unit[e]`, and −1 means of none: `(size,A·S)`, sparse.
+
+        With `by_last` they are `(size,A·C)` with a column for each action and context l·S + s: after the last action l, A where
+        there is none, in state s.
+        """
         states, actions, left_out = self.require_available(mdp)
         move = self.made.indices[self._counted[2]]
         row = np.repeat(unit, self.by_episode.length)
         kept = (row >= 0) & ~left_out[move]
-        places = row[kept], (actions * mdp.n_states + states)[move[kept]]
-        return summed(np.ones(int(kept.sum())), *places, (size, mdp.n_actions * mdp.n_states))
-
-    def choices_after(self, mdp: MDP) -> Sparse:
-        """Return how often each expert took each action in each state after each last action, `(K,(A+1)·A·S)`, sparse.
-
-        The last action is A where there is none: at the first decision of an episode, and after steps that are missing.
-        """
-        states, actions, left_out = self.require_available(mdp)
-        move = self.made.indices[self._counted[2]]
-        action = actions[move]
-        last = np.full(action.size, mdp.n_actions)
-        follows = same_episode(self.expert, self.episode) & (np.diff(self.step) == 1)
-        last[1:][follows] = action[:-1][follows]
-        kept = ~left_out[move]
-        places = ((last * mdp.n_actions + action) * mdp.n_states + states[move])[kept]
-        size = (len(self.experts), (mdp.n_actions + 1) * mdp.n_actions * mdp.n_states)
-        return summed(np.ones(places.size), self.expert[kept], places, size)
+        context, contexts = states[move[kept]], mdp.n_states
+        if by_last:
+            numbers = np.append(self.match(mdp)[1], mdp.n_actions)  # −1 stands for no action
+            context, contexts = numbers[self.last_action[kept]] * mdp.n_states + context, contexts * (mdp.n_actions + 1)
+        places = row[kept], actions[move[kept]] * contexts + context
+        return summed(np.ones(int(kept.sum())), *places, (size, mdp.n_actions * contexts))
 
     @cached_property
     def _counted(self) -> tuple[Moves, Sparse, Ints]:

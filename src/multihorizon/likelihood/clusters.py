@@ -92,7 +92,7 @@ def independence(point: Point, asked: Choice, seed: int = 0) -> Independence:
             return Independence(within=within)
     unit: Unit = "episode" if asked == "auto" else asked
     reason = f"that needs at most {limits().dense_rewards} rewards, and there are {model.n_reward:,}" if model.is_large else ""
-    clusters = reason or Clusters.of(model.problem, unit)
+    clusters = reason or Clusters.of(model.problem, unit, by_last=any(batch.by_last for batch in model.batches))
     if isinstance(clusters, Clusters):
         free = ~model.fixed[model.discount_slice]
         if unit == "expert" and (np.bincount(model.groups)[free] < 2).any():
@@ -156,12 +156,13 @@ def _by_expert(point: Point) -> Iterator[_Own]:
     for i, plan in enumerate(point.plans):
         batch = plan.persons
         (rows, columns, slopes) = point.scores(i)
-        states = rows % batch.mdp.n_states
-        alike = sp.csr_array((np.ones(rows.size), (np.arange(rows.size), states)), shape=(rows.size, batch.mdp.n_states))
+        size = batch.mdp.n_states * batch.last_actions
+        contexts = rows % size
+        alike = sp.csr_array((np.ones(rows.size), (np.arange(rows.size), contexts)), shape=(rows.size, size))
         chances = plan.policy.reshape(-1, plan.lam.size)[rows]
         for k, (position, owner, places) in enumerate(zip(batch.positions, batch.owners, columns, strict=True)):
             made = sp.csr_array(clusters.counts[position][:, rows])
-            visits = sp.csr_array(made @ alike)[:, states]
+            visits = sp.csr_array(made @ alike)[:, contexts]
             yield _Own(int(owner), places, clusters.numbers[position], made, visits, slopes[:, k], chances[:, k])
 
 
@@ -452,8 +453,8 @@ def _centred_scores(
     """
     model = point.likelihood
     share = min(1.0, max_decisions / model.decisions)
-    choices: list[tuple[Demonstrations, Ints, Ints, Ints, Ints]] = []
-    read: dict[int, tuple[Ints, Ints, Ints, Ints, Bools, Ints]] = {}
+    choices: list[tuple[Demonstrations, Ints, Ints, Ints, Ints, Ints]] = []
+    read: dict[int, tuple[Ints, Ints, Ints, Ints, Ints, Bools, Ints]] = {}
     episodes = 0
     for table, k in listed:
         if id(table) not in read:
@@ -461,9 +462,9 @@ def _centred_scores(
             kept = np.concatenate([np.random.default_rng(seed).random(int(n)) < share for n in table.episode_counts])
             cell = np.repeat(cells_of_episodes(table, conditions)[kept], length[kept])
             read[id(table)] = *table.choices_of(kept), expert, length, kept, cell
-        state, action, expert, length, kept, cell = read[id(table)]
+        state, action, last, expert, length, kept, cell = read[id(table)]
         theirs = np.repeat(expert[kept], length[kept]) == k
-        choices.append((table, state[theirs], action[theirs], cell[theirs], length[kept & (expert == k)]))
+        choices.append((table, state[theirs], action[theirs], last[theirs], cell[theirs], length[kept & (expert == k)]))
         episodes += int((expert == k).sum())
     # The reward, or where it is known the discounts and temperatures.
     places = np.arange(model.size)
@@ -486,15 +487,18 @@ def _centred_scores(
     parts = []
     for b, batch in enumerate(model.batches):
         rows, columns, slopes = point.scores(b)
-        place = np.zeros(batch.mdp.n_actions * batch.mdp.n_states, dtype=np.int64)
+        contexts = batch.mdp.n_states * batch.last_actions
+        place = np.zeros(batch.mdp.n_actions * contexts, dtype=np.int64)
         place[rows] = np.arange(rows.size)
         for i, (position, in_x) in enumerate(zip(batch.positions, columns, strict=True)):
-            table, state, action, cell, lengths = choices[position]
+            table, state, action, last, cell, lengths = choices[position]
             states, actions = table.match(batch.mdp)
             state, action = states[state], actions[action]
+            if batch.by_last:
+                state = np.append(actions, batch.mdp.n_actions)[last] * batch.mdp.n_states + state
             turned = np.column_stack([directions[in_x], along[in_x, batch.owners[i]]])
-            scores = (slopes[:, i] @ turned)[place[action * batch.mdp.n_states + state]]
-            here = np.unique(cell * batch.mdp.n_states + state, return_inverse=True)[1]
+            scores = (slopes[:, i] @ turned)[place[action * contexts + state]]
+            here = np.unique(cell * contexts + state, return_inverse=True)[1]
             visits = np.maximum(np.bincount(here), 1)
             means = np.stack([np.bincount(here, column) for column in scores.T], axis=1) / visits[:, None]
             centred = (scores - means[here]) * np.sqrt(visits / np.maximum(visits - 1, 1))[here, None]

@@ -194,7 +194,7 @@ def profile_covariances(point: Point) -> tuple[Floats, Bools, Floats]:
     """
     model = point.likelihood
     d = model.n_reward
-    m = model.n_discounts + model.n_temperatures
+    m = model.transition_slice.start - d
     free = np.flatnonzero(~model.fixed[d : d + m])
     profiled, information, gives_way = profile_information(point)
     # A discount keeps a share of its information when the reward is profiled out; where it is not identified, one near 1e-13.
@@ -345,7 +345,10 @@ class _Part:
         alone = model.of_experts(members.tolist())
         moves = [model.place_of(each.mdp) for each in alone.moves]
         first = model.temperature_slice.start
-        places = np.concatenate([np.arange(model.n_reward), [model.n_reward + group], first + np.array(temperatures), *moves])
+        habits = np.arange(model.size)[model.habit_slice]
+        places = np.concatenate(
+            [np.arange(model.n_reward), [model.n_reward + group], first + np.array(temperatures), habits, *moves]
+        )
         here = alone.at(point.x[places])
         assert here is not None
         assert precise.of_model is not None
@@ -529,7 +532,7 @@ def degrees_of(point: Point, shared: Point, members: tuple[int, ...], contrasts:
     discounts[list(members)] = np.clip(discounts[list(members)], 0.2, 0.8) + offsets / len(members)
     grouped = np.array([discounts[model.groups == g][0] for g in range(model.n_discounts)])
     temperatures = np.exp(shared.x[shared.likelihood.temperature_slice])
-    moved = shared.x[shared.likelihood.transition_slice]
+    moved = shared.x[shared.likelihood.beside_slice]
     apart = model.at(model.pack(shared.likelihood.reward(shared.x), grouped, temperatures, moved))
     full, restricted = precision(point if apart is None else apart), precision(shared)
     return contrasts + 2 * max(restricted.nullity - full.nullity, 0) if full.rank > restricted.rank else 0
@@ -542,7 +545,7 @@ def with_one_discount(point: Point, members: tuple[int, ...]) -> Ascent[Point]:
     values = np.array([model.discounts(point.x)[restricted.groups == g].mean() for g in range(restricted.n_discounts)])
     temperatures = np.exp(point.x[model.temperature_slice])
     starts = [
-        restricted.at(restricted.pack(model.reward(point.x), values, temperatures, point.x[model.transition_slice])),
+        restricted.at(restricted.pack(model.reward(point.x), values, temperatures, point.x[model.beside_slice])),
         choice_probability_start(restricted, values, temperatures),
     ]
     ends = [climb(start, max_steps=25) for start in starts if start is not None]

@@ -421,7 +421,7 @@ def _holds(end: Ascent[Point]) -> bool:
     for number, plan in enumerate(point.plans):
         batch = plan.persons
         (rows, columns, scores) = point.scores(number)
-        visited = batch.visits[rows % batch.mdp.n_states] > 0
+        visited = batch.visits[rows % len(batch.visits)] > 0
         for i, places in enumerate(columns):
             seen = scores[visited[:, i], i]
             variances = ((seen @ precise.covariance[np.ix_(places, places)]) * seen).sum(axis=1)
@@ -579,7 +579,7 @@ def rival_maxima(likeliest: Fit) -> list[Ascent[Point]]:
             continue
         if old is not model:
             temperatures = model.of_temperature_groups(old.temperatures(there.x))
-            x = model.pack(old.reward(there.x), there.x[old.discount_slice], temperatures, there.x[old.transition_slice])
+            x = model.pack(old.reward(there.x), there.x[old.discount_slice], temperatures, there.x[old.beside_slice])
             start = model.at(x)
             if start is None:
                 continue

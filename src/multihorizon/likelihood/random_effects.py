@@ -223,7 +223,7 @@ def _elsewhere(end: Ascent[NearPoint], others: Sequence[Point]) -> Ascent[NearPo
     for other in others:
         old = other.likelihood
         temperatures = model.of_temperature_groups(old.temperatures(other.x))
-        moves = other.x[old.transition_slice] if old.n_transitions == model.n_transitions else None
+        moves = other.x[old.beside_slice] if old.n_transitions == model.n_transitions else None
         start = model.at(model.pack(old.reward(other.x), other.x[old.discount_slice], temperatures, moves))
         rough = None if start is None else climb(start, max_steps=12, gain=1e-2)
         if rough is None or rough.point.objective < height - (0 if rough.finished else 3):
@@ -480,7 +480,7 @@ def _with_spread(free: ChoiceModel, spread: float, start: P) -> P | None:
     model = free.holding(temperature_penalty(free, spread), free.ridge)
     old = start.likelihood
     each = free.of_temperature_groups(old.temperatures(start.x))
-    x = model.pack(old.reward(start.x), start.x[old.discount_slice], each, start.x[old.transition_slice])
+    x = model.pack(old.reward(start.x), start.x[old.discount_slice], each, start.x[old.beside_slice])
     return cast(P | None, model.at(x, start if start.x.size == x.size else None))
 
 

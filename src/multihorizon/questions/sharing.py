@@ -278,7 +278,7 @@ def _test_by_clusters(point: Point, end: Ascent[Point], members: tuple[int, ...]
     model, x = point.likelihood, end.point.x
     shared = end.point.likelihood.discounts(x)
     grouped = np.array([shared[model.groups == g][0] for g in range(model.n_discounts)])
-    temperatures, moved = (x[part] for part in (end.point.likelihood.temperature_slice, end.point.likelihood.transition_slice))
+    temperatures, moved = (x[part] for part in (end.point.likelihood.temperature_slice, end.point.likelihood.beside_slice))
     there = model.at(model.pack(end.point.likelihood.reward(x), grouped, np.exp(temperatures), moved))
     groups = np.unique(model.groups[list(members)])
     free = groups[~model.fixed[model.discount_slice][groups]]
