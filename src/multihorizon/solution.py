@@ -464,7 +464,10 @@ class Solution(Result):
         )
 
     def policies(self) -> list[Floats]:
-        """Return the policy `(S,A)` of each expert of the problem under the answer: optimal, or soft-optimal at a temperature."""
+        """Return the policy `(S,A)` of each expert of the problem under the answer: optimal, or soft-optimal at a temperature.
+
+        Lapses are part of it. Where choices depend on the last action, it is the policy of first decisions.
+        """
         problem = self.require_problem()
         if not (np.isfinite(self.discounts).all() or self.evidence.lookahead_weights()) or not np.isfinite(self.reward).all():
             raise ValueError(f"this solution has no answer to plan with: its status is {self.status}")
@@ -485,7 +488,11 @@ class Solution(Result):
             return np.where(reached[:, None], np.exp(log.T), np.nan)
         if self.temperature is None:
             return plan(expert.mdp, reward, discount).policy
-        return soft_plan(expert.mdp, reward, discount, float(self.temperature[owner])).policy
+        planner = self.evidence.get("planner") or {"value": "soft", "lapse": None}
+        policy = soft_plan(expert.mdp, reward, discount, float(self.temperature[owner]), planner["value"]).policy
+        lapse = planner["lapse"]["estimate"] if planner["lapse"] else 0.0
+        mixed: Floats = (1 - lapse) * policy + lapse * expert.mdp.available / expert.mdp.available.sum(axis=1, keepdims=True)
+        return mixed
 
     @cached_property
     def estimate(self) -> Estimate:

@@ -210,8 +210,8 @@ class ChoiceModel(ABC):
         self.n_discounts = (int(self.groups.max()) + 1) * self.n_coordinates
         self.n_temperatures = int(self.temperature_groups.max()) + 1
         self.n_transitions = self.move_counts.size
-        n_habits = 2 if settings.has_habits else 0
-        sizes = (self.n_reward, self.n_discounts, self.n_temperatures, n_habits, self.n_transitions)
+        self.n_habits = 2 if settings.has_habits else 0
+        sizes = (self.n_reward, self.n_discounts, self.n_temperatures, self.n_habits, self.n_transitions)
         first, second, third, fourth, self.size = np.cumsum(sizes).tolist()
         self.discount_slice, self.temperature_slice = slice(first, second), slice(second, third)
         self.habit_slice, self.transition_slice = slice(third, fourth), slice(fourth, self.size)
@@ -224,7 +224,7 @@ class ChoiceModel(ABC):
             ahead[:] = known_of_groups(settings.discounts, self.groups)
         temperatures = np.ones(self.n_experts) if settings.temperatures is None else settings.temperatures
         logs = np.log(known_of_groups(temperatures, self.temperature_groups))
-        habits = np.array([settings.lapse, settings.stickiness][:n_habits])
+        habits = np.array([settings.lapse, settings.stickiness][: self.n_habits])
         self.known: Floats = np.concatenate([rewards, ahead, logs, habits, np.full(self.n_transitions, np.nan)])
         self.fixed = ~np.isnan(self.known)
         given = logs[~np.isnan(logs)]

@@ -83,6 +83,32 @@ class KnownBefore(TypedDict):
     reward: str | None
 
 
+class HabitFigures(TypedDict):
+    """A share of lapses, or the pull of the last action: known, or with its 95% interval and the p-value of none."""
+
+    estimate: float
+    interval: list[float | None]
+    p: float | None
+
+
+class ChoicePlanner(TypedDict):
+    """How the future is valued, and what choices have in them beside the plan; None where that is nothing.
+
+    `other_fixed_points` says whether values that are means of choices have several fixed points at the answer.
+    """
+
+    value: str
+    lapse: HabitFigures | None
+    stickiness: HabitFigures | None
+    other_fixed_points: bool
+
+
+def habits_of(planner: ChoicePlanner | None) -> Floats:
+    """Return the share of lapses and the pull of the last action, 0 where there are none."""
+    figures = (None, None) if planner is None else (planner["lapse"], planner["stickiness"])
+    return np.array([0.0 if each is None else each["estimate"] for each in figures])
+
+
 class OtherEnd(TypedDict):
     """Where another climb of the search ended."""
 
@@ -110,6 +136,7 @@ class LikelihoodEvidence(DiscountEvidence, solvers=("MaximumLikelihood",)):
         deviations: how far persons deviate from the shared reward; None where that was not asked.
         reasons: by expert, why there is no number for the discount; empty where there is one.
         independence: what was taken to be independent of each other.
+        planner: how the future is valued, lapses and stickiness; None where values are soft and there are neither.
     """
 
     known: dict[str, Any]
@@ -128,6 +155,7 @@ class LikelihoodEvidence(DiscountEvidence, solvers=("MaximumLikelihood",)):
     deviations: Deviations | None = None
     reasons: list[str] | None = None
     independence: TakenAsIndependent | None = None
+    planner: ChoicePlanner | None = None
 
     _schema: ClassVar[dict[str, Any]] = {
         "known": KnownBefore,
@@ -266,6 +294,7 @@ class ModelEstimate(Estimate):
         ):
             members = [[model.problem.names[k] for k in np.flatnonzero(groups == g)] for g in range(part.stop - part.start)]
             names += [f"{kind} of {in_words(each)}" if each else f"{kind} {g + 1}" for g, each in enumerate(members)]
+        names += ["lapse", "stickiness"][: model.habit_slice.stop - model.habit_slice.start]
         names += [f"transition {i}" for i in range(model.size - len(names))]
         return NamedValues(tuple(names), self.vector, np.stack([model.lower, model.upper], axis=1))
 
@@ -293,7 +322,7 @@ class ModelEstimate(Estimate):
     def places(self, n: int, rng: np.random.Generator) -> Floats:
         """Draw parameters `(n,p)`; transitions keep the order of the task."""
         model = self.model
-        among = np.arange(model.discount_slice.start, model.temperature_slice.stop)
+        among = np.arange(model.discount_slice.start, model.habit_slice.stop)
         followed = among[~model.fixed[among]]
         ordered = int(model.transition_slice.start)
         return normal_places(n, rng, self.parameters, self.covariance(), self.open_directions, followed, ordered)
@@ -406,7 +435,8 @@ class JointEstimate(ProfileIntervals, ModelEstimate):
         slope[ahead] = gamma * (1 - gamma)
         reward = max(1.0, float(np.ptp(theta)) / 2) if theta.size else 1.0
         scales = np.repeat(
-            [reward, 1.0, 0.5, 1.0], [model.n_reward, model.n_discounts, model.n_temperatures, model.n_transitions]
+            [reward, 1.0, 0.5, 0.5, 1.0],
+            [model.n_reward, model.n_discounts, model.n_temperatures, model.n_habits, model.n_transitions],
         )
         scales[: model.n_reward] /= np.maximum(1.0, model.feature_sizes)
         # In these units the prior is the identity.

@@ -383,16 +383,17 @@ class _Part:
 
 
 def _profile_ends(
-    point: Point, index: int, target: float, error: float, metric: Metric | None, rivals: Sequence[Point]
+    point: Point, index: int, target: float, error: float, metric: Metric | None, rivals: Sequence[Point], patience: int = 300
 ) -> tuple[float, float]:
-    """Return the ends of a discount's profile interval, from the smallest to the largest discount that is inside.
+    """Return the ends of a parameter's profile interval, from the smallest to the largest value that is inside.
 
     Where a profile is likelier than the answer, everything is let go and climbed from there, and that is the maximum.
     """
     peaks = [point, *rivals]
     top = point
     for _ in range(4):
-        ends = [_profile_end(top, index, sign, target, error, metric if top is point else None) for sign in (-1, 1)]
+        known_metric = metric if top is point else None
+        ends = [_profile_end(top, index, sign, target, error, known_metric, patience=patience) for sign in (-1, 1)]
         higher = max((end.highest for end in ends), key=lambda there: there.objective)
         if higher.objective <= top.objective + HIGHER:
             break
@@ -410,6 +411,29 @@ def _profile_ends(
     return low, high
 
 
+def habit_precision(point: Point, precise: Precision, place: int, level: float = 0.95) -> tuple[tuple[float, float], float]:
+    """Return the profile interval of a share of lapses or of a stickiness, and the p-value of none.
+
+    A share cannot be below 0. At that edge twice the log-likelihood that it gains is half χ²₀, half χ²₁.
+    """
+    model = point.likelihood
+    error = float(np.sqrt(precise.variance[place]))
+    widened = 1.0
+    if model.clusters is not None and precise.of_model is not None and precise.of_model[place, place] > 0:
+        widened = max(1.0, error / float(np.sqrt(precise.of_model[place, place])))
+    # Where more lapses make choices certain, rewards run away and climbs gain less and less: they need not end.
+    interval = _profile_ends(point, place, float(ndtri(0.5 + level / 2)) * widened, error, point.metric(), (), patience=30)
+    x = point.x.copy()
+    x[place] = 0.0
+    without = model.at(x, point)
+    end = None if without is None else climb(without, np.arange(x.size) == place)
+    if end is None or not end.finished:
+        return interval, np.nan
+    gain = 2 * max(point.objective - end.point.objective, 0.0) / widened**2
+    at_edge = place == model.habit_slice.start
+    return interval, float(chi2_sf(gain, 1)) * (0.5 if at_edge and gain > 0 else 1.0)
+
+
 def _root(top: ChoicePoint, there: ChoicePoint, left: float = 0.0) -> float:
     """Return the signed root of the deviance from the maximum of a point that may rise by so much more."""
     return float(np.sqrt(2 * max(top.objective - there.objective - left, 0.0)))
@@ -425,9 +449,19 @@ class _End:
 
 
 def _profile_end(
-    start: Point, index: int, sign: int, target: float, error: float, metric: Metric | None, top: Point | None = None
+    start: Point,
+    index: int,
+    sign: int,
+    target: float,
+    error: float,
+    metric: Metric | None,
+    top: Point | None = None,
+    patience: int = 300,
 ) -> _End:
-    """Return the lower (sign −1) or upper (1) end of a discount's profile interval, from a maximum that may not be the `top`."""
+    """Return the lower (sign −1) or upper (1) end of a profile interval, from a maximum that may not be the `top`.
+
+    A climb has `patience` steps; what it promises after them counts as reached.
+    """
     top = start if top is None else top
     model = start.likelihood
     highest = top
@@ -447,7 +481,7 @@ def _profile_end(
         Such a climb is begun anew with a new curvature, and then from a place half as far away.
         """
         reached: list[Point] = []
-        for fixed_metric, steps in ((metric, 60), (None, 300)):
+        for fixed_metric, steps in ((metric, min(60, patience)), (None, patience)):
             begin = moved(nearest, value, fixed_metric or nearest.metric())
             if begin is None:
                 return None
@@ -457,7 +491,8 @@ def _profile_end(
                 return end.point, 0.0
             reached.append(end.point)
         way = 0.5 * (value - nearest.x[index])
-        between = climbed(nearest.x[index] + way, nearest, halvings - 1) if halvings and abs(way) > 1e-4 else None
+        halved = halvings and patience > 60 and abs(way) > 1e-4
+        between = climbed(nearest.x[index] + way, nearest, halvings - 1) if halved else None
         again = None if between is None else climbed(value, between[0], 0)
         if again is not None and again[1] == 0.0:
             return again

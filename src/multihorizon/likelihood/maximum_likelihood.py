@@ -34,15 +34,18 @@ from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 
-from multihorizon.checks import Bools, as_count, as_non_negative, first_few
+from multihorizon.checks import Bools, Floats, as_count, as_non_negative, first_few
 from multihorizon.choice.deviations import NearlyShared, NearPoint
 from multihorizon.choice.model import Likelihood, Point, temperature_penalty
+from multihorizon.choice.plans import Plans
 from multihorizon.choice.settings import (
     Choice,
+    Habit,
     Settings,
     Temperature,
     check_cluster,
     check_discounts,
+    check_habit,
     check_temperature,
     read_settings,
     with_known_reward,
@@ -51,8 +54,16 @@ from multihorizon.choice.weighted import require_lookahead
 from multihorizon.estimate import Estimate
 from multihorizon.horizon import FAMILIES, Exponential, Lookahead
 from multihorizon.likelihood.clusters import Independence, independence, independence_figures, independence_words
-from multihorizon.likelihood.estimates import FamilyParameters, JointEstimate, LikelihoodEvidence, numbers_or_none
-from multihorizon.likelihood.intervals import Precision, precision, transition_widening
+from multihorizon.likelihood.estimates import (
+    ChoicePlanner,
+    FamilyParameters,
+    HabitFigures,
+    JointEstimate,
+    LikelihoodEvidence,
+    habits_of,
+    numbers_or_none,
+)
+from multihorizon.likelihood.intervals import Precision, habit_precision, precision, transition_widening
 from multihorizon.likelihood.look_ahead import fit_lookahead, lookahead_solution
 from multihorizon.likelihood.random_effects import (
     Nearly,
@@ -89,6 +100,7 @@ from multihorizon.likelihood.separate import (
 )
 from multihorizon.numerics.newton import Ascent
 from multihorizon.parallel import Progress, Run, free_bytes, limits, require_memory, silent
+from multihorizon.planning.plan import Value, check_value, other_mean_values
 from multihorizon.problem import Problem
 from multihorizon.solution import Deviations, Solution, Status
 from multihorizon.words import decimals, power_of_ten, significant
@@ -135,6 +147,13 @@ class MaximumLikelihood:
             "auto": episodes if a test finds that choices of one episode go together, else decisions. Experts who are fitted one
             by one, because they are many and share nothing, are not tested.
             `evidence["independence"]` says what was taken. Episodes are those of the `Demonstrations` the problem was made of.
+        value: how experts value the future: "soft" `V = λ log Σ exp(Q/λ)`, with entropy; "max" `V = max Q`, the best action;
+            "mean" `V = Σ π Q`, the choices they will make. Choices are softmax in all three.
+        lapse: the share ε of choices that are any of the available actions alike, `(1 − ε) π + ε/|A|`: a number that is known,
+            or "estimated", one for all experts.
+        stickiness: how much more the last action is worth, in units of reward, `π ∝ exp((Q + κ [a = last])/λ)`, which nobody
+            foresees: a number that is known, or "estimated", one for all experts. It needs the order of the decisions.
+            `evidence["planner"]` says what was found, with intervals and tests of none.
 
     Example:
         >>> from multihorizon import Demonstrations, Problem, domains, solve
@@ -155,6 +174,9 @@ class MaximumLikelihood:
     deviations: float | Literal["estimated"] = 0.0
     lookahead: Lookahead = field(default_factory=Exponential)
     cluster: Choice = "decision"
+    value: Value = "soft"
+    lapse: Habit = 0.0
+    stickiness: Habit = 0.0
 
     def __post_init__(self) -> None:
         check_temperature(self.temperature)
@@ -172,6 +194,19 @@ class MaximumLikelihood:
             raise ValueError(f"lookahead must be one of {families}, or a Lookahead of your own, received {self.lookahead!r}")
         if self.discounts is not None and type(self.lookahead) is not Exponential:
             raise ValueError(f"known discounts need an exponential look-ahead, received a {self.lookahead.name} one")
+        check_value(self.value)
+        plain = self._choosing(Settings()).plain
+        if not plain and type(self.lookahead) is not Exponential:
+            raise ValueError(
+                f'a {self.lookahead.name} look-ahead needs value="soft" and neither lapses nor stickiness, received others'
+            )
+        if not plain and self.deviations:
+            raise ValueError('personal deviations need value="soft" and neither lapses nor stickiness, received others')
+
+    def _choosing(self, settings: Settings) -> Settings:
+        """Return the same settings with how the future is valued, and the habits."""
+        lapse, stickiness = check_habit(self.lapse, "lapse"), check_habit(self.stickiness, "stickiness")
+        return replace(settings, value=self.value, lapse=lapse, stickiness=stickiness)
 
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
         """Climb from several starts; `seed` scatters the discounts they begin with.
@@ -197,6 +232,7 @@ class MaximumLikelihood:
         """
         together = self.temperature in ("pooled", "shared") or self.groups is not None or bool(self.ridge)
         together = together or bool(self.deviations) or self.cluster in ("episode", "expert")
+        together = together or not self._choosing(Settings()).plain
         if together or type(self.lookahead) is not Exponential or problem.n_experts < limits().joint:
             return None
         paid, reward = with_known_reward(problem, self.known_reward)
@@ -229,7 +265,7 @@ class MaximumLikelihood:
         paid, reward = with_known_reward(solution.require_problem(), self.known_reward)
         temperature = "per_expert" if evidence.temperature_spread else self.temperature
         settings = replace(read_settings(paid, temperature, self.discounts, self.groups, reward), moves=True)
-        model = Likelihood(paid, settings)
+        model = Likelihood(paid, self._choosing(settings))
         model = model.holding(temperature_penalty(model, evidence.temperature_spread or np.inf), np.array(evidence.ridge_weights))
         if evidence.deviations is not None and evidence.deviations.spread:
             model = NearlyShared.of(model, evidence.deviations.spread)
@@ -237,7 +273,8 @@ class MaximumLikelihood:
         discounts = np.array([solution.discounts[model.groups == g][0] for g in range(model.n_discounts)])
         fitted = {id(counted): mdp for counted, mdp in zip(model.problem.mdps, paid.mdps, strict=True)}
         changes = np.concatenate([np.zeros(0), *(moves.numbers(fitted[id(moves.mdp)]) for moves in model.moves)])
-        x = model.pack(solution.reward, discounts, model.of_temperature_groups(temperatures), changes)
+        beside = np.concatenate([habits_of(evidence.planner)[: model.habit_slice.stop - model.habit_slice.start], changes])
+        x = model.pack(solution.reward, discounts, model.of_temperature_groups(temperatures), beside)
         if model.at(x) is None:
             raise ValueError("the solution's soft values must be finite, received a problem that does not fit it")
         identified = np.array(evidence.identified, dtype=np.bool_) & (solution.status != Status.NOT_CONVERGED)
@@ -247,6 +284,7 @@ class MaximumLikelihood:
         """Return the problem with what is known of the reward, and the most likely answer with discounts."""
         paid, reward = with_known_reward(problem, self.known_reward)
         settings = replace(read_settings(paid, self.temperature, self.discounts, self.groups, reward), moves=True)
+        settings = self._choosing(settings)
         first, second = run.parts(1, 1) if self.deviations else (run, run)
         likeliest = fit(paid, settings, self.temperature == "pooled", self.ridge, self.starts, first, self.cluster)
         return paid, with_deviations(likeliest, self.deviations, second) if self.deviations else likeliest
@@ -522,6 +560,7 @@ def _solution(problem: Problem, likeliest: Fit) -> Solution:
     status = Status.CONVERGED if identified.all() and not lost.any() else Status.NOT_IDENTIFIED
     paid = any(one.known_reward is not None for one in model.problem.exemplars)
     temperatures = model.fixed[part][model.temperature_groups] & (model.settings.temperatures is not None)
+    planner = _choice_planner(point, precise, converged)
     figures = independence_figures(likeliest.independence, point, precise.covariance, precise.of_model)
     unit = independence_words(figures)
     evidence = LikelihoodEvidence(
@@ -553,6 +592,7 @@ def _solution(problem: Problem, likeliest: Fit) -> Solution:
         deviations=None if likeliest.nearly is None else _deviations(likeliest.nearly, point),
         reasons=reasons.tolist(),
         independence=figures,
+        planner=planner,
     )
     likely = tuple(end.point for end in rivals)
     estimate = JointEstimate(model, point.x, identified & converged, problem, freedom, likely, evidence=evidence)
@@ -561,12 +601,77 @@ def _solution(problem: Problem, likeliest: Fit) -> Solution:
         problem,
         estimate,
         status if converged else Status.NOT_CONVERGED,
-        _message(problem, likeliest, precise, left_open(problem.names, reasons.tolist()), beside, residual, unit),
+        _message(problem, likeliest, precise, left_open(problem.names, reasons.tolist()), beside, residual, unit)
+        + _about_planner(planner),
         objective=point.value,
         residual=residual,
         evidence=evidence,
         standard_errors=np.where(identified & converged, precise.standard_errors[ahead][model.groups], np.nan),
     )
+
+
+def _choice_planner(point: Point, precise: Precision, converged: bool) -> ChoicePlanner | None:
+    """Return how experts choose at an answer, with intervals and tests where the climb ended; None for soft values alone."""
+    model = point.likelihood
+    if model.settings.plain:
+        return None
+    figures: list[HabitFigures | None] = []
+    for place in range(model.size)[model.habit_slice]:
+        here = float(point.x[place])
+        interval: list[float | None] = [None, None]
+        p_value: float | None = None
+        if model.fixed[place]:
+            interval = [here, here]
+        elif converged:
+            ends, p_value = habit_precision(point, precise, place)
+            interval = [*ends]
+        none = model.fixed[place] and here == 0
+        figures.append(None if none else HabitFigures(estimate=here, interval=interval, p=p_value))
+    lapse, stickiness = figures or (None, None)
+    return ChoicePlanner(
+        value=model.settings.value,
+        lapse=lapse,
+        stickiness=stickiness,
+        other_fixed_points=model.settings.value == "mean" and any(_has_other_values(plan, point.rewards) for plan in point.plans),
+    )
+
+
+def _has_other_values(plan: Plans, theta: Floats) -> bool:
+    """Return whether the values of some person have another fixed point."""
+    mdp = plan.persons.mdp
+    reward = plan.persons.reward(theta).reshape(mdp.n_actions, mdp.n_states).T
+    return any(
+        other_mean_values(mdp, reward, float(gamma), float(lam), plan.values[:, i]) is not None
+        for i, (gamma, lam) in enumerate(zip(plan.gamma, plan.lam, strict=True))
+    )
+
+
+def _about_planner(planner: ChoicePlanner | None) -> list[str]:
+    """Return what is to be said of lapses, of stickiness and of the values of the future."""
+    if planner is None:
+        return []
+    lines = []
+    for name, figures, found in (
+        ("lapse", planner["lapse"], "A share of {} of the choices are lapses{}"),
+        ("stickiness", planner["stickiness"], "The last action is worth {} more than others{}"),
+    ):
+        if figures is None:
+            continue
+        low, high = figures["interval"]
+        if figures["p"] is None:
+            lines.append(found.format(significant(figures["estimate"]), ", as given." if low is not None else "."))
+            continue
+        between = f" (95% interval {significant(low or 0.0)} to {significant(high or 0.0)}): "
+        verdict = "is rejected" if figures["p"] <= 0.05 else "is not rejected"
+        lines.append(
+            found.format(significant(figures["estimate"]), between)
+            + f"a {name} of 0 {verdict} (p = {significant(figures['p'], 2)})."
+        )
+    if planner["other_fixed_points"]:
+        lines.append(
+            "The mean value of choices has several fixed points in this task: the answer is for the one that soft values lead to."
+        )
+    return lines
 
 
 def rival_maxima(likeliest: Fit) -> list[Ascent[Point]]:

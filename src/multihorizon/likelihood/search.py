@@ -426,6 +426,7 @@ def choice_probability_start(likelihood: Likelihood, discounts: Floats, temperat
         ridge = 1e-6  # relative to the mean diagonal of the normal equations: states without data get 0
         if likelihood.by_products:  # the information at the frequencies, as if they were a plan
             point = Point(likelihood.holding(None, likelihood.ridge), x, tuple(plan for plan, _ in plans), np.nan, np.nan)
+            vars(point)["weights"] = tuple(plan.persons.visits * plan.policy for plan, _ in plans)
             weights = [np.where(w > 0, w * wanted, 0.0) for w, (_, wanted) in zip(point.weights, plans, strict=True)]
             x[:d] = point.products().solve(point.pull_back(weights), np.arange(x.size) < d, ridge, tol=1e-6)[:d]
         else:
@@ -453,6 +454,7 @@ def choice_probability_start(likelihood: Likelihood, discounts: Floats, temperat
 
 def _frequencies(likelihood: Likelihood, batch: Persons, x: Floats) -> tuple[Plans, Floats]:
     """Return the smoothed frequencies of a batch as a plan, and `log π̂` less what is known of the model's `(A,S,n)`."""
+    batch = batch.pooled()
     policy = np.stack([smoothed_policy(batch.mdp, counts.T).T for counts in np.moveaxis(batch.counts, 2, 0)], axis=2)
     gamma = np.minimum(likelihood.discounts(x)[batch.owners], 0.99)  # nearer to 1 the values of noisy frequencies explode
     lam = likelihood.temperatures(x)[batch.owners]
@@ -461,6 +463,7 @@ def _frequencies(likelihood: Likelihood, batch: Persons, x: Floats) -> tuple[Pla
     plan = Plans(batch, np.zeros((batch.mdp.n_states, gamma.size)), np.where(policy > 0, log, -np.inf), gamma, lam)
     # Solves are with the frequencies themselves: exp(log π̂) has other last digits, and a climb that does not end magnifies them.
     vars(plan)["resolvents"] = batch.engine.resolvents(policy, gamma)
+    vars(plan)["backup"] = plan.policy, lam * plan.entropy  # soft values will do for a start, whatever values the model has
     paid = batch.known_reward.reshape(*log.shape[:2], 1)
     source = np.where(batch.mdp.terminal[:, None], 0.0, (policy * paid).sum(axis=0) + lam * plan.entropy)
     values = plan.resolvents.solve(source[:, :, None])[:, :, 0]

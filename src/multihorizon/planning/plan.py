@@ -662,6 +662,11 @@ def _mean_plan(table: Actions, gamma: float, lam: float, begin: Floats) -> SoftP
     return SoftPlan(np.exp(log_policies(q, lam)[0]).T, values, q.T, residual, steps, lam)
 
 
+def other_mean_values(mdp: MDP, reward: Floats, discount: float, temperature: float, values: Floats) -> Floats | None:
+    """Return another fixed point than `mean_values` `(S,)`; None where none is found."""
+    return _other_fixed_point(Actions(mdp, reward), discount, temperature, values)
+
+
 def _rows_of(mdp: MDP, states: Ints) -> Ints:
     """Return the rows a·S + s of all actions in some states."""
     rows: Ints = (np.arange(mdp.n_actions)[:, None] * mdp.n_states + states).ravel()

@@ -1,0 +1,207 @@
+"""How experts choose: values by the best action or the mean of choices, lapses, and stickiness."""
+
+import itertools
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import multihorizon as mh
+from multihorizon.choice.model import Likelihood
+from multihorizon.choice.settings import Settings
+
+DISCOUNTS = (0.3, 0.7, 0.92)
+HABITS = list(itertools.product(("soft", "max", "mean"), (0.0, np.nan), (0.0, np.nan)))
+
+
+def savings() -> tuple[mh.MDP, np.ndarray, np.ndarray]:
+    """Six levels of wealth: spending pays now and costs a level, most of the time; being rich pays most."""
+    moves = np.zeros((2, 6, 6))
+    for level in range(6):
+        moves[0, level, max(level - 1, 0)] += 0.9
+        moves[0, level, level] += 0.1
+        moves[1, level, min(level + 1, 5)] += 0.8
+        moves[1, level, level] += 0.2
+    paid = np.zeros((6, 2))
+    paid[:, 0] = 0, 1, 1, 1, 1, 3
+    return mh.MDP(moves, initial=np.full(6, 1 / 6)), paid, np.eye(12, 6)
+
+
+def decisions(value: str, lapse: float, stickiness: float, seed: int, each: int = 1500) -> pd.DataFrame:
+    """Draw decisions in the savings task with a sampler of the test's own, at a temperature of a quarter."""
+    mdp, paid, _ = savings()
+    rng = np.random.default_rng(seed)
+    moves = np.stack([mdp.transition(action).toarray() for action in (0, 1)])
+    rows = []
+    for k, discount in enumerate(DISCOUNTS):
+        worth = mh.soft_plan(mdp, paid, discount, 0.25, value).q / 0.25
+        for episode in range(each // 30):
+            state, last = int(rng.integers(6)), None
+            for step in range(30):
+                pull = worth[state].copy()
+                if last is not None:
+                    pull[last] += stickiness / 0.25
+                chances = np.exp(pull - pull.max())
+                chances = (1 - lapse) * chances / chances.sum() + lapse / 2
+                action = int(rng.random() > chances[0])
+                after = int(rng.choice(6, p=moves[action, state]))
+                rows.append((f"e{k}", episode, step, state, action, after))
+                state, last = after, action
+    return pd.DataFrame(rows, columns=["expert", "episode", "step", "state", "action", "next_state"])
+
+
+def problem_of(frame: pd.DataFrame) -> mh.Problem:
+    mdp, _, features = savings()
+    return mh.Problem(mdp, mh.Demonstrations.from_frame(frame, cut_off=True), features=features)
+
+
+@cache
+def lapsing() -> mh.Problem:
+    return problem_of(decisions("soft", 0.25, 0.0, 1))
+
+
+@cache
+def fitted_lapses() -> mh.Solution:
+    return mh.solve(lapsing(), mh.MaximumLikelihood(lapse="estimated", starts=2))
+
+
+def tasks() -> list[tuple[mh.MDP, np.ndarray | None]]:
+    game = mh.domains.space_adventure()
+    return [
+        (mh.domains.big_small().mdp, None),
+        (mh.domains.random_mdp(6, 3, branching=2, n_terminal=1, seed=3), None),
+        (game.mdp, game.features),
+    ]
+
+
+@pytest.mark.parametrize(("value", "lapse", "stickiness"), HABITS)
+@pytest.mark.parametrize("task", range(3))
+def test_derivatives_of_each_model_of_choice(task, value, lapse, stickiness) -> None:
+    mdp, features = tasks()[task]
+    rng = np.random.default_rng(0)
+    policies = [mh.soft_plan(mdp, rng.normal(size=mdp.n_states), discount).policy for discount in (0.3, 0.8)]
+    lengths = {} if mdp.terminal.any() else {"max_steps": 30}
+    table = mh.Demonstrations.simulate(mdp, policies, episodes=10, seed=1, **lengths)
+    settings = Settings(value=value, lapse=lapse, stickiness=stickiness, temperatures=np.full(2, np.nan))
+    model = Likelihood(mh.Problem(mdp, table, features=features), settings)
+    beside = np.array([0.12, 0.4]) if settings.has_habits else None
+    x = model.pack(rng.normal(size=model.n_reward), np.array([0.35, 0.7]), np.array([0.8, 1.3]), beside)
+    point = model.at(x)
+    gradient = point.pull_back([batch.counts for batch in model.batches])
+    for i in np.flatnonzero(~model.fixed)[-8:]:
+        step = 1e-6 * np.eye(x.size)[i]
+        slope = (model.at(x + step).value - model.at(x - step).value) / 2e-6
+        assert slope == pytest.approx(gradient[i], abs=1e-5 * abs(gradient).max())
+    along = rng.normal(size=x.size)
+    np.testing.assert_allclose(point.information @ along, point.information_product(along), rtol=1e-8, atol=1e-7)
+
+
+def test_lapses_are_found_and_make_discounts_right() -> None:
+    plain, found = mh.solve(lapsing(), mh.MaximumLikelihood()), fitted_lapses()
+    assert found.objective > plain.objective + 2
+    lapse = found.evidence["planner"]["lapse"]
+    assert lapse["interval"][0] < 0.25 < lapse["interval"][1]
+    assert lapse["p"] < 1e-3
+    inside = lambda s: [low <= g <= high for g, (low, high) in zip(DISCOUNTS, s.confidence_intervals(), strict=True)]  # noqa: E731
+    assert all(inside(found))
+    assert not any(inside(plain))  # the model without lapses is sure, and wrong
+    assert "a lapse of 0 is rejected" in found.message
+
+
+def test_no_lapses_rest_on_the_edge() -> None:
+    solution = mh.solve(problem_of(decisions("soft", 0.0, 0.0, 3, each=600)), mh.MaximumLikelihood(lapse="estimated"))
+    lapse = solution.evidence["planner"]["lapse"]
+    assert str(solution.status) == "converged"
+    assert lapse["estimate"] < 0.05
+    assert lapse["interval"][0] == 0
+    assert lapse["p"] > 0.05
+
+
+def test_stickiness_is_found_and_known_numbers_stay() -> None:
+    problem = problem_of(decisions("soft", 0.0, 0.2, 1, each=900))
+    found = mh.solve(problem, mh.MaximumLikelihood(stickiness="estimated")).evidence["planner"]["stickiness"]
+    assert found["interval"][0] < 0.8 < found["interval"][1]  # in units of the temperature
+    given = mh.solve(problem, mh.MaximumLikelihood(stickiness=0.8, lapse=0.01))
+    assert given.evidence["planner"]["stickiness"] == {"estimate": 0.8, "interval": [0.8, 0.8], "p": None}
+
+
+def test_values_by_the_best_action_are_told_from_soft_ones() -> None:
+    problem = problem_of(decisions("max", 0.0, 0.0, 0))
+    best = mh.solve(problem, mh.MaximumLikelihood(value="max"))
+    assert best.objective > mh.solve(problem, mh.MaximumLikelihood()).objective
+    np.testing.assert_allclose(best.discounts, DISCOUNTS, atol=0.1)
+    # the plans of the answer are those of values by the best action
+    q = mh.plan(problem.mdp, (savings()[2] @ best.reward).reshape(2, 6).T, best.discounts[0]).q
+    np.testing.assert_allclose(best.policies()[0], np.exp(q) / np.exp(q).sum(axis=1, keepdims=True), atol=1e-8)
+
+
+def test_labels_and_order_do_not_matter() -> None:
+    frame = decisions("soft", 0.1, 0.1, 5, each=300)
+    solver = mh.MaximumLikelihood(lapse="estimated", stickiness="estimated", starts=2)
+    answer = mh.solve(problem_of(frame), solver)
+    mdp, _, features = savings()
+    order = np.array([3, 0, 5, 1, 4, 2])  # the state that was i is now order[i]; actions change places
+    moves = np.zeros((2, 6, 6))
+    for action in (0, 1):
+        moves[1 - action][np.ix_(order, order)] = mdp.transition(action).toarray()
+    renamed = frame.assign(state=order[frame.state], next_state=order[frame.next_state], action=1 - frame.action)
+    shuffled = renamed.sample(frac=1, random_state=0).replace({"expert": {"e0": "z", "e1": "a", "e2": "m"}})
+    weights = np.zeros((12, 6))
+    for action, state in itertools.product((0, 1), range(6)):
+        weights[(1 - action) * 6 + order[state]] = features[action * 6 + state]
+    table = mh.Demonstrations.from_frame(shuffled, cut_off=True)
+    again = mh.solve(mh.Problem(mh.MDP(moves, initial=np.full(6, 1 / 6)), table, features=weights), solver)
+    place = [again.experts.index(name) for name in ("z", "a", "m")]
+    np.testing.assert_allclose(again.discounts[place], answer.discounts, atol=1e-6)
+    assert again.evidence["planner"]["lapse"]["estimate"] == pytest.approx(
+        answer.evidence["planner"]["lapse"]["estimate"], abs=1e-6
+    )
+
+
+def test_a_saved_answer_answers_again(tmp_path) -> None:
+    solution = fitted_lapses()
+    solution.to_json(tmp_path / "s.json")
+    read = mh.Solution.from_json(tmp_path / "s.json", lapsing())
+    assert read.evidence["planner"] == solution.evidence["planner"]
+    np.testing.assert_allclose(read.estimate.covariance(), solution.estimate.covariance(), rtol=1e-5, atol=1e-9)
+    np.testing.assert_allclose(read.policies(), solution.policies(), atol=1e-12)
+    assert min(policy.min() for policy in read.policies()) >= 0.5 * solution.evidence["planner"]["lapse"]["estimate"]
+
+
+def test_a_table_out_of_memory_counts_last_actions_alike(tmp_path) -> None:
+    frame = decisions("soft", 0.0, 0.2, 1, each=300)
+    frame.to_csv(tmp_path / "d.csv", index=False)
+    mdp, _, _ = savings()
+    for table in (
+        mh.Demonstrations.from_csv(tmp_path / "d.csv", cut_off=True),
+        mh.Demonstrations.from_frame(frame, cut_off=True),
+    ):
+        counts = table.choices_by(mdp, table.by_episode.expert, 3, by_last=True).toarray().reshape(3, 2, 3, 6)
+        first = frame[frame.step == 0].groupby("expert").size()
+        np.testing.assert_array_equal(counts[:, :, 2].sum(axis=(1, 2)), first)
+        both = frame[(frame.expert == "e1") & (frame.action == 1) & (frame.action.shift() == 0) & (frame.step > 0)]
+        assert counts[1, 1, 0].sum() == len(both)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"value": "hard"}, "value must be one of soft, max, mean"),
+        ({"lapse": "some"}, 'lapse must be a number or "estimated"'),
+        ({"lapse": 1.0}, "lapse must be below 1"),
+        ({"lapse": -0.1}, "lapse must be a number of at least 0"),
+        ({"stickiness": float("nan")}, "stickiness must be a finite number"),
+        ({"lapse": 0.1, "deviations": "estimated"}, "personal deviations need value"),
+        ({"value": "max", "lookahead": mh.Hyperbolic()}, "look-ahead needs value"),
+    ],
+)
+def test_bad_options_are_refused(options, sentence) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        mh.MaximumLikelihood(**options)
+
+
+def test_stickiness_needs_the_order_of_decisions() -> None:
+    pooled = mh.Problem(lapsing().mdp, [mh.Expert("a", lapsing().mdp, "demonstrations", counts=np.ones((6, 2)))])
+    with pytest.raises(ValueError, match="stickiness needs the order of decisions"):
+        mh.solve(pooled, mh.MaximumLikelihood(stickiness="estimated"))
