@@ -731,13 +731,6 @@ class Problem(AnyProblem):
         made._fill(names, parameter_names, counted=CountedCells(tuple(tasks), owner, conditions), pairs=pairs)
         return made
 
-    def _recounted(
-        self, tasks: Iterable[CountedTask], cells: CountedCells | None = None, *, pairs: tuple[Ints, Ints] | None = None
-    ) -> Problem:
-        """Return the same people with other tasks, and with the owners and conditions of `cells`, or their own."""
-        kept = self.cells if cells is None else cells
-        return self.of_tasks(self.names, self.parameter_names, tasks, kept.owner, kept.conditions, pairs=pairs)
-
     @cached_property
     def experts(self) -> Sequence[Expert]:
         """Return one `Expert` for each expert and task, `(n,)`. Those who were counted are made when they are asked for."""
@@ -803,7 +796,8 @@ class Problem(AnyProblem):
     @cached_property
     def feature_sizes(self) -> Floats:
         """Return the largest entry `(d,)` of each column of F in any task; 1 for features without entries."""
-        return largest_entries(one.feature_matrix for one in self.exemplars)
+        largest: Floats = np.max([abs(one.feature_matrix).max(axis=0).toarray().ravel() for one in self.exemplars], axis=0)
+        return np.where(largest > 0, largest, 1.0)
 
     @property
     def reward_sizes(self) -> Floats:
@@ -1007,7 +1001,7 @@ class Problem(AnyProblem):
         `owner` and `conditions` are those of the new cells.
         """
         tasks = [replace(task, counts=_gathered(task.counts, cell, size)) for task in self.tasks]
-        return self._recounted(tasks, CountedCells((), owner, conditions))
+        return self.of_tasks(self.names, self.parameter_names, tasks, owner, conditions)
 
     def of_episodes(self, tables: Sequence[Demonstrations], chosen: Sequence[Bools]) -> Problem:
         """Return the same cells with the decisions of some episodes, `chosen` `(E,)` of each task's table.
@@ -1028,18 +1022,12 @@ class Problem(AnyProblem):
             parts.append(_Rows(counts[here], owner[here], None if self.conditions is None else frame))
         rows, cell_owner, conditions = _aligned(self.n_experts, parts)
         tasks = [replace(task, counts=counts) for task, counts in zip(self.tasks, rows, strict=True)]
-        return self._recounted(tasks, CountedCells((), cell_owner, conditions))
+        return self.of_tasks(self.names, self.parameter_names, tasks, cell_owner, conditions)
 
     def __repr__(self) -> str:
         if not self.exemplars:
             return f"Problem(experts {first_few(self.names)})"
         return f"Problem({self.exemplars[0].mdp!r}, experts {first_few(self.names)})"
-
-
-def largest_entries(matrices: Iterable[Sparse]) -> Floats:
-    """Return the largest absolute entry `(d,)` of each column of any of these matrices; 1 for columns without entries."""
-    largest = np.max([abs(matrix).max(axis=0).toarray().ravel() for matrix in matrices], axis=0)
-    return np.where(largest > 0, largest, 1.0)
 
 
 def _in_columns(expert: Expert, places: Ints, width: int) -> Expert:

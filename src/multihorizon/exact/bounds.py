@@ -616,18 +616,18 @@ def discount_members(
     known: Mapping[str, float] | None = None,
     restrictions: tuple[Floats, Floats] | None = None,
     tolerance: float = 1e-8,
-    count: int = 41,
 ) -> tuple[Floats, Floats]:
     """Return discounts and temperatures `(M,K)` that explain the experts equally well, spread over the set that `identify` calls
     "set".
 
     Every member solves the experts' equations, and some reward of it meets the restrictions. Neighbours along the discount that
-    varies most are taken, and the widest gap between them is halved, until about `count` of them are spread evenly, and the ends
+    varies most are taken, and the widest gap between them is halved, until about 41 of them are spread evenly, and the ends
     of what meets the restrictions are found. Where `identify` says "unique" there is one.
 
     Raises:
         ContradictionError: where no member that was found meets the restrictions.
     """
+    count = 41
     lam = read_temperature(temperature)
     ordered = in_order_of_content(problem)
     values = np.array([(known or {}).get(name, np.nan) for name in ordered.names], dtype=np.float64)

@@ -32,7 +32,7 @@ experts, states and actions: the experts are first sorted by what they do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from typing import Any, ClassVar
@@ -324,14 +324,12 @@ def _directions_at(point: Explanation) -> Directions:
     )
 
 
-def walk(
-    start: Explanation, expert: int, sign: float, dimension: int, largest_gap: float, max_steps: int = 200
-) -> list[Explanation]:
+def walk(start: Explanation, expert: int, sign: float, dimension: int, largest_gap: float) -> list[Explanation]:
     """Follow the set from `start` where one expert's discount rises (sign 1) or falls (−1) fastest; return the points."""
     longest, shortest = 0.1, 1e-6
     points = [start]
     step = longest
-    for _ in range(max_steps):
+    for _ in range(200):
         here = points[-1]
         direction = _tangent(here, expert, sign, dimension)
         if direction is None or step < shortest:
@@ -447,16 +445,15 @@ def _largest_residual(equations: JointEquations) -> float:
     return np.inf if equations.from_counts else max(1e-5, 1000 * equations.tolerance)
 
 
-def planned(problem: Problem, discounts: Floats, reward: Floats, temperature: Floats) -> list[SoftPlan]:
-    """Plan the soft-optimal policy of each expert; raises ValueError where one does not exist."""
-    seen = [(expert.at(float(discounts[owner])), owner) for expert, owner in zip(problem.experts, problem.owner, strict=True)]
-    return [
-        soft_plan(expert.mdp, expert.expected_reward(reward), float(discounts[owner]), float(temperature[owner]))
-        for expert, owner in seen
-    ]
+def planned(problem: Problem, discounts: Floats, reward: Floats, temperature: Floats) -> Iterator[SoftPlan]:
+    """Yield the soft-optimal policy of each expert; raises ValueError where one does not exist."""
+    for expert, owner in zip(problem.experts, problem.owner, strict=True):
+        gamma = float(discounts[owner])
+        seen = expert.at(gamma)
+        yield soft_plan(seen.mdp, seen.expected_reward(reward), gamma, float(temperature[owner]))
 
 
-def log_likelihood(problem: Problem, plans: Sequence[SoftPlan]) -> float:
+def log_likelihood(problem: Problem, plans: Iterable[SoftPlan]) -> float:
     """Return `Σ N(s,a) log π(a|s)`; experts given as policies count with weight 1 in every state."""
     total = 0.0
     for expert, plan in zip(problem.experts, plans, strict=True):
@@ -477,7 +474,7 @@ def _far_apart(points: Sequence[Explanation]) -> tuple[Member, ...]:
         if (point.temperature <= 0).any():
             continue
         try:
-            plans = planned(problem, point.discounts, point.reward, point.temperature)
+            plans = [*planned(problem, point.discounts, point.reward, point.temperature)]
         except ValueError:  # a discount of 1, at which no policy exists
             continue
         gaps = [np.abs(plan.policy - given.policy)[~given.mdp.terminal] for plan, given in zip(plans, policies, strict=True)]

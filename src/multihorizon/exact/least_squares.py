@@ -357,12 +357,11 @@ class Scaled:
     each part. The limit shows how small the smallest singular value is.
     """
 
-    def __init__(self, matrix: Sparse, labels: Ints, max_iter: int = 200) -> None:
+    def __init__(self, matrix: Sparse, labels: Ints) -> None:
         """Scale D and test it; raises NotSolvedError where steps are too many, or where a singular value is nearly 0."""
         self.matrix = matrix
         self.back = sp.csr_array(matrix.T)
         self.labels = labels
-        self.max_iter = max_iter
         squares = np.bincount(matrix.indices, matrix.data**2, minlength=labels.size)
         self.scale = 1 / np.sqrt(np.where(squares > 0, squares, 1.0))[:, None]
         vector = np.random.default_rng(0).standard_normal(labels.size)
@@ -400,7 +399,7 @@ class Scaled:
         step = left.copy()
         size = (left**2).sum(axis=0)
         first = size
-        for number in range(self.max_iter):
+        for number in range(200):
             if (size <= np.square(enough)).all():
                 solved: Floats = self.scale * scaled
                 return solved

@@ -468,18 +468,18 @@ def _holds(end: Ascent[Point]) -> bool:
     return True
 
 
-def _weakly_held(held: Ascent[Point], most_cost: float = 1.0, attempts: int = 3) -> Ascent[Point]:
+def _weakly_held(held: Ascent[Point]) -> Ascent[Point]:
     """Return the fit with a prior so wide that it costs hardly any log-likelihood, where the one it has costs more.
 
-    Beside a discount near 1, rewards that hardly matter for short may be very large. So the prior is made ten times wider, a few
-    times, where it costs more log-likelihood than `most_cost`.
+    Beside a discount near 1, rewards that hardly matter for short may be very large. So the prior is made ten times wider, up to
+    three times, where it costs more log-likelihood than 1.
     """
-    for _ in range(attempts):
+    for _ in range(3):
         model, point = held.point.likelihood, held.point
         bare = model.holding(model.penalty).at(point.x, point)
         if not held.finished or bare is None:
             break
-        if climb(bare, max_steps=30, gain=0.1).point.value <= point.value + most_cost:
+        if climb(bare, max_steps=30, gain=0.1).point.value <= point.value + 1:
             break
         wider = model.holding(model.penalty, model.ridge / 100).at(point.x, point)
         end = None if wider is None else climb(wider)

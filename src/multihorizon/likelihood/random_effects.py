@@ -165,10 +165,10 @@ def within_reach(shared: Point) -> Likelihood:
     return changed
 
 
-def fit_with(model: NearlyShared, start: Point, gain: float = 1e-4) -> Ascent[NearPoint] | None:
-    """Return the best point of the model from there, as far as so much log-likelihood; None where the climb was broken off."""
+def fit_with(model: NearlyShared, start: Point) -> Ascent[NearPoint] | None:
+    """Return the best point of the model from there, to 1e-4 of log-likelihood; None where the climb was broken off."""
     begin = model.at(np.clip(start.x, model.lower, model.upper), start)
-    end = None if begin is None else climb(begin, max_steps=100, gain=gain)
+    end = None if begin is None else climb(begin, max_steps=100, gain=1e-4)
     return end if end is not None and end.finished else None
 
 
@@ -358,14 +358,14 @@ class TemperatureSpread(Generic[P]):
     complete: bool
 
 
-def estimate_spread(equal: Ascent[P], free: ChoiceModel, rejected: float = 0.05) -> TemperatureSpread[P]:
+def estimate_spread(equal: Ascent[P], free: ChoiceModel) -> TemperatureSpread[P]:
     """Return the most likely spread, from the fit with equal temperatures.
 
     Args:
         equal: the fit in which all temperatures are one.
         free: the same likelihood with a temperature for each expert.
-        rejected: the p-value below which equal temperatures are given up.
     """
+    rejected = 0.05  # the p-value below which equal temperatures are given up
     # From 2% to a factor of 20. The error of a spread is far larger than their distance.
     spreads = np.geomspace(0.02, 3.0, 21)
     ends: dict[int, tuple[float, Ascent[P]]] = {}
@@ -442,13 +442,14 @@ def _expected_gains(point: ChoicePoint, spread: float, spreads: Floats) -> Float
     return gains
 
 
-def _simulated(equal: Point, free: Likelihood, spread: float, gained: float, rejected: float, draws: int = 39) -> float:
+def _simulated(equal: Point, free: Likelihood, spread: float, gained: float, rejected: float) -> float:
     """Return the p-value by tables drawn from the fit with equal temperatures: 0 where none of them gains as much by this spread.
 
     What a table gains is first read from its scores where it was drawn, with the information there, which all tables share: they
     have the same states. Only where that is more than half of what counts are both models climbed. It is broken off once it is
     certain to be too large. A table whose climbs do not end counts as one that gains as much.
     """
+    draws = 39
     rng = np.random.default_rng(0)
     as_much = 0
     number = 0

@@ -471,10 +471,10 @@ def _frequencies(likelihood: Likelihood, batch: Persons, x: Floats) -> tuple[Pla
     return plan, log - without_reward / lam
 
 
-def smoothed_policy(mdp: MDP, counts: Floats, alpha: float = 1.0) -> Floats:
-    """Return frequencies `(S,A)` of the available actions, mixed with α decisions of an indifferent expert in each state."""
+def smoothed_policy(mdp: MDP, counts: Floats) -> Floats:
+    """Return frequencies `(S,A)` of the available actions, mixed with one decision of an indifferent expert in each state."""
     uniform = mdp.available / mdp.available.sum(axis=1, keepdims=True)
-    policy: Floats = (counts + alpha * uniform) / (counts.sum(axis=1, keepdims=True) + alpha)
+    policy: Floats = (counts + uniform) / (counts.sum(axis=1, keepdims=True) + 1)
     return policy
 
 

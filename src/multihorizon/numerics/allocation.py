@@ -50,10 +50,10 @@ class Allocation:
     steps: int
 
 
-def filled(gains: Floats, most: Floats, budget: float = 1.0) -> Floats:
+def filled(gains: Floats, most: Floats) -> Floats:
     """Return the shares `(J,)` with the largest `gains · v`: the best candidates are filled up first."""
     order = np.argsort(-gains, kind="stable")
-    left = budget - np.concatenate([[0.0], np.cumsum(most[order])[:-1]])
+    left = 1 - np.concatenate([[0.0], np.cumsum(most[order])[:-1]])
     shares = np.zeros(gains.size)
     shares[order] = np.clip(left, 0.0, most[order])
     return shares
@@ -140,9 +140,7 @@ def allocate(
     return best
 
 
-def whole(
-    f: Callable[[Floats], Worth | None], numbers: Floats, cost: Floats, most: Floats, budget: float, exchanges: int = 200
-) -> Ints:
+def whole(f: Callable[[Floats], Worth | None], numbers: Floats, cost: Floats, most: Floats, budget: float) -> Ints:
     """Round to whole numbers of times `(J,)` near `numbers`, whose cost is at most the budget.
 
     Args:
@@ -151,7 +149,6 @@ def whole(
         cost: of each candidate once, at most the budget.
         most: how often each may be used.
         budget: what all may cost.
-        exchanges: how many single exchanges are made at most.
     """
     most = np.floor(most + 1e-9)
     slack = 1e-9 * budget
@@ -168,7 +165,7 @@ def whole(
 
     def exchanged(times: Floats, here: Worth | None) -> tuple[Floats, Worth | None]:
         """Exchange single ones as long as that raises F."""
-        for _ in range(exchanges if here is not None else 0):
+        for _ in range(200 if here is not None else 0):
             assert here is not None
             loss = np.where(times > 0, here.gradient, np.inf)
             better = None

@@ -225,24 +225,24 @@ def _excess_in_block(given: LogLikelihoods, size: int, block: tuple[Ints, Floats
     return excess
 
 
-def _first(sampled: Floats, most: int = 1000) -> Floats:
+def _first(sampled: Floats) -> Floats:
     """Return weights near the maximum for a sample of rows: some steps by expectation and maximisation, then Newton's.
 
-    The matrix of a quadratic model is dense, so that it has at most so many components.
+    The matrix of a quadratic model is dense, so that it has at most a thousand components.
     """
     weights = np.full(sampled.shape[1], 1.0 / sampled.shape[1])
     for _ in range(20):
         weights = weights * (sampled.T @ (1.0 / (sampled @ weights))) / len(sampled)
-    some = np.sort(np.argsort(-weights, kind="stable")[:most])
+    some = np.sort(np.argsort(-weights, kind="stable")[:1000])
     start = np.zeros(weights.size)
     start[some] = _newton(sampled[:, some], weights[some] / weights[some].sum(), 1e-4)
     return start
 
 
-def _wanted(sampled: Floats, weights: Floats, excess: Floats, most: int = 1000) -> Ints:
+def _wanted(sampled: Floats, weights: Floats, excess: Floats) -> Ints:
     """Return the components that the quadratic model of all asks for, and the peaks of the gradient."""
     asked = (weights > 0) | (excess > 0)
-    places = np.sort(np.argsort(np.where(asked, -excess - 1e9 * (weights > 0), np.inf), kind="stable")[:most])
+    places = np.sort(np.argsort(np.where(asked, -excess - 1e9 * (weights > 0), np.inf), kind="stable")[:1000])
     places = places[asked[places]]
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         ratio = np.nan_to_num(sampled[:, places] / (sampled @ weights)[:, None], nan=1.0, posinf=1e6).clip(max=1e6)

@@ -57,9 +57,9 @@ class Spectrum:
         """Return the directions that are not kept, in the units of the parameters `(p,p−rank)`."""
         return self.vectors[:, ~self.kept] / self.scale[:, None]
 
-    def identified(self, component: float = 1e-3) -> Bools:
-        """Mark the parameters `(p,)` with no component above this, which counts as rounding, in directions that are not kept."""
-        small: Bools = np.linalg.norm(self.vectors[:, ~self.kept], axis=1) <= component
+    def identified(self) -> Bools:
+        """Mark the parameters `(p,)` with no component above 1e-3, which counts as rounding, in directions that are not kept."""
+        small: Bools = np.linalg.norm(self.vectors[:, ~self.kept], axis=1) <= 1e-3
         return small
 
 

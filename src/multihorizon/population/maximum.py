@@ -851,11 +851,11 @@ def _tested(maximum: Maximum, more: list[Floats]) -> ScoreTest | None:
     return test
 
 
-def _information(maximum: Maximum, wide: PsiLayout, psi: Floats, more: list[Floats], most_persons: int = 300) -> Floats:
-    """Return the information of the decisions in ψ, of at most so many persons, scaled up where they are more."""
+def _information(maximum: Maximum, wide: PsiLayout, psi: Floats, more: list[Floats]) -> Floats:
+    """Return the information of the decisions in ψ, of at most 300 persons, scaled up where they are more."""
     layout = maximum.marginal.layout
     parts = wide.unpack(psi)
-    who = np.unique(np.linspace(0, layout.persons - 1, min(most_persons, layout.persons)).astype(np.int64))
+    who = np.unique(np.linspace(0, layout.persons - 1, min(300, layout.persons)).astype(np.int64))
     cells = layout.cells_of(who)
     problem = _of_cells(layout.problem, cells)
     number = np.array([int(name) for name in problem.names])
