@@ -81,13 +81,9 @@ def wider_rewards(mdps: Sequence[MDP], arrival: Sequence[Sparse]) -> list[WiderR
     return wider
 
 
-QUESTION = "Does the reward depend on the state reached alone?"
 #: So many simulated tables show the tails of a statistic.
 DRAWS = 400
-REMEDY = (
-    "Give features by state and action (`--features` with a column `action`, in Python `Problem(features=…)`), or the reward if "
-    "it is known (`--known-reward`)."
-)
+REMEDY = "Give features by state and action (in a table, those with a column `action`), or the reward if it is known."
 
 
 @dataclass(frozen=True)
@@ -157,23 +153,24 @@ class StateRewardTest(Result):
     @property
     def verdict(self) -> Finding:
         """Return the answer, and its reasons."""
+        question = "Does the reward depend on the state reached alone?"
         if self.reason:
             taken = "The reward is taken to depend on the state reached, not on the action."
-            return Finding(QUESTION, "Not tested", f"{taken} Not tested: {self.reason}.", "caution")
+            return Finding(question, "Not tested", f"{taken} Not tested: {self.reason}.", "caution")
         if self.clear:
-            return Finding(QUESTION, "No", self.why, "bad")
+            return Finding(question, "No", self.why, "bad")
         p = f"score test, χ² = {decimals(self.statistic, 1)} with {self.degrees} degrees of freedom, p {p_text(self.p_value)}"
         if self.p_value <= 1 - LEVEL:
             reasons = (
                 f"The reward is taken to depend on the state reached, not on the action, and a reward that depends on the action "
                 f"as well ({self.wider}) may predict better ({p}). {REMEDY}"
             )
-            return Finding(QUESTION, "Inconclusive", reasons, "caution")
+            return Finding(question, "Inconclusive", reasons, "caution")
         reasons = (
             f"The reward is taken to depend on the state reached, not on the action: a reward that depends on the action as well "
             f"does not predict clearly better ({p})."
         )
-        return Finding(QUESTION, "Not rejected", reasons, "good")
+        return Finding(question, "Not rejected", reasons, "good")
 
     def sentences(self) -> str:
         """Return the finding in words."""

@@ -106,10 +106,11 @@ def solve_lp(
     interior: bool = True,
     max_warm_steps: int = 1000,
     max_steps: int | None = None,
+    most_simplex_rows: int = MOST_SIMPLEX_ROWS,
 ) -> LPResult:
     """Solve a program, from `basis` if one is given: by the simplex method, or by the interior point if large and cold.
 
-    A program is large with more than `MOST_SIMPLEX_ROWS`; with `interior=False` the simplex method comes first at any size. No
+    A program is large with more than `most_simplex_rows`; with `interior=False` the simplex method comes first at any size. No
     run takes more than `max_steps` steps of the simplex method: with numbers of very different sizes it may go round in a circle.
 
     A solve that HiGHS leaves open (a basis far away, presolve that cannot tell infeasible from unbounded, numbers of very
@@ -118,7 +119,7 @@ def solve_lp(
     """
     # The interior point, with crossover to a vertex and the primal simplex method for what is left: at that vertex rows hold and
     # some dual prices do not, and with many optimal vertices the dual simplex method needs many steps to repair them.
-    large = interior and program.matrix.shape[0] > MOST_SIMPLEX_ROWS
+    large = interior and program.matrix.shape[0] > most_simplex_rows
     cold: dict[str, Any] = {"solver": "ipm", "simplex_strategy": 4} if large else {"solver": "simplex"}
     # A basis that needs more steps is too far away to help. Devex prices: the weights of the steepest edge cost more than the few
     # steps of a warm start. Nor are costs perturbed: from a near basis, undoing that takes more steps than it saves.
