@@ -224,15 +224,6 @@ class Expert:
             product = product + self.known_reward
         return product.reshape(self.mdp.n_actions, self.mdp.n_states).T
 
-    def frequencies(self, smoothing: float) -> Floats:
-        """Return how often each action was taken `(S,A)`, `smoothing` added to each available count; raises without counts."""
-        if self.counts is None:
-            raise ValueError(f"expert {self.name} must be given as demonstrations for this, received {self.kind}")
-        live = self.mdp.live
-        weights = np.where(live, self.counts + smoothing, np.where(self.mdp.terminal[:, None], 1.0, 0.0))
-        shares: Floats = weights / weights.sum(axis=1, keepdims=True)
-        return shares
-
     def require_sets(self) -> Bools:
         """Return the chosen actions, bool `(S,A)`; raises for stochastic policies, demonstrations, and a reward known in part."""
         refuse_durations([self.mdp], "a linear-programming solver")

@@ -120,10 +120,10 @@ def read_equations(expert: Expert, smoothing: float = 0.5) -> PolicyEquations:
             f"expert {expert.name} must have no known part of the reward for exact equations, received one: use MaximumLikelihood"
         )
     if expert.counts is not None:
-        policy = expert.frequencies(smoothing)
-        return PolicyEquations(
-            np.log(np.where(live, policy, 1.0)), policy, expert.mdp, np.where(live, expert.counts + smoothing, 0.0)
-        )
+        smoothed = np.where(live, expert.counts + smoothing, 0.0)
+        shares = smoothed + expert.mdp.terminal[:, None]
+        policy = shares / shares.sum(axis=1, keepdims=True)
+        return PolicyEquations(np.log(np.where(live, policy, 1.0)), policy, expert.mdp, smoothed)
     if expert.policy is None:
         raise ValueError(
             f"expert {expert.name} must be given as a policy of probabilities or as demonstrations for this solver, "

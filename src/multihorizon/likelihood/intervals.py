@@ -66,14 +66,13 @@ from multihorizon.problem import Problem
 HIGHER = 1e-2
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Precision:
     """Variances `(p,)` and covariance `(p,p)` of an answer, what is identified `(p,)`, and the spectrum of the information.
 
-    `null_space` `(p,nullity)` spans the directions of which the decisions say nothing, and `rank` is the number of the others.
-    `widening` `(p,)` is the factor by which a first stage that is not among the parameters widens each standard error.
+    `null_space` `(p,nullity)` spans the directions of which the decisions say nothing.
     `of_model` `(p,p)` is the covariance if every decision is independent; where that is assumed, `covariance` is the same.
-    `standard_errors` `(p,)` are 0 for what is known, NaN for what is not identified.
+    `widening` is the factor, or `(p,)` factors, by which a first stage that is not among the parameters widens standard errors.
     """
 
     variance: Floats
@@ -81,25 +80,29 @@ class Precision:
     spectrum: Floats
     covariance: Floats | None
     null_space: Floats
-    widening: Floats
     of_model: Floats | None = None
+    widening: Floats | float = 1.0
 
-    def __post_init__(self) -> None:
-        self.nullity = int(self.null_space.shape[1])
-        self.rank = self.spectrum.size - self.nullity
-        self.standard_errors = np.where(self.identified, self.widening * np.sqrt(self.variance), np.nan)
+    @property
+    def nullity(self) -> int:
+        """Count the directions of which the decisions say nothing."""
+        return int(self.null_space.shape[1])
+
+    @property
+    def standard_errors(self) -> Floats:
+        """Return the standard errors `(p,)`: 0 for what is known, NaN for what is not identified."""
+        return np.where(self.identified, self.widening * np.sqrt(self.variance), np.nan)
 
 
 def precision(point: ChoicePoint) -> Precision:
     """Return standard errors and identified directions at an answer; with very many rewards, of the discounts alone."""
     model = point.likelihood
-    ones = np.ones(point.x.size)
     if isinstance(point, Point) and model.is_large:
         covariances, determined, values = profile_covariances(point)
         part = slice(model.n_reward, model.n_reward + determined.size)
         variance, identified = np.zeros(model.size), np.zeros(model.size, dtype=np.bool_)
         variance[part], identified[part] = np.diag(covariances[:, part]), determined
-        return Precision(variance, identified, values, None, np.zeros((model.size, 0)), ones)
+        return Precision(variance, identified, values, None, np.zeros((model.size, 0)))
     free = np.flatnonzero(~model.fixed)
     # Discounts and log-temperatures have no unit: where they have less information than this, it is rounding.
     rounding = 1e-20
@@ -122,7 +125,7 @@ def precision(point: ChoicePoint) -> Precision:
     robust = covariance
     if isinstance(point, Point) and model.clusters is not None:
         robust = covariance @ middle(point) @ covariance
-    return Precision(np.diag(robust), identified, bare.values, robust, null_space, ones, covariance)
+    return Precision(np.diag(robust), identified, bare.values, robust, null_space, covariance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -570,7 +573,8 @@ def degrees_of(point: Point, shared: Point, members: tuple[int, ...], contrasts:
     moved = shared.x[shared.likelihood.beside_slice]
     apart = model.at(model.pack(shared.likelihood.reward(shared.x), grouped, temperatures, moved))
     full, restricted = precision(point if apart is None else apart), precision(shared)
-    return contrasts + 2 * max(restricted.nullity - full.nullity, 0) if full.rank > restricted.rank else 0
+    ranks = [each.spectrum.size - each.nullity for each in (full, restricted)]
+    return contrasts + 2 * max(restricted.nullity - full.nullity, 0) if ranks[0] > ranks[1] else 0
 
 
 def with_one_discount(point: Point, members: tuple[int, ...]) -> Ascent[Point]:

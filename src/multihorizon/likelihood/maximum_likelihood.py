@@ -537,6 +537,8 @@ def _solution(problem: Problem, likeliest: Fit) -> Solution:
     residual = point.projected_gradient()
     transitions = model.transitions_at(point.x)
     precise = precision(point)
+    errors = precise.standard_errors
+    nullity = 0 if model.settings.reward is not None else precise.nullity
     widening = transition_widening(point, precise)
     discounts = model.discounts(point.x)
     ahead = model.discount_slice
@@ -548,7 +550,7 @@ def _solution(problem: Problem, likeliest: Fit) -> Solution:
     lost = coldest | hottest | flat
     fixed = model.fixed[ahead][model.groups]
     # With deviations that may be large, a discount can be anything: its standard error is larger than all discounts there are.
-    open_ = (precise.standard_errors[ahead][model.groups] > 1) & isinstance(model, NearlyShared)
+    open_ = (errors[ahead][model.groups] > 1) & isinstance(model, NearlyShared)
     identified = precise.identified[ahead][model.groups] & (not others) & (~lost | fixed) & ~open_
     reasons = np.where(identified, "", Reason.ANOTHER if others else Reason.FLAT).astype(object)
     reasons[~identified & coldest] = Reason.COLDEST
@@ -572,16 +574,16 @@ def _solution(problem: Problem, likeliest: Fit) -> Solution:
             "temperatures": temperatures.tolist(),
             "reward": "all" if model.settings.reward is not None else "in part" if paid else None,
         },
-        unidentified_directions=0 if model.settings.reward is not None else precise.nullity,
+        unidentified_directions=nullity,
         information_spectrum=precise.spectrum.tolist(),
-        reward_standard_errors=numbers_or_none(precise.standard_errors[: model.n_reward]),
+        reward_standard_errors=numbers_or_none(errors[: model.n_reward]),
         ridge=float(np.max(model.ridge, initial=0.0)),
         ridge_weights=model.ridge.tolist(),
         ridge_reason=likeliest.ridge_reason,
         temperature_spread=None if likeliest.spread is None else likeliest.spread.value,
         equal_temperatures_p=None if likeliest.spread is None else likeliest.spread.p_equal,
         lost_temperatures=lost.tolist(),
-        log_temperature_errors=numbers_or_none(precise.standard_errors[part][model.temperature_groups]),
+        log_temperature_errors=numbers_or_none(errors[part][model.temperature_groups]),
         transition_widening=widening[ahead][model.groups].tolist(),
         transitions=[entries.tolist() for entries in transitions.values()],
         lookahead=FamilyParameters(family="exponential", parameters={"discount": discounts.tolist()}),
@@ -606,7 +608,7 @@ def _solution(problem: Problem, likeliest: Fit) -> Solution:
         objective=point.value,
         residual=residual,
         evidence=evidence,
-        standard_errors=np.where(identified & converged, precise.standard_errors[ahead][model.groups], np.nan),
+        standard_errors=np.where(identified & converged, errors[ahead][model.groups], np.nan),
     )
 
 

@@ -429,10 +429,11 @@ def _expected_gains(point: ChoicePoint, spread: float, spreads: Floats) -> Float
     it is `L + ½ hᵀ(A + 1/τ²)^{-1}h − ½ log det(τ²A + 1)` with L continued to c = 0, and `h = g + A c`.
     """
     part = point.likelihood.temperature_slice
+    covariance = _differences(point)[1]
     differences = orthonormal_differences(point.likelihood.n_temperatures)
     here = differences.T @ point.x[part]
     slope = differences.T @ point.gradient[part] + here / spread**2
-    information = np.linalg.inv(_differences(point)[1]) - np.eye(here.size) / spread**2
+    information = np.linalg.inv(covariance) - np.eye(here.size) / spread**2
     value = point.objective + 0.5 * here @ here / spread**2 - slope @ here - 0.5 * here @ information @ here
     sizes, axes = np.linalg.eigh(information)
     along = (axes.T @ (slope + information @ here)) ** 2

@@ -790,7 +790,7 @@ class SieveLikelihood:
                 "own": smoothing.own,
                 "pooling": smoothing.pooling,
             },
-            first_stage_widening=precise.widening[of_experts].tolist() if drawn is None else None,
+            first_stage_widening=np.asarray(precise.widening)[of_experts].tolist() if drawn is None else None,
             resamples=0 if drawn is None else len(drawn),
             unidentified_directions=precise.nullity,
             equal_temperatures_p=fitted.p_equal,

@@ -809,6 +809,8 @@ class Inference:
         errors[layout.free] = np.sqrt(np.diag(self.known.covariance)[layout.reward])
         reward_errors = [float(error) if converged else None for error in errors]
         likelihood = float(maximum.value.persons.sum())
+        size = f"{decimals(decisions, 0)} decisions of {n} persons"
+        words = [f"Marginal log-likelihood {decimals(likelihood, 2)} of {size}.", *absent_words(self.covariates.left_out, n)]
         evidence = PopulationEvidence(
             population=self.findings(),
             log_likelihood=likelihood,
@@ -823,11 +825,6 @@ class Inference:
             problem.names, self.parts.theta, people.discounts, np.exp(people.mean[:, 1]), problem.parameter_names
         )
         estimate = PopulationEstimate.of(answer, evidence, converged)
-        size = f"{decimals(decisions, 0)} decisions of {n} persons"
-        words = [
-            f"Marginal log-likelihood {decimals(likelihood, 2)} of {size}.",
-            *absent_words(self.covariates.left_out, n),
-        ]
         if self.known.status == Status.NOT_IDENTIFIED:
             words.append("The effects on the discount are not identified: the likelihood is flat in their direction.")
         if maximum.value.error > 5e-3:
