@@ -567,10 +567,3 @@ def interval_ends(drawn: Floats, level: float, axis: int, possible: tuple[float,
             end = (1 - place + below) * end + (place - below) * ordered.take(below + 1, axis=axis)
         ends.append(end)
     return ends[0], ends[1]
-
-
-def content_of(estimate: Any) -> dict[str, Any] | None:
-    """Return what a file keeps of a normal estimate; None of others, which their solvers make anew."""
-    if not isinstance(estimate, NormalEstimate):
-        return None
-    return {"covariance": estimate.errors, "open_directions": estimate.open_, "largest_discount": estimate.largest}

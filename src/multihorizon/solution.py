@@ -32,7 +32,6 @@ from multihorizon.estimate import (
     NormalEstimate,
     SavedIntervals,
     StandardErrors,
-    content_of,
 )
 from multihorizon.files import as_declared, read_json, read_numbers, write_json
 from multihorizon.horizon import Horizon, step_discounts_of
@@ -269,10 +268,10 @@ class Deviations:
     def __post_init__(self) -> None:
         """Lists and null, as files have them, become arrays and NaN."""
         for name in ("interval", "share_of_range", "choices_moved", "values", "errors"):
-            object.__setattr__(self, name, read_numbers(getattr(self, name)))
+            object.__setattr__(self, name, np.array(getattr(self, name), dtype=np.float64))
         for name in ("spread", "estimated", "p_shared"):
-            object.__setattr__(self, name, float(read_numbers(getattr(self, name))))
-        shared = dict(zip(self.if_shared, map(read_numbers, self.if_shared.values()), strict=True))
+            object.__setattr__(self, name, float(np.array(getattr(self, name), dtype=np.float64)))
+        shared: dict[str, Any] = {name: np.array(value, dtype=np.float64) for name, value in self.if_shared.items()}
         object.__setattr__(self, "if_shared", shared | {"log_likelihood": float(shared["log_likelihood"])})
 
 
@@ -667,7 +666,9 @@ class Solution(Result):
         content = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in apart}
         content["trace"] = None if self.trace is None else vars(self.trace)
         content["confidence_intervals"] = None if self.interval_source is None else dict(self.interval_source.computed)
-        content |= {} if (kept := content_of(self.interval_source)) is None else {"estimate": kept}
+        if isinstance(left := self.interval_source, NormalEstimate):  # others are made anew by their solvers
+            kept = {"covariance": left.errors, "open_directions": left.open_, "largest_discount": left.largest}
+            content["estimate"] = kept
         content["horizon"] = {"longest": self.horizon.longest, "unit": self.horizon.unit}
         content["version"] = package_version()
         write_json(path, content)
@@ -744,6 +745,7 @@ def _fields_from(content: dict[str, Any]) -> dict[str, Any]:
         entries[name] = float(read_numbers(entries[name]))
     if entries["trace"] is not None:
         entries["trace"] = Trace(**{name: read_numbers(entries["trace"][name]) for name in ("discounts", "values", "seconds")})
+    kind = solver_class(content["solver"])
     saved = content.get("confidence_intervals")
     task = content.get("horizon")
     experts = tuple(content["experts"])
@@ -751,7 +753,6 @@ def _fields_from(content: dict[str, Any]) -> dict[str, Any]:
     for level, ends in levels.items():
         as_shape(ends, (len(experts), 2), f"confidence intervals at the level {level:g}")
     intervals: IntervalSource | None = None if saved is None else SavedIntervals(levels)
-    kind = solver_class(content["solver"])
     if not levels and kind is not None and not hasattr(kind, "estimate_of"):  # those of its standard errors, where it has some
         intervals = None
     if (kept := content.get("estimate")) is not None:

@@ -85,7 +85,6 @@ from multihorizon.choice.deviations import NearlyShared, NearPoint
 from multihorizon.choice.model import ChoiceModel, Likelihood, Point, Quadratic, decide
 from multihorizon.choice.settings import with_known_reward
 from multihorizon.driver import solve
-from multihorizon.files import for_json
 from multihorizon.likelihood.action_rewards import StateRewardTest, WiderReward, tested_at, wider_rewards
 from multihorizon.likelihood.clusters import flipped, sign_flip_test
 from multihorizon.likelihood.estimates import FunctionEstimate, LikelihoodEvidence
@@ -149,7 +148,8 @@ class SharedDiscountTest(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, None for what is not identified."""
-        return cast("dict[str, Any]", for_json(vars(self)))
+        values = vars(self) | {"experts": list(self.experts)}
+        return {name: None if value != value else value for name, value in values.items()}
 
 
 @dataclass(frozen=True, eq=False)

@@ -246,8 +246,7 @@ def read_fit(directory: Path) -> tuple[Solution, dict[str, Any]]:
         if not (directory / name).is_file():
             raise ValueError(f"{directory} has no {name} to go on from: {_why_not(content)}")
     arrays = read_arrays(directory / TASK, "the task of a fit")
-    problem = _problem_from(arrays, directory / TASK)
-    solution = Solution.from_json(directory / SOLUTION, problem)
+    solution = Solution.from_json(directory / SOLUTION, _problem_from(arrays, directory / TASK))
     if missing := solution.evidence.lacking():
         needed = f"must have {', '.join(missing)} in its evidence, as each {solution.solver} writes it"
         raise ValueError(f"{directory / SOLUTION} {needed}, received none: fit again")
@@ -260,7 +259,7 @@ def read_fit(directory: Path) -> tuple[Solution, dict[str, Any]]:
         solution.solver_used(MaximumLikelihood, Population)
     except ValueError as error:
         raise ValueError(f"{directory / SOLUTION} is not the solution of a fit: {error}") from error
-    (task,) = problem.tasks
+    (task,) = solution.require_problem().tasks
     taken = float(task.counts.sum())
     decisions = float(solution.evidence["decisions"])
     if not np.isclose(taken, decisions):
