@@ -38,7 +38,8 @@ from multihorizon.likelihood.estimates import LikelihoodEvidence, SieveEvidence
 from multihorizon.likelihood.intervals import Contrasts, reward_contrasts
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood, resume
 from multihorizon.mdp import MDP
-from multihorizon.parallel import Progress, Run, silent
+from multihorizon.parallel import Progress, Run, limits, silent
+from multihorizon.population.findings import PopulationEvidence
 from multihorizon.population.solver import Population
 from multihorizon.problem import Problem, SampledProblem
 from multihorizon.questions import differences, horizons
@@ -51,15 +52,10 @@ from multihorizon.questions.fitted import (
     check_fit,
     check_state_reward,
     checked_goals,
-    depends_on_states,
     find_goals,
-    find_groups,
     model_fit,
     not_to_be_used,
     notes_of,
-    reward_content,
-    reward_frame,
-    shared_goal,
     warnings_of,
 )
 from multihorizon.questions.goal_comparison import GoalCheck, deviation_words
@@ -68,7 +64,7 @@ from multihorizon.questions.lookahead_comparison import check_comparable, compar
 from multihorizon.questions.people import People, is_crowd
 from multihorizon.questions.sharing import SharedGoalTest, fit_and_test, with_one_reward
 from multihorizon.result import Result, draw_rows, package_version
-from multihorizon.solution import DecisionEvidence, Solution
+from multihorizon.solution import DecisionEvidence, Solution, Status
 from multihorizon.words import LEVEL, VAGUE_WIDTH, Finding, Table, in_words, p_text, percent, without_empty
 
 if TYPE_CHECKING:
@@ -77,8 +73,8 @@ if TYPE_CHECKING:
 #: What is asked of a fit: each may rest on the answers before it, and is None where it does not arise. A question is added here.
 QUESTIONS: dict[str, Callable[[Fitted, Mapping[str, Finding]], Finding | None]] = {
     "fit": model_fit,
-    "goals": shared_goal,
-    "state reward": depends_on_states,
+    "goals": lambda fitted, _: None if fitted.goals is None else fitted.goals.verdict,
+    "state reward": lambda fitted, _: None if fitted.state_reward is None else fitted.state_reward.verdict,
     "identified": identifiability,
     "horizons": horizons.look_ahead,
     "differences": differences.differences,
@@ -281,15 +277,31 @@ class Analysis(Fitted, Result):
 
         None where the formula has no conditions, or the population could not be estimated.
         """
-        return differences.conditions_frame(self)
+        solution = self.population
+        if solution is None or solution.status != Status.CONVERGED or (self.people is not None and self.withheld):
+            return None
+        return PopulationEvidence.of(solution).population.conditions_frame()
 
     def reward_frame(self) -> pd.DataFrame:
         """Return one row per parameter of the reward, by name, with standard errors.
 
-        Beside the reward stands its difference (from the average logged step; of features from zero). NaN where the decisions do
-        not determine them or they are withheld.
+        Where experts were fitted, the difference of each reward (from the average logged step; of features from zero) stands
+        beside it. NaN where the decisions do not determine them or they are withheld.
         """
-        return reward_frame(self)
+        assert self.solution.problem is not None
+        names = pd.Index(self.solution.problem.parameter_names, name="parameter")
+        frame = pd.DataFrame({"reward": self.solution.reward, "standard_error": np.nan}, names)
+        hidden = np.nan if self.withheld else 1.0
+        if self.people is not None:
+            errors = np.array(self.people.evidence.reward_standard_errors, dtype=np.float64)
+            return frame.assign(standard_error=errors) * hidden
+        if self.likelihood is not None:
+            errors = np.array(self.likelihood.reward_standard_errors, dtype=np.float64)
+            determined = np.isfinite(errors) | (errors.size > limits().dense_rewards)  # of so many, errors are not computed
+            determined &= self.solution.status != Status.NOT_IDENTIFIED
+            frame = frame.assign(reward=frame["reward"].where(determined), standard_error=np.where(determined, errors, np.nan))
+        frame["difference"], frame["difference_standard_error"] = self.contrasts.values, self.contrasts.standard_errors
+        return frame * hidden
 
     def _flags(self, k: int) -> list[str]:
         limit = self.limits[k]
@@ -307,9 +319,15 @@ class Analysis(Fitted, Result):
 
     def _content(self) -> dict[str, Any]:
         """Return what `result.json` holds: the parts of every analysis; what a kind of state does not have is null."""
-        content = self._about() | reward_content(self) | differences.content(self)
+        rewards = self.reward_frame()
+        one_by_one = self.functions is None and not self.reward_given
+        content = self._about() | {
+            "reward": rewards["reward"].to_dict(),
+            "reward_standard_errors": rewards["standard_error"].to_dict() if one_by_one else None,
+            "population": None if self.population is None else differences.content(self, self.population),
+        }
         if self.people is None:
-            content |= dict.fromkeys(("goals", "state_reward")) | self._of_single_experts()
+            content |= dict.fromkeys(("goals", "state_reward")) | self._of_single_experts(rewards if one_by_one else None)
         for finding in self.findings.values():
             content |= finding.content
         return content
@@ -343,10 +361,13 @@ class Analysis(Fitted, Result):
             "version": package_version(),
         }
 
-    def _of_single_experts(self) -> dict[str, Any]:
-        """Return what else is known where experts were fitted alone."""
+    def _of_single_experts(self, rewards: pd.DataFrame | None) -> dict[str, Any]:
+        """Return what else is known where experts were fitted alone; `rewards` are those of states or features."""
         mdps = self.problem.mdps if self.sieve is None else ()
+        names = {"difference": "estimate", "difference_standard_error": "standard_error"}
         return {
+            "reward_contrasts": None if rewards is None else rewards[[*names]].rename(columns=names).to_dict("index"),
+            "coordinates": None if self.sieve is None else self.sieve.coordinates,
             "lookahead": _plain(self.lookahead),
             "penalty": _plain(self.penalty),
             "untaken_actions": [untaken_actions(mdp) for mdp in mdps if mdp.sample_sizes is not None],
@@ -439,9 +460,10 @@ def analyse(
         of_lists |= {"deviations": deviations or None, "cluster": None if cluster == "auto" else cluster}
         of_lists |= {"population": population, "pairs": pairs or None, "lookahead": lookahead or None}
         of_lists |= {"estimate_rest": estimate_rest or None, "believed": believed or None}
-        asked = _asked_of_vectors(tables, solver, "pooled" if temperature is None else temperature, of_lists, quick)
+        of_vectors = _solver_of_vectors(solver, "pooled" if temperature is None else temperature, of_lists)
         fit, rest = run.parts(4, 1)
-        return _carried_out(_fit_to_vectors(asked, fit), asked, keep, rest)
+        asked = Asked(problem=SampledProblem(tables), quick=quick)
+        return _carried_out(_fit_to_vectors(asked.problem, tables, of_vectors, quick, fit), asked, keep, rest)
     if not isinstance(solver, MaximumLikelihood | None):
         what = type(solver).__name__
         if getattr(solver, "takes", None) is SampledProblem:
@@ -468,7 +490,7 @@ def analyse(
     asked = Asked(
         problem=problem,
         tables=listed,
-        solver=replace(solver, known_reward=reward, discounts=discounts),
+        likelihood=replace(solver, known_reward=reward, discounts=discounts),
         population=None if population is None else replace(population, known_reward=reward, jobs=jobs),
         lookahead=lookahead,
         pairs=pairs,
@@ -481,16 +503,15 @@ def analyse(
     return _carried_out(_fit_to_lists(asked, problem, fit), asked, keep, rest)
 
 
-def _asked_of_vectors(steps: Steps, solver: Any, temperature: Temperature, of_lists: dict[str, Any], quick: bool) -> Asked:
-    """Read what was asked where states are vectors; nothing of `of_lists` may be given there."""
+def _solver_of_vectors(solver: Any, temperature: Temperature, of_lists: dict[str, Any]) -> SieveLikelihood:
+    """Return the solver where states are vectors; nothing of `of_lists` may be given there."""
     from multihorizon.likelihood.sieve import SieveLikelihood  # noqa: PLC0415  states are vectors: only now is scikit-learn needed
 
     wrong = [name for name, value in of_lists.items() if value is not None]
     if wrong or not isinstance(solver, SieveLikelihood | None):
         what = " and ".join(wrong) or type(solver).__name__
         raise ValueError(f"Steps must come without what belongs to tasks with a list of states, received {what}")
-    solver = solver or SieveLikelihood(temperature=temperature)
-    return Asked(problem=SampledProblem(steps), steps=steps, solver=solver, quick=quick)
+    return solver or SieveLikelihood(temperature=temperature)
 
 
 def _refuse(many: bool, **options: bool) -> None:
@@ -564,14 +585,12 @@ def _decisions(problem: Problem, policies: Sequence[Floats]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns).groupby("person").sum()
 
 
-def _fit_to_vectors(asked: Asked, run: Run) -> Analysis:
+def _fit_to_vectors(problem: Any, steps: Steps, solver: SieveLikelihood, quick: bool, run: Run) -> Analysis:
     """Fit steps whose states are vectors."""
     from multihorizon.choice.sieve_model import LARGEST_DISCOUNT  # noqa: PLC0415  states are vectors: only now is scikit-learn needed
     from multihorizon.likelihood.sieve import reward_functions  # noqa: PLC0415
 
-    steps = asked.steps
-    assert steps is not None
-    solution = solve(asked.problem, asked.solver, seed=run.seed, progress=run.progress)
+    solution = solve(problem, solver, seed=run.seed, progress=run.progress)
     evidence = SieveEvidence.of(solution)
     fixed = solution.options.get("discounts")
     made = reward_functions(solution)
@@ -598,7 +617,7 @@ def _fit_to_vectors(asked: Asked, run: Run) -> Analysis:
         withheld=not_to_be_used(solution),
         goals=GoalCheck(no_test) if size > 1 else None,
         functions=made,
-        quick=asked.quick,
+        quick=quick,
     )
     return replace(analysis, intervals=np.where(np.array(analysis.given)[:, None], analysis.intervals, np.nan))
 
@@ -709,8 +728,7 @@ STEPS = (
     Step(_compare_lookahead, 5, lambda asked: bool(asked.lookahead)),
     Step(find_identification, 1),
     Step(check_fit, 15, _thorough),
-    Step(find_goals, 3, _thorough, rests_on_fit=True),
-    Step(find_groups, 2, _thorough),
+    Step(find_goals, 5, _thorough),
     Step(find_intervals, 25, rests_on_fit=True),
     Step(check_discounts, 20, _thorough, rests_on_fit=True, kinds=("experts", "vectors")),
 )

@@ -225,7 +225,9 @@ def _options(solver: Solver) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for name in (each.name for each in fields(solver)):
         value = getattr(solver, name)
-        if is_dataclass(value) and not isinstance(value, type):
+        if value is None or isinstance(value, str | int | float):
+            options[name] = value
+        elif is_dataclass(value) and not isinstance(value, type):
             options[name] = {"kind": type(value).__name__, **asdict(value)}
         elif is_frame(value):
             options[name] = as_frame(value, name).to_dict("list")

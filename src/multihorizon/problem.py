@@ -636,7 +636,7 @@ class Problem(AnyProblem):
         feature_names: Sequence[object] | None = None,
         arrival_features: ArrayLike | Sparse | None = None,
     ) -> None:
-        if is_frame(experts) or not isinstance(experts, Iterable | Demonstrations):
+        if not isinstance(experts, Demonstrations) and (is_frame(experts) or not isinstance(experts, Iterable)):
             hint = ": Demonstrations.from_frame reads it" if is_frame(experts) else ""
             raise ValueError(f"experts must be a list of expert data or Demonstrations, received {type(experts).__name__}{hint}")
         entries = [experts] if isinstance(experts, Demonstrations) else list(experts)

@@ -152,7 +152,12 @@ class StateRewardTest(Result):
 
     @property
     def verdict(self) -> Finding:
-        """Return the answer, and its reasons."""
+        """Return the answer, its reasons, and its part of `result.json`."""
+        finding = self._judged()
+        values = {name: None if isinstance(value, float) and np.isnan(value) else value for name, value in asdict(self).items()}
+        return replace(finding, content={"state_reward": {**values, "summary": finding.reasons}})
+
+    def _judged(self) -> Finding:
         question = "Does the reward depend on the state reached alone?"
         if self.reason:
             taken = "The reward is taken to depend on the state reached, not on the action."
@@ -182,8 +187,8 @@ class StateRewardTest(Result):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values; None for what is not known."""
-        values = {name: None if isinstance(value, float) and np.isnan(value) else value for name, value in asdict(self).items()}
-        return {**values, "summary": self.sentences()}
+        content: dict[str, Any] = self.verdict.content["state_reward"]
+        return content
 
     def _content(self) -> dict[str, Any]:
         return self.to_dict()

@@ -468,19 +468,8 @@ def population_columns(fitted: Fitted, solution: Solution) -> pd.DataFrame:
     return pd.DataFrame(columns, solution.experts).reindex(fitted.solution.experts).reset_index(drop=True)
 
 
-def conditions_frame(fitted: Fitted) -> pd.DataFrame | None:
-    """Return one row per person and condition. None where the formula has none, or the population has no usable answer."""
-    solution = fitted.population
-    if solution is None or solution.status != Status.CONVERGED or (fitted.people is not None and fitted.withheld):
-        return None
-    return PopulationEvidence.of(solution).population.conditions_frame()
-
-
-def content(fitted: Fitted) -> dict[str, Any]:
+def content(fitted: Fitted, solution: Solution) -> dict[str, Any]:
     """Return effects of covariates, the spread between persons, and shrunken persons; of very many, their file."""
-    solution = fitted.population
-    if solution is None:
-        return {"population": None}
     evidence = PopulationEvidence.of(solution)
     population = evidence.population
     pairs = [
@@ -496,12 +485,12 @@ def content(fitted: Fitted) -> dict[str, Any]:
     }
     if fitted.people is None:
         part |= {"discounts": solution.discounts, "intervals": solution.confidence_intervals(LEVEL)}
-        return {"population": part | {"temperatures": solution.temperature}}
+        return part | {"temperatures": solution.temperature}
     lists = "experts", "groups", "covariates", "individuals", "discounts", "intervals", "temperatures"
     reasons = pd.Series(population.left_out, dtype=object).value_counts()
     part |= dict.fromkeys(lists, PEOPLE) | ({} if population.cells is None else {"cells": CONDITIONS})
     part |= {"left_out": {str(reason): int(number) for reason, number in reasons.items()}}
-    return {"population": part | {"log_likelihood": evidence.log_likelihood}}
+    return part | {"log_likelihood": evidence.log_likelihood}
 
 
 def compare_persons(fitted: F, asked: Asked, run: Run) -> Iterator[F]:

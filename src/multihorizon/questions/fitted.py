@@ -21,12 +21,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
-import pandas as pd
 from scipy.special import ndtri
 
 from multihorizon.checks import Bools, Floats, Ints, first_few
 from multihorizon.data.demonstrations import Demonstrations
-from multihorizon.data.steps import Steps
 from multihorizon.exact.identify import Identification
 from multihorizon.horizon import Horizon, Lookahead
 from multihorizon.likelihood.action_rewards import StateRewardTest
@@ -36,7 +34,7 @@ from multihorizon.likelihood.intervals import Contrasts, ProfileIntervals
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.likelihood.separate import ProfilesApart, Reason
 from multihorizon.numerics.distributions import chi2_ppf
-from multihorizon.parallel import Run, limits
+from multihorizon.parallel import Run
 from multihorizon.population.findings import PopulationEvidence
 from multihorizon.population.solver import Population
 from multihorizon.population.types import open_words
@@ -72,7 +70,7 @@ from multihorizon.solution import Deviations, Solution, Status
 from multihorizon.words import FORM_ALONE, LEVEL, VAGUE_WIDTH, Finding, Kind, count, decimals, in_words, p_text, percent
 
 if TYPE_CHECKING:
-    from multihorizon.likelihood.sieve import RewardFunctions, SieveLikelihood
+    from multihorizon.likelihood.sieve import RewardFunctions
 
 #: What was fitted.
 FitKind = Literal["experts", "vectors", "people"]
@@ -377,8 +375,7 @@ class Asked:
     Attributes:
         problem: what is fitted.
         tables: the decisions, one table for each task; none where states are vectors.
-        steps: the decisions where states are vectors.
-        solver: of the fit.
+        likelihood: the solver of the fit, where there is a list of states.
         population: what is asked about persons; None where nothing is.
         lookahead, pairs, quick: as in `analyse`.
         remarks: what was assumed of the tables.
@@ -386,19 +383,12 @@ class Asked:
 
     problem: Problem | SampledProblem
     tables: Sequence[Demonstrations] = ()
-    steps: Steps | None = None
-    solver: MaximumLikelihood | SieveLikelihood
+    likelihood: MaximumLikelihood = field(default_factory=MaximumLikelihood)
     population: Population | None = None
     lookahead: Sequence[Lookahead] = ()
     pairs: bool = False
     quick: bool
     remarks: Sequence[str] = ()
-
-    @property
-    def likelihood(self) -> MaximumLikelihood:
-        """Return the solver of a task with a list of states."""
-        assert isinstance(self.solver, MaximumLikelihood)
-        return self.solver
 
 
 @dataclass(frozen=True, eq=False)
@@ -702,68 +692,22 @@ def checked_goals(fitted: Fitted, test: SharedGoalTest) -> GoalCheck:
 
 
 def find_goals(fitted: F, asked: Asked, run: Run) -> Iterator[F]:
-    """Add one goal, nearly one and several on held-out episodes."""
+    """Add one goal, nearly one and several on held-out episodes; and where goals differ, who shares one with whom."""
     goals = fitted.goals
-    if goals is None or fitted.checks is None:
+    if goals is None:
         return
-    if goals.test.rejected or (goals.comparison is not None and goals.comparison.deviations is not None):
-        several = _few(fitted, asked)
-        comparison = compare_goals(fitted.solution, several=several, test=goals.test, seed=run.seed, progress=run.progress)
-        yield replace(fitted, goals=replace(goals, comparison=comparison))
-
-
-def find_groups(fitted: F, asked: Asked, run: Run) -> Iterator[F]:
-    """Add who shares a goal with whom, where goals differ."""
-    goals = fitted.goals
-    if goals is not None and goals.rejected and _few(fitted, asked):
-        temperature = asked.likelihood.temperature
-        together = group_experts(fitted.solution, goals.test, temperature, run)
-        yield replace(fitted, goals=replace(goals, groups=together))
-
-
-def _few(fitted: Fitted, asked: Asked) -> bool:
-    """Return whether groups of goals are looked for: with more experts or rewards, that takes long."""
+    # With more experts or rewards, it takes long to look for groups.
     few = fitted.problem.n_experts <= 12 and fitted.problem.n_parameters <= 60
-    return few and not any(fitted.known) and asked.likelihood.known_reward is None
-
-
-def shared_goal(fitted: Fitted, answers: Mapping[str, Finding]) -> Finding | None:
-    """Say whether they share a goal; nothing where there was nothing to test."""
-    goals = fitted.goals
-    return None if goals is None else goals.finding
-
-
-def reward_frame(fitted: Fitted) -> pd.DataFrame:
-    """Return one row per parameter of the reward, by name, with its standard error.
-
-    Where experts were fitted, also its difference (from the average logged step; of features from zero). NaN where the decisions
-    do not determine them or they are withheld.
-    """
-    frame = fitted.solution.reward_frame().set_index("parameter").assign(standard_error=np.nan)
-    hidden = np.nan if fitted.withheld else 1.0
-    if fitted.people is not None:
-        return frame.assign(standard_error=np.array(fitted.people.evidence.reward_standard_errors, dtype=np.float64)) * hidden
-    if fitted.likelihood is not None:
-        errors = np.array(fitted.likelihood.reward_standard_errors, dtype=np.float64)
-        determined = np.isfinite(errors) | (errors.size > limits().dense_rewards)  # of so many, errors are not computed
-        determined &= fitted.solution.status != Status.NOT_IDENTIFIED
-        frame = frame.assign(reward=frame["reward"].where(determined), standard_error=np.where(determined, errors, np.nan))
-    frame["difference"], frame["difference_standard_error"] = fitted.contrasts.values, fitted.contrasts.standard_errors
-    return frame * hidden
-
-
-def reward_content(fitted: Fitted) -> dict[str, Any]:
-    """Return the reward, its standard errors and its differences, by name."""
-    frame = reward_frame(fitted)
-    one_by_one = fitted.functions is None and not fitted.reward_given
-    errors = frame["standard_error"].to_dict() if one_by_one else None
-    part = {"reward": frame["reward"].to_dict(), "reward_standard_errors": errors}
-    if fitted.people is not None:
-        return part
-    names = {"difference": "estimate", "difference_standard_error": "standard_error"}
-    differences = frame[[*names]].rename(columns=names).to_dict("index") if one_by_one else None
-    coordinates = None if fitted.sieve is None else fitted.sieve.coordinates
-    return {**part, "reward_contrasts": differences, "coordinates": coordinates}
+    few = few and not any(fitted.known) and asked.likelihood.known_reward is None
+    first, last = run.parts(3, 2)
+    allowed = goals.comparison is not None and goals.comparison.deviations is not None
+    if fitted.checks is not None and not fitted.withheld and (goals.test.rejected or allowed):
+        comparison = compare_goals(fitted.solution, several=few, test=goals.test, seed=run.seed, progress=first.progress)
+        goals = replace(goals, comparison=comparison)
+        yield replace(fitted, goals=goals)
+    if goals.rejected and few:
+        groups = group_experts(fitted.solution, goals.test, asked.likelihood.temperature, last)
+        yield replace(fitted, goals=replace(goals, groups=groups))
 
 
 def not_to_be_used(solution: Solution, contrasts: Contrasts | None = None) -> str:
@@ -803,12 +747,6 @@ def check_state_reward(fitted: F, asked: Asked, run: Run) -> Iterator[F]:
         checked = None if fitted.goals is None else replace(fitted.goals, withheld=test.why)
         fitted = replace(fitted, withheld=test.why, goals=checked, population=None)
     yield fitted
-
-
-def depends_on_states(fitted: Fitted, answers: Mapping[str, Finding]) -> Finding | None:
-    """Say whether the reward depends on the state reached alone; nothing where that is not assumed."""
-    test = fitted.state_reward
-    return None if test is None else replace(test.verdict, content={"state_reward": test.to_dict()})
 
 
 def warnings_of(fitted: Fitted, answers: Mapping[str, Finding]) -> Iterator[str]:

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, ClassVar, Final, Literal
 
 import numpy as np
@@ -166,6 +165,8 @@ class GoalCheck:
         nearly: whether the experts nearly share one goal: one reward for all is rejected, and small deviations from one are not.
         rejected: whether the experts have different goals: one reward for all is rejected, and so is nearly one; one for each
             fits, and no grouping speaks for one.
+        verdict: the answer and its reasons, with their part of `result.json`.
+        answer: the same in a sentence or two.
     """
 
     test: SharedGoalTest
@@ -176,6 +177,8 @@ class GoalCheck:
     model_fails: bool = field(init=False)
     nearly: bool = field(init=False)
     rejected: bool = field(init=False)
+    verdict: Finding = field(init=False)
+    answer: str = field(init=False)
 
     def __post_init__(self) -> None:
         """Judge."""
@@ -185,9 +188,18 @@ class GoalCheck:
         object.__setattr__(self, "model_fails", fails)
         object.__setattr__(self, "nearly", nearly)
         object.__setattr__(self, "rejected", self.test.rejected and differ and not (fails or nearly or self.withheld))
+        verdict = self._judged()
+        answer = f"{verdict.answer}. {verdict.reasons}"
+        goals = {
+            "p_value": None if self.test.reason else self.test.p_value,
+            "answer": answer,
+            "found": None if self.groups is None else self.groups.to_dict(),
+            "compared": None if self.comparison is None else self.comparison.to_dict(),
+        }
+        object.__setattr__(self, "verdict", replace(verdict, content={"goals": goals}))
+        object.__setattr__(self, "answer", answer)
 
-    @cached_property
-    def verdict(self) -> Finding:
+    def _judged(self) -> Finding:
         """Return the answer, and its reasons."""
         p = self.test.words
         if self.withheld:
@@ -217,26 +229,10 @@ class GoalCheck:
         if not self.rejected:
             reasons = f"One reward for all is rejected ({p}), but nobody's goal can be distinguished from the others'."
             return Finding(QUESTION, "It is not known", reasons, "caution", self.test)
-        who = "" if self.groups is not None else " Who shares one with whom was not looked for: ask multihorizon goals."
+        who = "" if self.groups is not None else " Who shares one with whom was not looked for: `goals` does that."
         predicted = "" if self.comparison is None else f" {self.comparison.prediction}".rstrip()
         reasons = f"One reward for all is rejected ({p}), so the estimates for all together must not be believed.{predicted}{who}"
         return Finding(QUESTION, "No", reasons, "bad", self.test)
-
-    @property
-    def answer(self) -> str:
-        """Return the answer in a sentence or two."""
-        return f"{self.verdict.answer}. {self.verdict.reasons}"
-
-    @property
-    def finding(self) -> Finding:
-        """Return the answer with its part of `result.json`, in plain values, None for what is not known."""
-        goals = {
-            "p_value": None if self.test.reason else self.test.p_value,
-            "answer": self.answer,
-            "found": None if self.groups is None else self.groups.to_dict(),
-            "compared": None if self.comparison is None else self.comparison.to_dict(),
-        }
-        return replace(self.verdict, content={"goals": goals})
 
 
 def small(deviations: Deviations) -> bool:
@@ -294,7 +290,7 @@ def compare_goals(
         models[NEARLY] = NearlyShared.of(one, deviations.spread or deviations.estimated)
     several = several and test.rejected and model.settings.reward is None and model.settings.discounts is None
     names = [*models, *([SEVERAL] if several else [])]
-    times = dispersion(point)
+    times = dispersion(point) if several else 1.0
     totals = {name: [np.zeros(fold.size) for fold in dealt] for name in names}
     groupings = []
     for number, part in run.over(range(folds)):
@@ -326,7 +322,7 @@ def deviation_words(deviations: Deviations) -> str:
     moved = deviations.choices_moved
     return (
         f"the standard deviation of rewards from the shared one is {significant(share[0], 2)}% of its "
-        f"range{ends(share, ' %')}, which moves {significant(moved[0], 2)} of a hundred choices{ends(moved)}"
+        f"range{ends(share, '%')}, which moves {significant(moved[0], 2)} of a hundred choices{ends(moved)}"
     )
 
 

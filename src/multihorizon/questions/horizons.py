@@ -192,7 +192,6 @@ def content(fitted: Fitted) -> dict[str, Any]:
     solution, evidence, likelihood = fitted.solution, fitted.evidence, fitted.likelihood
     given = fitted.given
     discounts = [float(discount) if shown else None for discount, shown in zip(solution.discounts, given, strict=True)]
-    tests = None if fitted.shared is None else fitted.shared.to_dict()
     return {
         "experts": list(solution.experts),
         "discounts": discounts,
@@ -202,19 +201,19 @@ def content(fitted: Fitted) -> dict[str, Any]:
         "at_limit": fitted.limits,
         "standard_errors": None if fitted.withheld else fitted.standard_errors,
         "effective_horizons": [None if discount is None else fitted.horizon(discount) for discount in discounts],
-        "half_lives": [None if discount is None else fitted.horizon.half_life(discount) for discount in discounts],
         "episodes": fitted.episodes,
         "decisions_by_expert": fitted.decisions,
         "pseudo_r2": fitted.explained,
         "temperatures": fitted.temperatures,
         "identified": [shown and not fitted.withheld for shown in given],
         "reasons": {name: reason for name, reason in zip(solution.experts, fitted.reasons, strict=True) if reason},
-        "shared_discount_test": tests,
-        "pairwise_tests": [test.to_dict() for test in fitted.pairs] or None,
+        "half_lives": [None if discount is None else fitted.horizon.half_life(discount) for discount in discounts],
         "equal_temperatures_p": evidence.equal_temperatures_p,
         "deviations": None if likelihood is None else likelihood.deviations,
         "independence": fitted.independence,
         "one_maximum": {"discounts": solution.discounts, "log_likelihood": solution.objective},
+        "shared_discount_test": None if fitted.shared is None else fitted.shared.to_dict(),
+        "pairwise_tests": [test.to_dict() for test in fitted.pairs] or None,
     }
 
 

@@ -439,7 +439,7 @@ def fit_and_test(
     one = replace(solver, deviations=0.0)
     why = ""
     kept = None
-    shared = problem.n_experts > 1 and with_known_reward(problem, solver.known_reward)[1] is None
+    shared = problem.n_experts > 1 and (solver.known_reward is None or with_known_reward(problem, solver.known_reward)[1] is None)
     first, last = run.parts(7, 3)
     if solver.deviations == "estimated" and shared and problem.n_parameters <= most_deviations:
         try:

@@ -478,12 +478,12 @@ class Recovery(Result):
 
     @classmethod
     def from_json(cls, path: str | Path) -> Recovery:
-        """Read what `to_json` or `multihorizon recover` has written.
+        """Read what `to_json` has written.
 
         Raises:
             ValueError: for a file that is something else.
         """
-        content = read_json(path, "a recover.json of multihorizon recover")
+        content = read_json(path, "a saved Recovery")
         try:
             sizes = []
             for size in content["sizes"]:
@@ -492,7 +492,7 @@ class Recovery(Result):
                 sizes.append(SizeResult(**{**numbers, **arrays}))
             return cls(content["solver"], content["term"], tuple(sizes), content["seed"])
         except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"{path} is not a recover.json of multihorizon recover: it holds something else") from error
+            raise ValueError(f"{path} is not a saved Recovery: it holds something else") from error
 
     def _facts(self) -> dict[str, Any]:
         return {"solver": self.solver, **({} if self.term is None else {"effect of": self.term})}

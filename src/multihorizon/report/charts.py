@@ -176,9 +176,9 @@ class Items(Block):
 
 @dataclass(frozen=True)
 class Cards(Block):
-    """Questions side by side, each with its answer and a kind: "good", "caution" or "bad"."""
+    """Questions side by side, each with its answer, its reasons and a kind: "good", "caution" or "bad"."""
 
-    verdicts: Sequence[tuple[str, str, str]]
+    verdicts: Sequence[tuple[str, str, str, str]]
 
 
 @dataclass(frozen=True)
@@ -424,9 +424,23 @@ class Chart(Block):
     panels: Sequence[Panel]
     height: float = 340.0
 
+    @property
+    def label(self) -> str:
+        """Return the caption, and what the marks say."""
+        return figure_label(self.caption, [mark.tip for mark in self.panels[0].marks])
+
     def place(self, panel: Panel, x: float = 0.0, y: float = 0.0) -> tuple[float, float]:
         """Return where values of the panel's axes stand in the drawing, from its left and from its top."""
         return round(48 + 358 * panel.x.share(x), 1), round(self.height - 44 - (self.height - 56) * panel.y.share(y), 1)
+
+
+def figure_label(caption: str, tips: Sequence[str], most: int = 12) -> str:
+    """Return what a figure says to a reader who cannot see it: its caption and its marks; of many, the first and the last."""
+    said = [". ".join(tip.split("\n")) for tip in tips if tip]
+    if len(said) > most:
+        said = [f"{len(said):,} marks, from", said[0], "to", said[-1]]
+        return f"{caption} {' '.join(said)}."
+    return " ".join([caption, *(f"{text}." for text in said)])
 
 
 #: The line on which two axes from 0 to 1 agree.

@@ -84,9 +84,7 @@ def fit_page(analysis: Analysis, options: dict[str, Any]) -> Page:
     people = analysis.people
     answer = answer_blocks(analysis)
     sections = [section for part in SECTIONS for section in part(analysis)]
-    cards = [(finding.question, finding.answer, finding.kind) for finding in analysis.findings.values()]
     figures = _figures(analysis)
-    words = _reasons(analysis)
     return Page(
         "How far ahead each expert plans" if people is None else "How far ahead people plan",
         sizes(analysis),
@@ -95,8 +93,8 @@ def fit_page(analysis: Analysis, options: dict[str, Any]) -> Page:
         [
             *([Beside(figures)] if figures else []),
             *map(Notice, [*analysis.notices[1], *([] if people is None else people.absent)]),
-            Cards(cards),
-            *words,
+            _cards(analysis),
+            *([] if people is None or analysis.withheld else population_words(people.solution, analysis.horizon)),
         ],
         [] if people is not None else [(k, analysis.solution.experts[k]) for k in analysis.order],
         answer,
@@ -120,15 +118,11 @@ def _figures(analysis: Analysis) -> list[Block]:
     return condition_figures(population, analysis.horizon, place) or population_figures(analysis, analysis.population)
 
 
-def _reasons(analysis: Analysis) -> list[str]:
-    """Return the reasons that the answer on top has not given."""
-    if analysis.people is None:
-        return [" ".join(verdict.reasons for verdict in analysis.verdicts if verdict.reasons not in analysis.answer)]
-    if analysis.withheld:
-        return []
-    look_and_tell = " ".join(analysis.findings[name].reasons for name in ("horizons", "identified"))
-    words = " ".join(population_words(analysis.people.solution, analysis.horizon))
-    return [words, look_and_tell] if words else [look_and_tell]
+def _cards(analysis: Analysis) -> Cards:
+    """Return every finding with the reasons that the answer on top has not given."""
+    found = analysis.findings.values()
+    reasons = ["" if finding.reasons in analysis.answer else finding.reasons for finding in found]
+    return Cards([(each.question, each.answer, why, each.kind) for each, why in zip(found, reasons, strict=True)])
 
 
 # The sections.

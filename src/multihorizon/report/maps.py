@@ -28,7 +28,7 @@ from multihorizon.mdp import MDP
 from multihorizon.planning.breakpoints import DiscountInterval, discount_intervals
 from multihorizon.planning.plan import plan
 from multihorizon.problem import Expert
-from multihorizon.report.charts import UNITS, BestActions, Block, Either, Ruler, TableBlock, Unit
+from multihorizon.report.charts import UNITS, BestActions, Block, Either, Ruler, TableBlock, Unit, figure_label
 from multihorizon.report.plots import ARROWS, READABLE_CELLS
 from multihorizon.words import Table, decimals, shortened
 
@@ -58,6 +58,12 @@ class GridMap(Block):
     size: tuple[int, int]
     cells: Sequence[tuple[float, float, str, bool, str]]
     arrows: Sequence[tuple[bool, str]]
+
+    @property
+    def label(self) -> str:
+        """Return the caption, and what the cells say, the palest first where they are many."""
+        known = sorted((cell for cell in self.cells if cell[0] == cell[0]), key=lambda cell: cell[0])
+        return figure_label(self.caption, [cell[-1] for cell in (known if len(known) > 12 else self.cells)])
 
 
 def grid_map(
@@ -119,6 +125,11 @@ class GraphMap(Block):
     radius: float
     states: Sequence[tuple[Place, bool, list[str], str]]
     moves: Sequence[tuple[bool, list[tuple[float, str]], str, Place]]
+
+    @property
+    def label(self) -> str:
+        """Return the caption, and what the states say."""
+        return figure_label(self.caption, [tip for *_, tip in self.states])
 
 
 def graph_map(mdp: MDP, tips: Sequence[str], caption: str, arrows: Sequence[Arrow]) -> GraphMap | None:

@@ -1,4 +1,5 @@
-// Figures: a mark tells its numbers under the pointer. With a figure in focus, the arrow keys go from mark to mark.
+// Figures: a mark tells its numbers under the pointer. With a figure in focus, the arrow keys go from mark to mark. Each can be
+// saved.
 
 const tip = make("div", { className: "tip" });
 tip.setAttribute("role", "status");
@@ -56,4 +57,67 @@ all("svg.chart").forEach((chart) => {
     event.preventDefault();
     showTip(marks[Math.max(0, Math.min(next, last))]);
   });
+});
+
+// Every figure as a file. It is saved as it is shown, but always light on white, with what the style sheet says written into it.
+const STYLES = [
+  "fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "stroke-linejoin", "paint-order",
+  "font-family", "font-size", "font-weight", "text-anchor",
+];
+
+function standalone(chart) {
+  const theme = root.dataset.theme, [x, y, width, height] = chart.getAttribute("viewBox").split(" ");
+  root.dataset.theme = "light";
+  const copy = chart.cloneNode(true), pairs = [chart, ...all("*", chart)].map((shown, i) => [shown, [copy, ...all("*", copy)][i]]);
+  pairs.forEach(([shown, saved]) => {
+    const style = getComputedStyle(shown);
+    if (style.display === "none" || style.visibility === "hidden") return saved.remove();
+    const around = shown === chart ? {} : getComputedStyle(shown.parentElement);  // these styles are handed down
+    STYLES.filter((name) => saved.hasAttribute(name) || style[name] !== around[name]).forEach((name) => {
+      saved.setAttribute(name, style[name]);
+    });
+    ["class", "data-experts", "tabindex", "role", "aria-label"].forEach((name) => saved.removeAttribute(name));
+  });
+  if (theme === undefined) delete root.dataset.theme; else root.dataset.theme = theme;
+  const paper = document.createElementNS(chart.namespaceURI, "rect");
+  Object.entries({ x, y, width, height, fill: "#ffffff" }).forEach(([name, value]) => paper.setAttribute(name, value));
+  const title = document.createElementNS(chart.namespaceURI, "title");
+  title.textContent = captionOf(chart);
+  copy.prepend(title, paper);
+  Object.entries({ width, height }).forEach(([name, value]) => copy.setAttribute(name, value));
+  return { text: new XMLSerializer().serializeToString(copy), width: Number(width), height: Number(height) };
+}
+
+const captionOf = (chart) => chart.closest("figure").querySelector("figcaption").textContent.trim();
+
+function save(chart, ending, address) {
+  const name = captionOf(chart).toLowerCase().split(/[.:;]/)[0].replace(/[^\p{L}\p{N}]+/gu, "-").slice(0, 48).replace(/^-|-$/g, "");
+  make("a", { href: address, download: `${name || "figure"}.${ending}` }).click();
+}
+
+// Of a picture of points, so many for each unit of the drawing.
+const SHARPNESS = 3;
+
+function saveSvg(chart) {
+  save(chart, "svg", `data:image/svg+xml;charset=utf-8,${encodeURIComponent(standalone(chart).text)}`);
+}
+
+async function savePng(chart) {
+  const { text, width, height } = standalone(chart), image = new Image();
+  image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(text)}`;
+  await image.decode();
+  const canvas = make("canvas", { width: SHARPNESS * width, height: SHARPNESS * height });
+  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+  save(chart, "png", canvas.toDataURL("image/png"));
+}
+
+all("figure svg.chart").forEach((chart) => {
+  const line = make("div", { className: "copy" });
+  Object.entries({ SVG: saveSvg, PNG: savePng }).forEach(([name, action]) => {
+    const button = make("button", { type: "button", textContent: name, title: `Save this figure as ${name}` });
+    button.setAttribute("aria-label", `Save the figure as ${name}: ${captionOf(chart)}`);
+    button.addEventListener("click", () => action(chart));
+    line.append(button);
+  });
+  chart.closest("figure").append(line);
 });
