@@ -278,7 +278,7 @@ def test_fourteen_experts_of_two_goals_are_not_said_to_share_one():
     found = mh.analyse([table], [MDP], quick=True)
     assert found.goals.test.p_value == 0.001
     assert found.headline.startswith("The experts do not share one goal. One reward for all is rejected (p ≤ 0.001)")
-    assert "ask multihorizon goals" in found.goals.answer
+    assert "`goals` does that" in found.goals.answer
 
 
 @pytest.mark.slow
@@ -319,7 +319,7 @@ def test_where_one_reward_cannot_be_tested_a_note_and_the_verdict_say_so():
     found = mh.analyse(tables, [MDP, elsewhere], quick=True)
     assert any(note.startswith("Whether the experts share one reward was not tested") for note in found.notes)
     assert found.goals.verdict.answer == "This was not tested"
-    assert found.goals.finding.content["goals"]["p_value"] is None
+    assert found.goals.verdict.content["goals"]["p_value"] is None
     assert not found.goals.rejected
     unfinished = replace(mh.solve(decided([0, 0], 50), mh.MaximumLikelihood(1.0)), status=mh.Status.NOT_CONVERGED)
     assert shared_goal_test(unfinished).reason == "the fit did not end"

@@ -284,7 +284,7 @@ def test_a_page_opens_without_errors_and_its_tables_can_be_copied(found, tmp_pat
         safe = "asLatex(all('table')[0], [['h'], ['a_b & 50 % <$x$> \\\\\\\\ ^~#{}']])"
         assert r"a\_b \& 50 \% $<$\$x\$$>$ \textbackslash{}" in tab.run(safe)
         tab.run("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
-        tab.click(".copy button")
+        tab.click(".scroll + .copy button")
         assert "," in tab.run("window.copied")
         for width, scheme in ((1280, "light"), (400, "dark")):
             tab.media(scheme)

@@ -120,7 +120,7 @@ def test_what_was_written_is_read_again(recovered, tmp_path) -> None:
     pd.testing.assert_frame_equal(again.to_frame(), recovered.to_frame())
     assert (again.sizes[0].estimates == recovered.sizes[0].estimates).all()
     (tmp_path / "other.json").write_text("[1, 2]")
-    with pytest.raises(ValueError, match=r"is not a recover\.json"):
+    with pytest.raises(ValueError, match=r"is not a saved Recovery"):
         Recovery.from_json(tmp_path / "other.json")
 
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 from dataclasses import replace
+from html import escape
+from itertools import pairwise
+from urllib.parse import unquote
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -20,7 +26,7 @@ from multihorizon.questions import fitted
 from multihorizon.questions.fitted import not_to_be_used, predicts_worse
 from multihorizon.questions.horizons import discount_text, interval_text, steps_text
 from multihorizon.questions.model_checks import FEWEST_DECISIONS, Extent
-from multihorizon.report.charts import Badge, Bar, Listing, Page, Section, TableBlock, figure
+from multihorizon.report.charts import Axis, Badge, Bar, Chart, Listing, Mark, Page, Panel, Section, TableBlock, asset, figure
 from multihorizon.report.files import result_of, write_fit
 from multihorizon.report.fit_page import fit_page
 from multihorizon.report.plots import new_axes
@@ -105,7 +111,7 @@ def test_a_model_worse_than_a_simpler_one_is_told_from_one_that_loses_by_noise(f
 def test_the_opening_says_who_looks_how_far_whether_the_data_can_tell_and_whether_the_model_fits(found, golden):
     golden(found.headline)
     page = fit_page(found, {}).render()
-    assert all(f"<h3>{v.question}</h3><strong>{v.answer}</strong>" in page for v in found.verdicts)
+    assert all(f"<h2>{v.question}</h2><strong>{v.answer}</strong>" in page for v in found.verdicts)
     golden(page)
 
 
@@ -132,14 +138,14 @@ def test_a_rejected_shared_temperature_is_in_the_headline(found):
 def test_experts_stand_in_one_order_throughout(found):
     page = fit_page(found, {}).render()
     listing_all = 0
-    for part in page.split("<table")[1:]:
+    for part in (rest.split("</table>")[0] for rest in page.split("<table")[1:]):
         if "p (Bonferroni)" in part:  # the worst states come first there
             continue
         places = [part.find(name) for name in (LONG, "王小明 🙂", "Cy")]
         listing_all += -1 not in places
         present = [place for place in places if place >= 0]
         assert present == sorted(present)
-    assert listing_all >= 5
+    assert listing_all >= 4
 
 
 @pytest.mark.slow
@@ -229,10 +235,64 @@ def known(found: Analysis, identified: list[bool]) -> dict:
 def test_text_in_figures_stays_text():
     ax = new_axes()
     ax.set_title("王小明 🙂")
-    import base64
 
     picture = figure(ax, "A figure").content
     assert "王小明 🙂" in base64.b64decode(picture).decode()
+
+
+def test_headings_headers_and_figures_can_be_read_aloud(found):
+    """No level is skipped, each header belongs to its column, and a figure says the numbers that it draws."""
+    page = fit_page(found, {}).render()
+    levels = [int(level) for level in re.findall(r"<h(\d)", page)]
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+    assert len(re.findall(r"<th\b", page)) == page.count('scope="col"') > 10
+    first = re.search(r'<svg class="chart" role="img" aria-label="([^"]*)"', page)
+    assert first is not None
+    assert "Cy. γ " in first[1]
+    assert "decisions" in first[1]
+    many = Chart("Dots.", [Panel(Axis("x"), Axis("y"), [Mark(0.1, 0.1, f"dot {i}") for i in range(30)])])
+    assert many.label == "Dots. 30 marks, from dot 0 to dot 29."
+    style = asset("page.css")
+    assert "transition" not in style  # nothing moves, so nothing must be kept from moving
+    assert "animation" not in style
+
+
+def test_a_card_holds_its_reasons(found):
+    page = fit_page(found, {}).render()
+    cards = page[page.index('class="cards"') :].split('<div class="card ')
+    told = {finding.question: finding for finding in found.verdicts}
+    assert len(cards) == len(told) + 1
+    for card, finding in zip(cards[1:], told.values(), strict=True):
+        assert f"<h2>{finding.question}</h2>" in card
+        inside = f"<p>{escape(finding.reasons)}</p>" in card.split("</div>")[0]
+        assert inside == (finding.reasons not in found.answer)
+
+
+def test_every_figure_can_be_saved_as_svg_and_png(found, tmp_path, tab):
+    """Whatever the page's colours are, a file is black on white, without what the page hides, and needs no style sheet."""
+    fit_page(found, {}).write(tmp_path / "page.html")
+    tab.media("dark")
+    tab.open(tmp_path / "page.html")
+    assert tab.run("all('figure svg.chart').length === all('figure .copy').length")
+    tab.run("window.saved = []; HTMLAnchorElement.prototype.click = function () { saved.push([this.download, this.href]); }")
+    tab.click("figure .copy button")
+    name, address = tab.run("saved[0]")
+    assert name.startswith("each-expert-s-discount")
+    assert name.endswith(".svg")
+    drawn = ElementTree.fromstring(unquote(address.split(",", 1)[1]))
+    assert (drawn[0].text or "").startswith("Each expert's discount with its 95")
+    assert drawn[1].get("fill") == "#ffffff"
+    inks = {text.get("fill") for text in drawn.iter("{http://www.w3.org/2000/svg}text")}
+    assert inks <= {"rgb(28, 36, 48)", "rgb(86, 97, 112)", None}
+    assert not any("class" in part.attrib for part in drawn.iter())
+    assert sum(part.tag.endswith("}g") for part in drawn) == 1  # the panel in horizons is hidden
+    tab.run("savePng(document.querySelector('figure svg.chart'))")
+    name, address = tab.run("saved[1]")
+    assert name.endswith(".png")
+    assert base64.b64decode(address.split(",", 1)[1]).startswith(b"\x89PNG")
+    assert tab.run("root.dataset.theme === undefined")
+    assert tab.errors == []
 
 
 def test_long_tables_are_folded_and_short_ones_are_not():
