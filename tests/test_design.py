@@ -22,6 +22,7 @@ from multihorizon.numerics.allocation import Worth, allocate, evenly, filled, wh
 from multihorizon.parallel import Run
 from multihorizon.questions.design import _information, _mean_local
 from multihorizon.questions.schedule import Candidate, Schedule, in_tasks, read_pilot
+from multihorizon.report.charts import Lead
 from multihorizon.report.pages import FILES, design_page
 
 DISCOUNTS = (0.3, 0.5, 0.8)
@@ -694,7 +695,14 @@ def test_a_design_without_gain_is_said_to_be_that_and_a_start_again_and_again_is
     assert found.one_sided == (2 * largest > episodes)
     assert found.one_sided
     assert "A spread-out study" in found.sentences()
-    badge = design_page(found, {}, "").sections[0].blocks[0]
+    page = design_page(found, {}, "")
+    assert page.answer == [Lead(found.headline())]
+    assert found.headline() in " ".join(found.sentences().splitlines())
+    strong = replace(found, difference=1.0, power=0.5, uniform_power=0.4, sizes=found.sizes.assign(power=[0.3, 0.5, 0.9] * 3))
+    assert strong.headline().startswith("20 participants with about ")
+    assert " give 50% power to detect a difference of 1 in logit discounts (40% with all candidates" in strong.headline()
+    assert strong.headline().endswith(" decisions each give 90%.")
+    badge = page.sections[0].blocks[0]
     assert badge.kind == ""
     assert badge.content.startswith(("The design hardly matters", "Most episodes are of one kind"))
     # the spread-out study keeps to the budget, and gives at least a third of it to what the best study leaves out

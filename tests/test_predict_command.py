@@ -133,7 +133,7 @@ def test_predict_shows_and_writes_what_follows(folder, tmp_path, golden):
         (["--initial", "start.csv"], "Episodes begin elsewhere."),
         (["--pay", "pay.csv", "--restrict", "rising.csv"], "the restrictions on the reward change nothing"),
         (["--discount", "0.5", "--restrict", "rising.csv"], "the fitted policies are taken as exact"),
-        (["--nudge", STATES[3], "--chance", "0.9"], f"reach {STATES[3]} with a chance of 90%"),
+        (["--nudge", STATES[3], "--chance", "0.9"], f"reach {STATES[3]} with a probability of 90%"),
     ],
 )
 def test_changes_are_said_in_words(folder, arguments, words):
@@ -363,7 +363,7 @@ def test_the_page_opens_in_a_browser(folder, tmp_path, tab):
     tab.open(tmp_path / "whatif.html")
     assert tab.errors == []
     headings = tab.run("[...document.querySelectorAll('h2')].map(h => h.textContent)")
-    assert headings[:4] == ["What changes", "Can it be said what they will do?", "What each of them chooses", "On the map"]
+    assert headings[:4] == ["What changes?", "Can it be said what they will do?", "On the map", "What comes of it"]
     assert tab.run("document.querySelectorAll('svg.chart').length") == 2 * len(NAMES)
     for width in (390, 1280):
         tab.open(tmp_path / "whatif.html", width=width)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -102,6 +103,18 @@ def test_processes_do_not_change_the_answer_and_seeds_do(cliff, recovered) -> No
     for size, same, different in zip(recovered.sizes[:1], twin.sizes, other.sizes, strict=True):
         assert (same.estimates == size.estimates[:2]).all()
         assert (different.estimates != size.estimates[:2]).any()
+
+
+def test_the_first_sentence_is_the_power_or_the_error(recovered) -> None:
+    first = recovered.sizes[0]
+    assert recovered.headline().startswith(
+        f"3 participants with {first.decisions:,.0f} decisions each give discounts to within ±"
+    )
+    few = replace(first, effect=0.5, power=0.4, people=20)
+    many = replace(first, effect=0.5, power=0.85, people=60)
+    told = replace(recovered, term="age", sizes=(few, many)).headline()
+    assert re.search(r"give 40 ± \d+% power to detect an effect of 0.50 of age; 60 participants .* give 85 ± \d+%\.$", told)
+    assert replace(recovered, sizes=(replace(first, error=np.nan),)).headline() == "No simulated study identified a discount."
 
 
 def test_what_was_found_is_written(recovered, tmp_path) -> None:

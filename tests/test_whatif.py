@@ -18,6 +18,7 @@ from multihorizon.estimate import interval_ends
 from multihorizon.questions.whatif.change import read_change
 from multihorizon.questions.whatif.predict import Outcomes, Prediction
 from multihorizon.report.pages import changes_in_words, write_whatif
+from multihorizon.words import percent
 
 
 def drawn_task(seed: int) -> tuple[mh.MDP, np.ndarray, np.ndarray, np.random.Generator]:
@@ -361,6 +362,28 @@ def test_what_changes_nothing_is_said() -> None:
     assert "What is paid for 0 in 4 counts for nothing, because it is forbidden." in found.remarks
     assert changes_in_words(mh.predict(source, pay={"4": 0.0})) == ["Nothing changes."]
     assert changes_in_words(mh.predict(source, initial={"4": 1.0})) == ["Episodes begin elsewhere."]
+
+
+def test_the_first_sentence_is_the_answer() -> None:
+    """How often the state is reached before and after, each expert with the interval; the widest without an estimate."""
+    cliff = mh.domains.cliff()
+    problem = mh.Problem(cliff.mdp, cliff.soft_experts(), names=["near", "middle", "far"])
+    found = mh.predict(problem, pay={"4": 4.0})
+    rows = found.outcomes[found.outcomes["quantity"] == "chance to reach"]
+    said = found.headline()
+    assert said == found.sentences().splitlines()[0]
+    assert said.startswith(f"near reaches 4 in {percent(rows['after'].iloc[0])} of episodes instead of ")
+    assert said.count(";") == 2
+    row = rows.index[0]
+    wide = found.outcomes.assign(low=found.outcomes["low"].astype(float), high=found.outcomes["high"].astype(float))
+    wide.loc[row, ["low", "high"]] = 0.1, 0.9
+    assert "in 10% to 90% of episodes instead of" in replace(found, outcomes=wide).headline()
+    wide.loc[row, ["status"]] = "not bounded"
+    assert "in an unknown share; middle in" in replace(found, outcomes=wide).headline()
+    assert replace(found, status=("not bounded",) * 3).headline() == "These data do not say what happens after the change."
+    assert mh.predict(problem, pay={"4": 0.0}).headline() == "No choice changes."
+    groups = mh.predict(tiny_solutions()["population"].solution, pay={"1": 1.0}, persons="groups").headline()
+    assert "new person" not in groups
 
 
 @pytest.mark.parametrize("name", REFUSED)

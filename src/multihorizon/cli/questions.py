@@ -315,7 +315,7 @@ def _show_prediction(prediction: Prediction) -> None:
 
 def _show_nudge(answer: Nudge) -> None:
     notes = answer.notes()
-    out.print(answer.question(), soft_wrap=True)
+    out.print(answer.headline(), soft_wrap=True)
     out.print(bonuses(answer, 60).rich())
     for line in notes:
         out.print(line, soft_wrap=True)

@@ -226,6 +226,11 @@ class CarryingOver(Result):
             reasons += f" {carried} {_figures(self.kept)} over one discount for everybody."
         return Finding(QUESTION, said, reasons, "good" if person or apart else "caution")
 
+    def headline(self) -> str:
+        """Return the answer, and how the horizons under the first two conditions hang together."""
+        told = _hanging(self.together[0]) if self.together and self.answer.kind != "bad" else self.answer.reasons
+        return f"{self.answer.answer}. {told}"
+
     def sentences(self) -> str:
         """Return the answer, one sentence for each pair, and remarks."""
         answer = self.answer
@@ -310,11 +315,13 @@ def _hanging(each: Together) -> str:
     """Return how horizons under two conditions hang together, in words."""
     if each.reason:
         return f"How horizons under {each.origin} and {each.target} hang together is not known: {each.reason}."
-    correlation = f"{decimals(each.correlation_low, 2)} to {decimals(each.correlation_high, 2)}"
+    correlation = f"{decimals(each.correlation_low, 2)} to {decimals(each.correlation_high, 2)}, 95% interval"
+    if each.correlation_high - each.correlation_low <= 1:  # else the estimate alone says little
+        correlation = f"{decimals(each.correlation, 2)} ({correlation})"
     shift = f"{decimals(each.shift, 2)} ({decimals(each.shift_low, 2)} to {decimals(each.shift_high, 2)})"
     return (
-        f"Logit discounts of persons under {each.origin} and {each.target} correlate by {decimals(each.correlation, 2)} "
-        f"(95% interval {correlation}). From {each.origin} to {each.target} everybody's changes by {shift}; changes differ "
+        f"Logit discounts of persons under {each.origin} and {each.target} correlate by {correlation}. "
+        f"From {each.origin} to {each.target} everybody's changes by {shift}; changes differ "
         f"between persons by a standard deviation of {decimals(each.apart, 2)} (all alike: p {p_text(each.p_apart)})."
     )
 

@@ -735,6 +735,23 @@ class Design(Result):
         largest, episodes = self.most_alike
         return len(self.candidates) > 1 and largest > 1 and 2 * largest > episodes
 
+    def headline(self) -> str:
+        """Return the power of the study, or what it brings and how exact that is."""
+        first = self.sentences().splitlines()
+        return first[0] if np.isfinite(self.power) else " ".join(first[: 1 if np.isfinite(self.width) else 2])
+
+    def _power_in_words(self) -> str:
+        """Return the power of the study, and which of the other sizes is the smallest with 80% power."""
+        of = f"a difference of {self.difference:g} in logit discounts{'' if self.scale == 'logit' else ' between two experts'}"
+        power, uniform = percent(self.power), percent(self.uniform_power)
+        each = f"{count(self.persons, 'participant')} with about {decimals(self.decisions, 0)} decisions each"
+        text = f"{each} give {power} power to detect {of} ({uniform} with all candidates used equally often)"
+        enough = self.sizes[self.sizes["power"] >= 0.8].sort_values("in_all", kind="stable")
+        if self.power >= 0.8 or not len(enough):
+            return f"{text}."
+        persons, decisions, power = enough.iloc[0][["persons", "decisions", "power"]]
+        return f"{text}; {persons:,.0f} with about {decimals(decisions, 0)} decisions each give {percent(power)}."
+
     def sentences(self) -> str:
         """Return what to run, and what it can be expected to show."""
         used = int((self.times > 0).sum())
@@ -781,11 +798,7 @@ class Design(Result):
                     "nobody can be given, would say more. Ask for more, or offer smaller candidates."
                 )
         if np.isfinite(self.power):
-            between = "" if self.scale == "logit" else " between two persons"
-            words.append(
-                f"A difference of {self.difference:g} in logit discounts{between} is detected with a probability of "
-                f"{percent(self.power)} ({percent(self.uniform_power)} in the uniform study)."
-            )
+            words.insert(0, self._power_in_words())
         if self.one_sided:
             words.append(
                 f"{largest:,} of {episodes:,} episodes are of one kind. People learn such an episode or tire of it, which the "

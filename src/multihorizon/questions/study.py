@@ -67,7 +67,7 @@ from multihorizon.problem import Problem, require_finite
 from multihorizon.questions.schedule import Schedule, StudyDesign, policies_of, read_design, tables_of
 from multihorizon.result import COLOURS, Result, package_version
 from multihorizon.solution import Solution, Status
-from multihorizon.words import decimals, percent_with_error
+from multihorizon.words import count, decimals, percent_with_error
 
 
 def simulate_study(
@@ -436,6 +436,26 @@ class Recovery(Result):
     term: str | None
     sizes: tuple[SizeResult, ...]
     seed: int
+
+    def headline(self) -> str:
+        """Return the power of the study as designed and the smallest other one with 80%, or else how exact discounts are."""
+        first = self.sizes[0]
+        if np.isnan(first.error):
+            return "No simulated study identified a discount."
+
+        def of(size: SizeResult) -> str:
+            return f"{count(size.people, 'participant')} with {decimals(size.decisions, 0)} decisions each"
+
+        if self.term is None or not first.effect or np.isnan(first.power):
+            covered = f"95% intervals contain the truth in {decimals(100 * first.coverage, 0)}% of cases"
+            return f"{of(first)} give discounts to within ±{decimals(first.error, 2)} (root mean square), and {covered}."
+        power = percent_with_error(first.power, first.share_error(first.power))
+        text = f"{of(first)} give {power} power to detect an effect of {decimals(first.effect, 2)} of {self.term}"
+        larger = [size for size in self.sizes if size.effect == first.effect and size.power >= 0.8]
+        if first.power >= 0.8 or not larger:
+            return f"{text}."
+        least = min(larger, key=lambda size: size.people * size.decisions)
+        return f"{text}; {of(least)} give {percent_with_error(least.power, least.share_error(least.power))}."
 
     def sentences(self) -> str:
         """Return the result in a few sentences."""

@@ -44,8 +44,10 @@ from multihorizon.report.charts import (
     Badge,
     Beside,
     Block,
+    Cards,
     Chart,
     Items,
+    Lead,
     Line,
     Listing,
     Mark,
@@ -97,9 +99,7 @@ def identify_page(solution: Solution, exact: Identification | None, remarks: Seq
     unfinished = solution.status == Status.NOT_CONVERGED
     evidence = LikelihoodEvidence.of(solution)
     experts_of_rows = [[k] for k in range(len(solution.experts))]
-    # Discounts that are not identified are no failure of the fit, but bad news.
-    kinds = {Status.CONVERGED: "good", Status.NOT_IDENTIFIED: "bad", Status.NOT_CONVERGED: "bad"}
-    these: list[str | Block] = [Badge(these_decisions(solution), kinds.get(solution.status, "")), solution.message]
+    these: list[str | Block] = [solution.message]
     if unfinished:
         these.append("So what follows is about policies that need not be the experts'.")
     else:
@@ -132,6 +132,7 @@ def identify_page(solution: Solution, exact: Identification | None, remarks: Seq
         ],
         f"multihorizon {package_version()}, seed {solution.seed}",
         experts=list(enumerate(solution.experts)),
+        answer=[Lead(these_decisions(solution))],
     )
 
 
@@ -155,16 +156,17 @@ def goals_page(goals: Goals[Solution], remarks: Sequence[str], seed: int) -> Pag
     )
     return Page(
         "Who shares a goal with whom",
-        goals.headline(),
+        f"{count(len(goals.experts), 'expert')}, {count(len(goals.groups), 'group')}.",
         [Section(QUESTION, goals_blocks(goals, goals.experts)), Section("How this was made", [method, *remarks])],
         f"multihorizon {package_version()}, seed {seed}",
         experts=list(enumerate(goals.experts)),
+        answer=[Lead(goals.headline())],
     )
 
 
 def goals_blocks(goals: Goals[Solution], names: Sequence[str]) -> list[str | Block]:
     """Return what was found of each expert and each group; `names` numbers the experts of the page."""
-    blocks: list[str | Block] = [Listing(goals.sentences())]
+    blocks: list[str | Block] = [Items(goals.sentences().splitlines())]
     if goals.withheld:
         return blocks
     if goals.verdict == "differ" or goals.ungrouped:
@@ -259,18 +261,18 @@ def compare_page(carried: CarryingOver, options: dict[str, Any], remarks: Sequen
         "everybody, are averaged over what is likely for the person. By chance all available actions are equally likely. "
         "Intervals are over persons."
     )
-    badge = Badge(answer.answer, "" if answer.kind == "caution" else answer.kind)
     sentences = carried.sentences().splitlines()[1:]
     return Page(
         "Carried from one condition to another",
         f"{carried.condition}: {', '.join(carried.levels)}; "
         f"{count(len({*(e for pair in pairs for e in pair.experts)}), 'person')}.",
         [
-            Section(answer.question, [badge, answer.reasons, Items(sentences), picture]),
+            Section(answer.question, [answer.reasons, Items(sentences), picture]),
             Section("How well each predicts", [TableBlock(carried_table(carried)), meaning]),
             Section("How this was made", [*remarks, f"Options: {options_text(options)}."]),
         ],
         f"multihorizon {package_version()}, seed {options.get('seed', 0)}",
+        answer=[Lead(carried.headline())],
     )
 
 
@@ -350,6 +352,7 @@ def design_page(design: Design, options: dict[str, Any], check: str, remarks: Se
             Section("How this was made", [method, Listing(check), *remarks, f"Options: {options_text(options)}."]),
         ],
         f"multihorizon {package_version()}, seed {design.seed}",
+        answer=[Lead(design.headline())],
     )
 
 
@@ -374,6 +377,7 @@ def recover_page(recovery: Recovery, options: dict[str, Any], remarks: Sequence[
             Section("How this was made", [*remarks, f"Options: {options_text(options)}."]),
         ],
         f"multihorizon {package_version()}, seed {recovery.seed}",
+        answer=[Lead(recovery.headline())],
     )
 
 
@@ -564,22 +568,30 @@ def outcomes_table(prediction: Prediction) -> Table:
 def whatif_page(prediction: Prediction, options: dict[str, Any], remarks: Sequence[str] = ()) -> Page:
     """Return the report of a prediction."""
     answer = verdict(prediction)
-    badge = Badge(answer.answer, "" if answer.kind == "caution" else answer.kind)
-    first: list[str | Block] = [badge, answer.reasons, prediction.unit]
-    if prediction.remarks:
-        first.append(Items(prediction.remarks))
-    sections = [Section("What changes", [Items(changes_in_words(prediction))]), Section(answer.question, first)]
+    remarks = [*prediction.remarks, *remarks]
+    if prediction.change.pay.any():
+        remarks = [prediction.unit, *remarks]
     if len(prediction.experts) <= FEW:
-        sections += [_choices(prediction), *_maps_of_each(prediction), _outcomes(prediction)]
+        sections = [*_maps_of_each(prediction), _outcomes(prediction), _choices(prediction)]
     else:
-        sections += [_distributions(prediction), *_map_of_all(prediction), _outcomes_of_many(prediction)]
+        sections = [*_map_of_all(prediction), _outcomes_of_many(prediction), _distributions(prediction)]
     every = "whatif.csv has a row for each person, state and action, and whatif.json also has all outcomes."
     return Page(
         "What they will do after the change",
         f"{count(len(prediction.experts), 'person')}, {count(len(prediction.states), 'state')}.",
-        [*sections, Section("How this was made", [*remarks, every, f"Options: {options_text(options)}."])],
+        [*sections, Section("How this was made", [every, f"Options: {options_text(options)}."])],
         f"multihorizon {package_version()}, seed {options.get('seed', 0)}",
+        opening=[
+            Cards(
+                [
+                    ("What changes?", " ".join(changes_in_words(prediction)), "", ""),
+                    (answer.question, answer.answer, answer.reasons, answer.kind),
+                ]
+            ),
+            *([Items(remarks)] if remarks else []),
+        ],
         experts=list(enumerate(prediction.experts)),
+        answer=[Lead(prediction.headline())],
     )
 
 
@@ -804,8 +816,6 @@ def _likeliest(live: Any, policy: Floats) -> list[Arrow]:
 
 def nudge_page(answer: Nudge, options: dict[str, Any], remarks: Sequence[str] = ()) -> Page:
     """Return the report of the smallest bonus with which people do something."""
-    first, *rest = answer.sentences().splitlines()
-    words = [line for line in rest if not line.startswith("  ")]
     line = "the dotted line is the chance that is asked for"
     caption = f"How the chance grows with the bonus; {line}, and a dot the bonus that is needed, with its interval."
     if len(answer.experts) > FEW:
@@ -814,13 +824,14 @@ def nudge_page(answer: Nudge, options: dict[str, Any], remarks: Sequence[str] = 
     table = TableBlock(bonuses(answer), [[k] for k in range(len(answer.experts))])
     return Page(
         "How much must be paid",
-        f"{first} {count(len(answer.experts), 'person')}.",
+        f"{count(len(answer.experts), 'person')}.",
         [
-            Section("Who needs how much", [Items(words), picture, table]),
+            Section("Who needs how much", [Items(answer.notes()), picture, table]),
             Section("How this was made", [*remarks, f"Options: {options_text(options)}."]),
         ],
         f"multihorizon {package_version()}, seed {options.get('seed', 0)}",
         experts=list(enumerate(answer.experts)),
+        answer=[Lead(answer.headline())],
     )
 
 

@@ -33,6 +33,7 @@ Where no bonus is enough in so many draws that the upper quantile is infinite, t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -73,6 +74,11 @@ from multihorizon.words import decimals, from_to, in_words, interval_text, perce
 
 #: The words for what was found.
 FOUND, ALREADY, INFINITE, NOT_FOUND = "found", "already", "infinite", "not found"
+
+
+def _amount(bonus: float) -> str:
+    """Return a bonus with three digits, and with thousands separators where it is large."""
+    return decimals(float(significant(bonus)), 0) if bonus >= 1000 else significant(bonus)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,12 +141,45 @@ class Nudge(Result):
             lines.append(f"  {name} (discount {significant(self.discounts[k], 3)}): {self._in_words(k)}")
         if len(self.experts) > 60:
             lines.append(f"  and {len(self.experts) - 5:,} more")
-        return "\n".join([self.question(), *lines, *self.notes()])
+        return "\n".join([self.headline(), *lines, *self.notes()])
 
-    def question(self) -> str:
-        """Return what was asked, as a title."""
+    def headline(self) -> str:
+        """Return who needs which bonus; of more than six experts, for how many it is known and what half of them need."""
         what = f"choose {self.action} in {self.state}" if self.action else f"reach {self.state}"
-        return f"The smallest bonus with which experts {what} with a chance of {percent(self.chance)}."
+        to = f"to {what} with a probability of {percent(self.chance)}"
+        if len(self.experts) > 6:
+            needed = self.bonus[~np.isnan(self.bonus)]
+            if 2 * needed.size <= len(self.experts):
+                return f"Which bonus {len(self.experts):,} people need {to} is not known for most of them."
+            half = float(np.sort(needed)[(len(self.experts) + 1) // 2 - 1])
+            if np.isinf(half):
+                return f"For half of {len(self.experts):,} people no bonus is enough {to}."
+            bonus = f"a bonus of at most {_amount(half)}" if half else "no bonus"
+            return f"Half of {len(self.experts):,} people need {bonus} {to}."
+        by_answer = list(zip(self.experts, self.answers, strict=True))
+        free, never, lost = ([name for name, one in by_answer if one == kind] for kind in (ALREADY, INFINITE, NOT_FOUND))
+        parts = [self._needs(k) for k, answer in enumerate(self.answers) if answer == FOUND]
+        if parts:
+            parts[0] += f" {to}"
+        elif free:
+            parts, free = [f"{in_words(free)} {'needs' if len(free) == 1 else 'need'} no bonus {to}"], []
+        if free:
+            parts.append(f"{in_words(free)} {'needs' if len(free) == 1 else 'need'} none")
+        if never:
+            parts.append(f"no bonus is enough for {in_words(never)}{'' if parts else f' {to}'}")
+        if lost:
+            parts.append(f"none was found for {in_words(lost)}")
+        return re.sub(r"^no(?=ne | bonus )", "No", "; ".join(parts)) + "."
+
+    def _needs(self, k: int) -> str:
+        """Return the bonus that an expert needs with its interval, or the interval alone where it is wide."""
+        if self.status[k] == NOT_BOUNDED:
+            return f"{self.experts[k]} needs a bonus of unknown size"
+        low, high = float(self.low[k]), float(self.high[k])
+        ends = interval_text(low, high, _amount) if low < high else ""
+        if ends and high > 4 * low:
+            return f"{self.experts[k]} needs a bonus of {ends}"
+        return f"{self.experts[k]} needs a bonus of {_amount(float(self.bonus[k]))}{f' ({ends})' if ends else ''}"
 
     def notes(self) -> list[str]:
         """Return who responds to what is near and who to what is far, what a bonus of 1 means, and the remarks."""

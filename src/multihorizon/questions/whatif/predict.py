@@ -75,7 +75,7 @@ from multihorizon.questions.whatif.change import (
 )
 from multihorizon.result import COLOURS, Result, literal
 from multihorizon.solution import Solution, Status
-from multihorizon.words import Role, Table, count, in_words, percent, shortened
+from multihorizon.words import VAGUE_WIDTH, Role, Table, count, from_to, in_words, percent, shortened
 
 #: The words for what is known of a prediction.
 IDENTIFIED, BOUNDED, NOT_BOUNDED = "identified", "bounded", "not bounded"
@@ -344,7 +344,58 @@ class Prediction(Result):
         kinds = [f"{sum(one == kind for one in self.status)} {kind}" for kind in dict.fromkeys(self.status)]
         who = "one expert does" if len(self.experts) == 1 else f"{len(self.experts):,} experts do"
         head = f"What {who} after the change: {in_words(kinds)}."
-        return "\n".join([head, *lines, self.unit, *self.remarks])
+        return "\n".join([self.headline(), head, *lines, self.unit, *self.remarks])
+
+    def headline(self) -> str:
+        """Return what changes: how often experts reach the state for which that changes most, or else what they choose.
+
+        Of a new person of a group nothing is said beside the typical one, and of more than six experts there are means.
+        """
+        shown = [k for k, name in enumerate(self.experts) if name.split(" of ")[0] != "new person"]
+        if all(self.status[k] == NOT_BOUNDED for k in shown):
+            return "These data do not say what happens after the change."
+        reached = self.outcomes[self.outcomes["quantity"] == "chance to reach"]
+        reached = reached[reached["expert"].isin([self.experts[k] for k in shown])]
+        change = (reached["after"] - reached["before"]).abs().fillna(0.0)
+        if not (change >= 0.005).any():
+            return self._choice_in_words(shown)
+        state = str(reached.assign(change=change).groupby("state", sort=False)["change"].sum().idxmax())
+        rows = reached[reached["state"] == state]
+        if len(shown) > 6:
+            known = rows[rows["after"].notna()]
+            before, after = percent(known["before"].mean()), percent(known["after"].mean())
+            return f"On average, {len(known):,} people reach {state} in {after} of episodes instead of {before}."
+        parts = list[str]()
+        for name, status, *numbers in rows[["expert", "status", "before", "after", "low", "high"]].to_numpy().tolist():
+            who = f"the {name}" if name.split(" of ")[0] == "typical person" else name
+            does = f"{who} {'' if parts else f'reaches {state} '}in"
+            before, after, low, high = numbers
+            old, new, *ends = map(percent, (before, after, low, high))
+            if status == NOT_BOUNDED:
+                parts.append(f"{does} an unknown share")
+                continue
+            if high - low > VAGUE_WIDTH:
+                new = from_to(ends)
+            elif ends[0] != ends[1]:
+                new += f" ({from_to(ends)})"
+            instead = ", as before" if percent(after) == old else "" if np.isnan(before) else f" instead of {old}"
+            parts.append(f"{does} {new}{'' if parts else ' of episodes'}{instead}")
+        said = "; ".join(parts)
+        return f"{said[0].upper() if said.startswith('the typical') else said[0]}{said[1:]}."
+
+    def _choice_in_words(self, shown: Sequence[int]) -> str:
+        """Return the choice that changes most, of each of these experts or on average over them."""
+        before = self._before_there()
+        if len(shown) <= 6:
+            changes = {self.experts[k]: self._largest(k, self.after[k] - before[k]) for k in shown}
+            parts = [f"{name} {change}" for name, change in changes.items() if change != "nothing changes"]
+            return f"{'; '.join(parts)}." if parts else "No choice changes."
+        size = np.where(self.change.mdp.live, np.nan_to_num(np.abs(self.after - before)[shown]).mean(axis=0), -1.0)
+        s, a = (int(i) for i in np.unravel_index(int(size.argmax()), size.shape))
+        if size[s, a] < 5e-4:
+            return "No choice changes by more than 0.05% on average."
+        old, new = (percent(float(np.nanmean(values[shown, s, a]))) for values in (before, self.after))
+        return f"On average, {len(shown):,} people choose {self.actions[a]} in {self.states[s]} with {new} instead of {old}."
 
     def _largest(self, k: int, change: Floats) -> str:
         """Return the choice that changes most, in words."""
@@ -356,9 +407,8 @@ class Prediction(Result):
             return "nothing changes"
         ends = percent(float(self.after[k, state, action] - change[state, action])), percent(float(self.after[k, state, action]))
         low, high = self.low[k, state, action], self.high[k, state, action]
-        between = (
-            f", from {percent(float(low))} to {percent(float(high))}" if np.isfinite([low, high]).all() and high > low else ""
-        )
+        between = "" if np.isnan(low + high) else from_to([percent(float(low)), percent(float(high))])
+        between = f", from {between}" if " to " in between else ""
         return f"chooses {self.actions[action]} in {self.states[state]} with {ends[1]} instead of {ends[0]}{between}"
 
     def _before_there(self) -> Floats:
