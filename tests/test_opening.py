@@ -274,7 +274,7 @@ def test_a_page_opens_without_errors_and_its_tables_can_be_copied(found, tmp_pat
         assert tab.errors == []
         table = "all('table').find((t) => t.textContent.includes('cohort[T.young]'))"
         rows = tab.run(f"asCsv(shownCells({table}))").splitlines()
-        assert rows[0] == "term,estimate,95 % interval or test,p"
+        assert rows[0] == "term,estimate,95% interval or test,p"
         assert rows[1].startswith("Intercept,")
         latex = tab.run(f"asLatex({table}, shownCells({table}))")
         assert r"\begin{tabular}{lrrr}" in latex
