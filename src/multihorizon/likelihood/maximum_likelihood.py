@@ -179,6 +179,7 @@ class MaximumLikelihood:
     stickiness: Habit = 0.0
 
     def __post_init__(self) -> None:
+        plain = self._choosing(Settings()).plain
         check_temperature(self.temperature)
         check_discounts(self.discounts)
         check_cluster(self.cluster)
@@ -195,7 +196,6 @@ class MaximumLikelihood:
         if self.discounts is not None and type(self.lookahead) is not Exponential:
             raise ValueError(f"known discounts need an exponential look-ahead, received a {self.lookahead.name} one")
         check_value(self.value)
-        plain = self._choosing(Settings()).plain
         if not plain and type(self.lookahead) is not Exponential:
             raise ValueError(
                 f'a {self.lookahead.name} look-ahead needs value="soft" and neither lapses nor stickiness, received others'
@@ -562,7 +562,7 @@ def _solution(problem: Problem, likeliest: Fit) -> Solution:
     status = Status.CONVERGED if identified.all() and not lost.any() else Status.NOT_IDENTIFIED
     paid = any(one.known_reward is not None for one in model.problem.exemplars)
     temperatures = model.fixed[part][model.temperature_groups] & (model.settings.temperatures is not None)
-    planner = _choice_planner(point, precise, converged)
+    planner = None if model.settings.plain else _choice_planner(point, precise, converged)
     figures = independence_figures(likeliest.independence, point, precise.covariance, precise.of_model)
     unit = independence_words(figures)
     evidence = LikelihoodEvidence(
@@ -612,11 +612,9 @@ def _solution(problem: Problem, likeliest: Fit) -> Solution:
     )
 
 
-def _choice_planner(point: Point, precise: Precision, converged: bool) -> ChoicePlanner | None:
-    """Return how experts choose at an answer, with intervals and tests where the climb ended; None for soft values alone."""
+def _choice_planner(point: Point, precise: Precision, converged: bool) -> ChoicePlanner:
+    """Return how experts choose at an answer, with intervals and tests where the climb ended."""
     model = point.likelihood
-    if model.settings.plain:
-        return None
     figures: list[HabitFigures | None] = []
     for place in range(model.size)[model.habit_slice]:
         here = float(point.x[place])

@@ -454,11 +454,10 @@ def choice_probability_start(likelihood: Likelihood, discounts: Floats, temperat
 
 def _frequencies(likelihood: Likelihood, batch: Persons, x: Floats) -> tuple[Plans, Floats]:
     """Return the smoothed frequencies of a batch as a plan, and `log π̂` less what is known of the model's `(A,S,n)`."""
-    batch = batch.pooled()
-    policy = np.stack([smoothed_policy(batch.mdp, counts.T).T for counts in np.moveaxis(batch.counts, 2, 0)], axis=2)
     gamma = np.minimum(likelihood.discounts(x)[batch.owners], 0.99)  # nearer to 1 the values of noisy frequencies explode
     lam = likelihood.temperatures(x)[batch.owners]
-    batch = batch.at(max(float(gamma[0]), batch.mdp.least_discount))
+    batch = batch.pooled().at(max(float(gamma[0]), batch.mdp.least_discount))
+    policy = smoothed_policy(batch.mdp, batch.counts)
     log = np.log(np.where(policy > 0, policy, 1.0))
     plan = Plans(batch, np.zeros((batch.mdp.n_states, gamma.size)), np.where(policy > 0, log, -np.inf), gamma, lam)
     # Solves are with the frequencies themselves: exp(log π̂) has other last digits, and a climb that does not end magnifies them.
@@ -472,9 +471,9 @@ def _frequencies(likelihood: Likelihood, batch: Persons, x: Floats) -> tuple[Pla
 
 
 def smoothed_policy(mdp: MDP, counts: Floats) -> Floats:
-    """Return frequencies `(S,A)` of the available actions, mixed with one decision of an indifferent expert in each state."""
+    """Return frequencies `(A,S,n)` of the available actions, mixed with one decision of an indifferent expert in each state."""
     uniform = mdp.available / mdp.available.sum(axis=1, keepdims=True)
-    policy: Floats = (counts + uniform) / (counts.sum(axis=1, keepdims=True) + 1)
+    policy: Floats = (counts + uniform.T[:, :, None]) / (counts.sum(axis=0) + 1)
     return policy
 
 

@@ -271,7 +271,9 @@ def _predict(point: Point, train: list[Floats], name: str) -> list[Floats]:
     model = point.likelihood
     if name == "own frequencies":
         experts = model.problem.experts
-        return [smoothed_policy(expert.mdp, counts) for expert, counts in zip(experts, train, strict=True)]
+        return [
+            smoothed_policy(expert.mdp, counts.T[:, :, None])[:, :, 0].T for expert, counts in zip(experts, train, strict=True)
+        ]
     fitted = of_part(model, train)
     if name == "one shared discount":
         fitted = fitted.sharing((0,) * model.problem.n_experts)
