@@ -33,7 +33,12 @@ def test_known_points_may_be_given_by_name(told, tmp_path):
     by_pair = mh.solve(PROBLEM, mh.MaximumLikelihood("per_expert", known_reward=named))
     np.testing.assert_array_equal(by_pair.discounts, told.discounts)
     by_pair.to_json(tmp_path / "known.json")
-    np.testing.assert_array_equal(mh.Solution.from_json(tmp_path / "known.json", PROBLEM).discounts, told.discounts)
+    loaded = mh.Solution.from_json(tmp_path / "known.json", PROBLEM)
+    again = mh.solve(PROBLEM, loaded.solver_used(mh.MaximumLikelihood))
+    np.testing.assert_array_equal(again.discounts, told.discounts)
+    state = TASK.mdp.state_names[0]
+    paid = [mh.predict(one, pay={state: 1.0}, draws=20).after for one in (told, by_pair)]
+    np.testing.assert_array_equal(paid[1], paid[0])
     cliff = mh.domains.cliff()
     table = mh.Demonstrations.simulate(cliff.mdp, cliff.soft_experts(), 50)
     on_arrival = dict(zip(cliff.mdp.state_names, cliff.reward.tolist(), strict=True))

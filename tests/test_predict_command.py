@@ -387,3 +387,15 @@ def test_of_many_people_there_are_distributions(tmp_path, golden):
     page = (tmp_path / "out" / "whatif.html").read_text(encoding="utf-8")
     golden(page)
     assert len(pd.read_csv(tmp_path / "out" / "whatif.csv")) == 15 * int(mdp.live.sum())
+
+
+def test_outcomes_over_rounds_need_no_change(folder, tmp_path):
+    said = run(folder, "result", "--rounds", "5", "--out", tmp_path / "out")
+    assert "Nothing changes." in said
+    assert "mean reward" in said
+    assert "Outcomes are those of the first 5 decisions, or fewer where the episode ends earlier" in said
+    saved = json.loads((tmp_path / "out" / "whatif.json").read_text())
+    assert saved["options"]["rounds"] == 5
+    assert "mean state" in {row["quantity"] for row in saved["outcomes"]}
+    assert "--rounds must be a whole number" in run(folder, "result", "--rounds", "0", code=2)
+    assert "--nudge must come without --rounds" in run(folder, "result", "--nudge", STATES[3], "--rounds", "5", code=2)

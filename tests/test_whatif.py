@@ -322,6 +322,42 @@ def test_outcomes_are_those_of_simulated_episodes() -> None:
     assert numbers["discounted reward", ""] == pytest.approx(discounted / runs, rel=0.03)
 
 
+@pytest.mark.parametrize("n_terminal", [0, 1])
+def test_outcomes_over_rounds_are_those_of_simulated_decisions(n_terminal: int) -> None:
+    """Visits, mean state, mean reward and bonus, and whether and when a state is reached, in the first seven decisions."""
+    mdp = mh.domains.random_mdp(6, 3, n_terminal=n_terminal, seed=4)
+    reward = np.arange(6.0)
+    problem = mh.Problem(mdp, [mh.soft_plan(mdp, reward, 0.6).policy] * 2)
+    solution = mh.solve(
+        mh.Problem(mdp, mh.Demonstrations.simulate(mdp, [one.policy for one in problem.experts], 200)),
+        mh.MaximumLikelihood(known_reward=reward),
+    )
+    found = mh.predict(solution, pay={"3": 1.5}, rounds=7, draws=20)
+    rows = found.outcomes[found.outcomes["expert"] == "0"].set_index(["quantity", "state"])["after"]
+    walks = mh.Demonstrations.simulate(mdp, [found.after[0]], 20_000, max_steps=7, seed=1).to_frame()
+    here, there = walks["state"].astype(int), walks["next_state"].astype(int)
+    assert rows["mean state", ""] == pytest.approx(here.mean(), abs=0.03)
+    assert rows["mean bonus", ""] == pytest.approx(1.5 * (there == 3).mean(), abs=0.02)
+    assert rows["mean reward", ""] == pytest.approx(reward[there].mean() + 1.5 * (there == 3).mean(), abs=0.05)
+    for state in np.flatnonzero(~mdp.terminal):
+        assert rows["visits", str(state)] == pytest.approx((here == state).sum() / 20_000, abs=0.03)
+    walks["moves"] = np.where(there == 3, walks["step"] + 1.0, np.nan)
+    walks.loc[(here == 3) & (walks["step"] == 0), "moves"] = 0.0
+    first = walks.groupby("episode")["moves"].min()
+    assert rows["chance to reach", "3"] == pytest.approx(first.notna().mean(), abs=0.02)
+    assert rows["steps to reach", "3"] == pytest.approx(first.mean(), abs=0.05)
+    assert found.remarks[-1].startswith("Outcomes are those of the first 7 decisions")
+
+
+def test_a_mean_state_needs_states_that_are_numbers() -> None:
+    problem = mh.Problem(mh.domains.meadow().mdp, mh.domains.meadow().soft_experts())
+    quantities = set(mh.predict(problem, rounds=5).outcomes["quantity"])
+    assert "mean state" not in quantities
+    assert "visits" in quantities
+    with pytest.raises(ValueError, match="rounds must be a whole number"):
+        mh.predict(problem, rounds=0)
+
+
 def test_tasks_that_never_end_have_discounted_outcomes() -> None:
     mdp = mh.domains.random_mdp(5, 2, seed=0)
     policies = [mh.soft_plan(mdp, np.arange(5.0), g).policy for g in (0.3, 0.8)]

@@ -219,7 +219,9 @@ def solve(problem: AnyProblem, solver: Solver, *, seed: Seed = 0, progress: Prog
 
 
 def _options(solver: Solver) -> dict[str, Any]:
-    """Return the solver's options by name, a nested search with the name of its class, a data frame as lists by column."""
+    """Return the solver's options by name, a nested search with the name of its class, a data frame as lists by column, numbers
+    of pairs by the first of each.
+    """
     if not is_dataclass(solver) or isinstance(solver, type):
         return {}
     options: dict[str, Any] = {}
@@ -231,6 +233,10 @@ def _options(solver: Solver) -> dict[str, Any]:
             options[name] = {"kind": type(value).__name__, **asdict(value)}
         elif is_frame(value):
             options[name] = as_frame(value, name).to_dict("list")
+        elif isinstance(value, dict) and value and all(isinstance(key, tuple) and len(key) == 2 for key in value):
+            options[name] = {first: {} for first, _ in value}  # files have no pairs for names
+            for (first, second), number in value.items():
+                options[name][first][second] = number
         elif hasattr(value, "get_params"):  # an estimator of scikit-learn
             options[name] = str(value)
         else:

@@ -298,13 +298,15 @@ def with_known_reward(problem: Problem, known: Any) -> tuple[Problem, Floats | N
     """
     if known is None:
         return problem, None
+    if isinstance(known, Mapping) and any(isinstance(points, Mapping) for points in known.values()):  # as a file keeps pairs
+        known = {(state, action): value for state, points in known.items() for action, value in points.items()}
     numbers = as_floats(list(known.values()) if isinstance(known, Mapping) else known, "known_reward")
     if np.abs(numbers).max(initial=0.0) > LARGEST_UNIT:
         largest = np.abs(numbers).max()
         raise ValueError(
             f"known_reward must have numbers of at most {LARGEST_UNIT:g}, received {significant(largest)}: use another unit"
         )
-    if problem.tabular and isinstance(known, Mapping) and not _has_pairs(known):
+    if problem.tabular and isinstance(known, Mapping) and not names_pairs(known):
         return problem, _by_state(problem.parameter_names, known)
     if problem.tabular and numbers.shape == (problem.n_parameters,):
         return problem, numbers
@@ -323,7 +325,7 @@ def _paid(mdp: MDP, reward: Any) -> tuple[Floats, Floats | None]:
     states = mdp.n_states
     rows = mdp.n_actions * mdp.n_states
     if isinstance(reward, Mapping):
-        array = _by_pair(mdp, reward) if _has_pairs(reward) else _by_state(mdp.state_names, reward)
+        array = _by_pair(mdp, reward) if names_pairs(reward) else _by_state(mdp.state_names, reward)
     else:
         array = as_floats(reward, "known_reward")
     if array.shape == (states, mdp.n_actions):
@@ -352,8 +354,10 @@ def _by_state(names: tuple[str, ...], by_name: Mapping[str, float]) -> Floats:
     return reward
 
 
-def _has_pairs(by_name: Mapping[Any, float]) -> bool:
+def names_pairs(by_name: Mapping[Any, Any]) -> bool:
     """Return whether a mapping names pairs of state and action; raises where it names states as well."""
+    if any(isinstance(points, Mapping) for points in by_name.values()):
+        return True
     pairs = [isinstance(key, tuple) for key in by_name]
     if any(pairs) and not all(pairs):
         alone = next(key for key in by_name if not isinstance(key, tuple))

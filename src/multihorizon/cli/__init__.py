@@ -461,6 +461,12 @@ class PredictOptions:
         list[str] | None,
         typer.Option("--reach", metavar="STATE", help="Say whether and when this state is reached; may be repeated."),
     ] = None
+    rounds: Annotated[
+        int | None,
+        typer.Option(
+            "--rounds", help="Count outcomes over so many decisions: visits, the mean reward and, of numbers, the mean state."
+        ),
+    ] = None
     nudge: Annotated[
         str | None,
         typer.Option(
@@ -560,6 +566,7 @@ EXAMPLES = {
     "predict": (
         "multihorizon predict result --pay pay.csv --out whatif",
         "multihorizon predict result --forbid closed.csv --discount Ann=0.9",
+        "multihorizon predict result --transitions new.npz --rounds 50",
         "multihorizon predict result --transitions new.npz --restrict rising.csv",
         "multihorizon predict result --nudge feast --chance 0.8",
     ),

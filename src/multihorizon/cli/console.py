@@ -297,6 +297,7 @@ def checked(options: Any, files: Sequence[str]) -> Iterator[None]:
         "width": as_positive,
         "difference": as_positive,
         "draws": as_count,
+        "rounds": as_count,
     }
     with plain_errors(getattr(options, "columns", None)), ending_with_its_work():
         inputs = []

@@ -201,13 +201,13 @@ def predict(options: PredictOptions) -> None:
     """
     with checked(options, FILES["whatif"] if options.nudge is None else FILES["nudge"]):
         given = {name: getattr(options, name) for name in ("pay", "forbid", "transitions", "initial", "discount")}
-        if options.nudge is None and not any(given.values()):
+        if options.nudge is None and not any(given.values()) and options.rounds is None:
             raise ValueError(f"something must change: give --{', --'.join(given)} or --nudge, received none")
         if options.nudge is None and options.chance is not None:
             raise ValueError("--chance must come with --nudge, which says what it is the chance of, received none")
         if options.features is not None and options.transitions is None:
             raise ValueError("--features must come with --transitions, whose states they describe, received none")
-        others = ("pay", "forbid", "transitions", "discount", "restrict", "reach")
+        others = ("pay", "forbid", "transitions", "discount", "restrict", "reach", "rounds")
         wrong = next((name for name in others if getattr(options, name)), None) if options.nudge is not None else None
         if wrong is not None:
             raise ValueError(f"--nudge must come without --{wrong}: it asks for a bonus in the task as it is, received both")
@@ -222,7 +222,7 @@ def predict(options: PredictOptions) -> None:
             how: dict[str, Any] = {"persons": persons, "seed": options.seed, "jobs": options.jobs, "progress": progress}
             answer: Prediction | Nudge
             if options.nudge is None:
-                answer = predicted(source, **changes, states=options.reach, **how)
+                answer = predicted(source, **changes, states=options.reach, rounds=options.rounds, **how)
             else:
                 state, action = state_and_action(task.state_names, options.nudge)
                 chance = 0.5 if options.chance is None else options.chance
@@ -286,7 +286,7 @@ def _changes(task: MDP, parameters: Sequence[str], options: PredictOptions) -> d
 def _recorded_prediction(options: PredictOptions) -> dict[str, Any]:
     """Return what the files say about how they were made."""
     files = by_name(options, "pay", "forbid", "transitions", "features", "initial", "restrict")
-    asked = by_name(options, "discount", "reach", "nudge", "chance")
+    asked = by_name(options, "discount", "reach", "rounds", "nudge", "chance")
     return {"result": options.result.resolve().name, **files, **asked, "typical": options.typical or None, "seed": options.seed}
 
 

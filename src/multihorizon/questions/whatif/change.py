@@ -31,6 +31,7 @@ from multihorizon.checks import (
     Floats,
     Ints,
     Sparse,
+    as_count,
     as_discount,
     as_floats,
     as_frame,
@@ -40,6 +41,7 @@ from multihorizon.checks import (
     place_of,
 )
 from multihorizon.choice.plans import engine_for
+from multihorizon.choice.settings import names_pairs
 from multihorizon.estimate import Estimate
 from multihorizon.exact.bounds import discount_members
 from multihorizon.exact.equations import PolicyTemperature
@@ -67,6 +69,7 @@ class Change:
         elsewhere: whether other first states are given.
         features: F `(A·S',d)` in the task after; None where transitions do not change.
         arrival_features: what reward parameters pay on arrival there `(S',d)`; None where they pay for decisions.
+        rounds: how many decisions outcomes are about; None stands for whole episodes.
         pay: what both add to the expected immediate reward `(S',A)`.
         needs_reward: whether the policies alone do not say what follows.
         task: the task after, without the actions that are forbidden.
@@ -82,6 +85,7 @@ class Change:
     elsewhere: bool = False
     features: Sparse | None = None
     arrival_features: Sparse | None = None
+    rounds: int | None = None
     pay: Floats = field(init=False)
     needs_reward: bool = field(init=False)
     task: MDP = field(init=False)
@@ -116,6 +120,7 @@ def read_change(
     features: ArrayLike | Sparse | None = None,
     expert: Expert | None = None,
     parameter_names: Sequence[str] = (),
+    rounds: int | None = None,
 ) -> Change:
     """Read a change of a task; all refusals are made here.
 
@@ -125,6 +130,7 @@ def read_change(
         pay, forbid, transitions, initial, discount, features: as in `predict`.
         expert: anyone of the task before, for the features of the reward; None where it has none.
         parameter_names: of the reward; by default the states.
+        rounds: how many decisions outcomes are about, as in `predict`.
 
     Raises:
         ValueError: naming the place, the expected and the received.
@@ -153,6 +159,7 @@ def read_change(
         elsewhere=initial is not None and (transitions is not None or not np.allclose(after.initial, mdp.initial)),
         features=matrix,
         arrival_features=arrival_features,
+        rounds=None if rounds is None else as_count(rounds, "rounds"),
     )
 
 
@@ -394,7 +401,7 @@ def _of_solution(solution: Solution, groups: bool) -> Known:
     task = one_task(problem)
     given = solution.options.get("known_reward")
     arrival = None
-    if task.known_reward is not None and given is not None:
+    if task.known_reward is not None and given is not None and not (isinstance(given, Mapping) and names_pairs(given)):
         arrival = np.asarray(by_state(task.mdp, given, "known_reward"), dtype=np.float64)
         arrival = arrival if arrival.shape == (task.mdp.n_states,) else None
     people = Known(

@@ -19,6 +19,10 @@ is identified, though the reward is not; where it moves, nothing bounds it.
 * *chance to reach* j: h with `h(j) = 1` and `h = Ph` elsewhere, over the states from which j can be reached, averaged over ρ;
 * *steps to reach* j, where it is reached: `Σρg / Σρh`, `g = h + Pg`, `g(j) = 0`;
 * *reward*, plain and discounted by the expert's own γ, what is paid besides included; *bonus*, what is paid besides.
+
+*Over N rounds*, which are decisions, `x₀ = ρ` and `x_{t+1} = Pᵀ xₜ` give visits `Σ xₜ` for t < N. Divided by the decisions made,
+these are shares of the rounds; the mean reward, the mean bonus and, where states are numbers, the mean state are means by these
+shares. Chances and steps to reach j are those of the first N moves.
 """
 
 from __future__ import annotations
@@ -128,14 +132,15 @@ def targets_of(change: Change, states: Any) -> list[int]:
 class Outcomes:
     """What comes of policies in one task: visits, chances and times to reach states, and rewards.
 
-    `labels` are the pairs of quantity and state that `of` gives numbers for.
+    `labels` are the pairs of quantity and state that `of` gives numbers for. With `rounds`, so many decisions count.
     """
 
-    def __init__(self, task: MDP, targets: Sequence[int], reward: bool, paid: bool) -> None:
+    def __init__(self, task: MDP, targets: Sequence[int], reward: bool, paid: bool, rounds: int | None = None) -> None:
         self.task = task
         self.targets = list(targets)
         self.reward = reward
         self.paid = paid
+        self.rounds = rounds
         self.engine = engine_for(task)
         moves = task.under(task.available / 1.0)
         start = task.initial > 0
@@ -147,8 +152,14 @@ class Outcomes:
         self.labels: list[tuple[str, str]] = [("visits", names[int(s)]) for s in np.flatnonzero(self.reached)]
         for j in self.targets:
             self.labels += [("chance to reach", names[j]), ("steps to reach", names[j])]
+        #: The numbers that states are, where all in which somebody decides are numbers.
+        self.values = _as_values(names, self.reached & ~task.terminal) if rounds is not None else None
+        if self.values is not None:
+            self.labels.append(("mean state", ""))
         for wanted, name in ((reward, "reward"), (paid, "bonus")):
-            if wanted:
+            if wanted and rounds is not None:
+                self.labels.append((f"mean {name}", ""))
+            elif wanted:
                 self.labels += ([(name, "")] if self.ends else []) + [(f"discounted {name}", "")]
 
     def of(
@@ -165,6 +176,8 @@ class Outcomes:
         """
         n, task = gamma.size, self.task
         policy = np.where(self.reached[None, :, None], policies, 0.0).transpose(2, 1, 0)
+        if self.rounds is not None:
+            return self._in_rounds(policy, *((reward, pay) if plain is None else plain))
         start = np.repeat(task.initial[:, None], n, axis=1)[:, :, None]
         ahead = self.engine if task.durations is None else self.engine.of(task.at(float(gamma[0])))
         discounted = ahead.resolvents(policy, gamma).solve_transposed(start)[:, :, 0]
@@ -200,6 +213,36 @@ class Outcomes:
                 rows.append((discounted * earned).sum(axis=0)[None])
         return np.concatenate(rows)
 
+    def _in_rounds(self, policy: Floats, reward: Floats | None, pay: Floats) -> Floats:
+        """Return the numbers `(Q,n)` of the first rounds, of policies `(A,S,n)`, a reward `(A·S,…)` and what is paid `(S,A)`."""
+        task, n, rounds = self.task, policy.shape[2], self.rounds or 0
+        policy = np.where(task.live.T[:, :, None], policy, 0.0)
+
+        def visited(target: int | None = None) -> tuple[Floats, Floats, Floats]:
+            """Return the visits `(S,n)`, and the chance and the mean number of moves until a target is reached `(n,)`."""
+            here = np.repeat(task.initial[:, None], n, axis=1)
+            visits = np.zeros(here.shape)
+            chance, steps = np.zeros(n), np.zeros(n)
+            for step in range(rounds + (target is not None)):
+                if target is not None:
+                    chance, steps = chance + here[target], steps + step * here[target]
+                    here[target] = 0.0
+                visits += here
+                here = task.stacked.T @ (policy * here).reshape(-1, n)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                return visits, chance, steps / chance
+
+        visits = visited()[0]
+        shares = visits / visits[~task.terminal].sum(axis=0)
+        rows = [visits[self.reached], *(row[None] for j in self.targets for row in visited(j)[1:])]
+        if self.values is not None:
+            rows.append((shares * self.values[:, None]).sum(axis=0)[None])
+        for wanted, amount in ((self.reward, reward), (self.paid, pay.T.ravel())):
+            if wanted and amount is not None:
+                earned = (policy * amount.reshape(task.n_actions, task.n_states, -1)).sum(axis=0)
+                rows.append((shares * earned).sum(axis=0)[None])
+        return np.concatenate(rows)
+
     def endless(self, numbers: Floats) -> Bools:
         """Under which of the policies, of which these are the numbers `(Q,n)`, episodes never end, though they could."""
         visits = numbers[: self.reached.sum()] if self.ends else numbers[:0]
@@ -225,6 +268,17 @@ class Outcomes:
         return chance, among, solves
 
 
+def _as_values(names: tuple[str, ...], decided: Bools) -> Floats | None:
+    """Return the numbers that states are named by, 0 where nothing is decided; None where a name is no number."""
+    values = np.zeros(len(names))
+    for s in np.flatnonzero(decided).tolist():
+        try:
+            values[s] = float(names[s])
+        except ValueError:
+            return None
+    return values if np.isfinite(values).all() else None
+
+
 def _earned(people: Known, change: Change) -> tuple[Floats | None, Floats | None]:
     """Return the expected immediate reward before, and that after with what is paid besides; None where no reward is known."""
     if people.theta is None:
@@ -240,7 +294,7 @@ def outcome_frame(people: Known, change: Change, answer: Answered, targets: list
         return pd.concat(parts, ignore_index=True)
     gamma = np.where(np.isnan(change.discounts), people.discounts, change.discounts)
     paid = bool(change.pay.any())
-    after = Outcomes(change.task, targets, people.theta is not None, paid)
+    after = Outcomes(change.task, targets, people.theta is not None, paid, change.rounds)
     timed = is_timed(people, change)
     plain = _earned(people, change)
     earlier = plain[0]
@@ -255,7 +309,7 @@ def outcome_frame(people: Known, change: Change, answer: Answered, targets: list
         numbers = answer.outcomes.T
     old = people.task.mdp
     places = [old.state_names.index(change.mdp.state_names[j]) for j in targets if change.mdp.state_names[j] in old.state_names]
-    first = Outcomes(old, places, people.theta is not None, False)
+    first = Outcomes(old, places, people.theta is not None, False, change.rounds)
     nothing = np.zeros((old.n_states, old.n_actions))
     numbers_before = first.of(answer.before, people.discounts, earlier, nothing, (plain[0], nothing) if timed else None)
     place = {key: i for i, key in enumerate(first.labels)}
@@ -502,6 +556,7 @@ def predict(
     features: ArrayLike | Sparse | None = None,
     restrictions: Any = None,
     states: Sequence[object] | None = None,
+    rounds: int | None = None,
     persons: Literal["each", "groups"] = "each",
     level: float = 0.95,
     draws: int = 200,
@@ -529,6 +584,8 @@ def predict(
             `{"lower": …, "upper": …}`, a number for all or numbers by label; a pair `(A, b)` that stands for `A r ≤ b`; a data
             frame with the columns smaller and larger, or state, lower and upper; or a list of these.
         states: whether and when these are reached is among the outcomes; by default the states of bonuses and bans.
+        rounds: count outcomes over so many decisions from the first state on, in place of a whole episode: visits, whether and
+            when states are reached, the mean reward and bonus of a decision and, where states are numbers, the mean state.
         persons: of a `Population`, "each" of its persons, or for each of its "groups" a typical person, whose interval is the
             error of the estimate, and a new one, whose interval also holds how much persons differ.
         level: of the intervals.
@@ -572,6 +629,7 @@ def predict(
         features=features,
         expert=people.task,
         parameter_names=people.parameter_names,
+        rounds=rounds,
     )
     targets = targets_of(change, states)
     if people.theta is None:
@@ -587,12 +645,18 @@ def predict(
             f"After the change, episodes of {in_words(lasting)} never end, or last for millions of steps: visits, steps and "
             "undiscounted rewards have no finite value.",
         )
-    if "reward" not in set(outcomes["quantity"]) and not Outcomes(change.task, [], False, False).ends:
+    if rounds is not None:
+        early = ", or fewer where the episode ends earlier" if change.mdp.terminal.any() else ""
+        remarks = (
+            *remarks,
+            f"Outcomes are those of the first {count(rounds, 'decision')}{early}; means are those of a decision.",
+        )
+    elif "reward" not in set(outcomes["quantity"]) and not Outcomes(change.task, [], False, False).ends:
         why = "the task is so large" if change.mdp.n_states > LARGE else "episodes need not end"
         remarks = (*remarks, f"Visits are discounted by each expert's own discount, because {why}.")
     if change.mdp.durations is not None and "steps to reach" in set(outcomes["quantity"]):
         remarks = (*remarks, "Steps to reach a state are decisions, whatever time they take.")
-    if "steps to reach" in set(outcomes["quantity"]) and not change.mdp.terminal.any():
+    if rounds is None and "steps to reach" in set(outcomes["quantity"]) and not change.mdp.terminal.any():
         remarks = (
             *remarks,
             "The task has no end: chances and steps to reach a state are those of somebody who goes on and on, however few "
@@ -658,7 +722,7 @@ def _without_reward(people: Known, change: Change, targets: list[int], restricti
     tried, lams = explaining(people, limits)
     if not people.identified.all():
         remarks.append(TRIED)
-    outcomes = Outcomes(change.task, targets, False, bool(change.pay.any()))
+    outcomes = Outcomes(change.task, targets, False, bool(change.pay.any()), change.rounds)
     after, low, high = (np.empty(change.pay.shape, dtype=np.float64)[None].repeat(len(status), axis=0) for _ in range(3))
     points, *ends = np.empty((3, len(status), len(outcomes.labels)))
     for k, policy in enumerate(people.policies):
@@ -697,7 +761,7 @@ def _over_the_set(people: Known, change: Change, targets: list[int], limits: tup
     remarks = bounds.remarks
     if BOUNDED in bounds.status:
         remarks = (*remarks, "Ranges of outcomes are what members of the set attain: the true ones are at least this wide.")
-    outcomes = Outcomes(change.task, targets, False, bool(change.pay.any()))
+    outcomes = Outcomes(change.task, targets, False, bool(change.pay.any()), change.rounds)
     low, high = np.full((2, len(bounds.status), len(outcomes.labels)), np.nan)
     for k, (policies, gamma) in enumerate(zip(bounds.members, bounds.member_discounts, strict=True)):
         if bounds.status[k] != NOT_BOUNDED:
@@ -815,7 +879,7 @@ class _PlansAfter:
 
     def __init__(self, people: Known, change: Change, targets: list[int], rng: np.random.Generator) -> None:
         self.known, self.change, self.targets = people, change, targets
-        self.outcomes = Outcomes(change.task, targets, True, bool(change.pay.any()))
+        self.outcomes = Outcomes(change.task, targets, True, bool(change.pay.any()), change.rounds)
         self.rng = rng
 
     def each(self, drawn: Draws, run: Run) -> Iterator[tuple[Floats, Floats]]:
