@@ -62,6 +62,28 @@ def test_every_command_that_reads_decisions_takes_own_columns(own, tmp_path, mon
     assert json.loads((tmp_path / "result" / "result.json").read_text())["options"]["columns"] == TYPED
 
 
+def test_tables_beside_the_decisions_may_use_the_same_names(own, tmp_path, monkeypatch) -> None:
+    """Transitions, a known reward, persons and groups, each by its own columns and by the standard ones."""
+    monkeypatch.chdir(tmp_path)
+    own.to_csv("log.csv", index=False)
+    rows = MEADOW.mdp.stacked.tocoo()
+    action, state = np.divmod(rows.coords[0], MEADOW.mdp.n_states)
+    names = np.array(MEADOW.mdp.state_names)
+    parts = {"row": names[state].astype("U1"), "column": [name[1:] for name in names[state]]}
+    parts |= {"move": np.array(MEADOW.mdp.action_names)[action], "next_row": names[rows.coords[1]].astype("U1")}
+    parts |= {"next_column": [name[1:] for name in names[rows.coords[1]]], "probability": rows.data}
+    pd.DataFrame(parts).to_csv("moves.csv", index=False)
+    cells = {"row": names.astype("U1"), "column": [name[1:] for name in names], "points": MEADOW.reward}
+    pd.DataFrame(cells).to_csv("points.csv", index=False)
+    standard = pd.DataFrame({"state": [f"{name[0]}, {name[1:]}" for name in names], "points": MEADOW.reward})
+    standard.to_csv("standard.csv", index=False)
+    pd.DataFrame({"person": ["Ann", "Ben", "Cleo"], "group": ["near", "near", "far"]}).to_csv("who.csv", index=False)
+    typed = ["fit", "log.csv", "--columns", TYPED, "--transitions", "moves.csv", "--quick", "--groups", "who.csv"]
+    both = [CliRunner().invoke(app, [*typed, "--known-reward", file]) for file in ("points.csv", "standard.csv")]
+    assert [one.exit_code for one in both] == [0, 0], both[0].output + both[1].output
+    assert both[0].stdout == both[1].stdout
+
+
 @pytest.mark.parametrize(
     ("typed", "said"),
     [

@@ -30,6 +30,7 @@ from rich.text import Text
 
 from multihorizon.checks import (
     LARGEST_NUMBER,
+    Floats,
     Sparse,
     as_count,
     as_discount,
@@ -45,7 +46,7 @@ from multihorizon.cli import CheckOptions, ChoiceOptions, CompareOptions, FitOpt
 from multihorizon.data.demonstrations import Demonstrations, put_under, read_tables
 from multihorizon.data.reading import JOINT, columns_of, files_of
 from multihorizon.data.rules import CODES, TableError
-from multihorizon.data.side_tables import read_episodes, read_features, read_persons, read_transitions
+from multihorizon.data.side_tables import read_episodes, read_features, read_known_reward, read_persons, read_transitions
 from multihorizon.driver import build_problem
 from multihorizon.files import check_output, existing_file, visible, write_all, write_json
 from multihorizon.horizon import FAMILIES, Exponential, Lookahead, family_named
@@ -336,8 +337,8 @@ def read_study(options: TableOptions, tables: list[Demonstrations] | None = None
         tables = read_tables(
             tables_of(options), options.cut_off, time=options.time, time_unit=options.time_unit, columns=called(options)
         )
-    matrix = None if options.features is None else partial(read_features, options.features)
-    mdps = read_mdps(options.transitions)
+    matrix = None if options.features is None else partial(read_features, options.features, columns=called(options))
+    mdps = read_mdps(options)
     problem, remarks = build_problem(tables, mdps, matrix, options.smoothing, options.estimate_rest, options.believed)
     return Study(tables, problem, remarks)
 
@@ -386,9 +387,15 @@ def called(options: Any) -> dict[str, list[str]]:
     return columns
 
 
-def read_mdps(transitions: list[Path] | None) -> list[MDP] | None:
+def known_reward_of(options: Any, study: Study) -> Floats | None:
+    """Return the known reward, or None where it is estimated."""
+    path = options.known_reward
+    return None if path is None else read_known_reward(path, study.problem.mdp, called(options))
+
+
+def read_mdps(options: Any) -> list[MDP] | None:
     """Return the given transitions, or None to have them estimated."""
-    return [read_transitions(path) for path in transitions] if transitions else None
+    return [read_transitions(path, called(options)) for path in options.transitions] if options.transitions else None
 
 
 def features_in(path: Path, task: MDP, wanted: Sequence[str]) -> Sparse:
@@ -450,7 +457,7 @@ def population_of(options: FitOptions | RecoverOptions, solver: MaximumLikelihoo
     if solver.discounts is not None or solver.groups is not None:
         raise ValueError("--formula must have discounts of all experts to explain: leave out --discount and --groups")
     read_formula(formula or "~ 1")  # before decisions are read, of which there may be many
-    rows = None if persons is None else read_persons(persons)
+    rows = None if persons is None else read_persons(persons, called(options))
     missing: Missing = "drop" if options.missing == "drop" else "fail"
     return Population(formula or "~ 1", rows, solver.known_reward, solver.ridge, missing=missing, reference=first or None)
 
@@ -475,7 +482,7 @@ def read_decisions(options: FitOptions | CompareOptions, population: Population 
     if not needed:
         asks = "--condition" if isinstance(options, CompareOptions) else "the formula"
         raise ValueError(f"--episodes {options.episodes} must have a column that {asks} names, received none: leave it out")
-    under, others = put_under(tables, read_episodes(options.episodes, needed), str(options.episodes))
+    under, others = put_under(tables, read_episodes(options.episodes, needed, called(options)), str(options.episodes))
     is_, was = ("is", "was") if others == 1 else ("are", "were")
     rows = f"{count(others, 'row')} of {options.episodes.name} {is_} about an episode that no table of decisions has"
     return under, [f"{rows}, and {was} left out."] if others else []
@@ -499,7 +506,8 @@ def _homes(options: FitOptions | CompareOptions, population: Population | None, 
         lacking = "" if options.episodes else "episodes"
     if options.episodes is not None:
         names = columns_of(options.episodes, "--episodes")
-        columns[options.episodes] = [column for column in names if column not in ("expert", "episode")]
+        taken = {"expert", "episode", *(source for made in called(options).values() for source in made)}
+        columns[options.episodes] = [column for column in names if column not in taken]
     for path in options.demos:
         columns[path] = [column for column in columns_of(path, "demonstrations") if column not in CODES]
     homes = {}

@@ -220,7 +220,7 @@ def check(options: CheckOptions) -> None:
                 )
             _check_target(options.write, options.demos)
         columns = [name.strip() for name in options.state.split(",")] if options.state is not None else []
-        mdps: Sequence[MDP | None] = read_mdps(options.transitions) or [None] * len(paths)
+        mdps: Sequence[MDP | None] = read_mdps(options) or [None] * len(paths)
         recode = None if options.recode is None else read_recoding(options.recode)
         how: dict[str, Any] = {"believed": options.believed, "columns": called(options), "recode": recode}
         every = [check_table(path, mdp, columns, **how) for path, mdp in zip(paths, mdps, strict=True)]
@@ -413,7 +413,7 @@ def _analyse(options: FitOptions, **how: Any) -> Analysis:
 
         solver_of_steps = SieveLikelihood(temperature=temperature, discounts=discounts)
         return analyse(_read_steps(options, options.state), solver=solver_of_steps, **how)
-    together = None if options.groups is None else read_groups(options.groups)
+    together = None if options.groups is None else read_groups(options.groups, called(options))
     solver = MaximumLikelihood(temperature, discounts, groups=together, ridge=options.ridge)
     population = population_of(options, solver)
     if options.distribution not in ("normal", "free", "types"):
@@ -433,15 +433,17 @@ def _analyse(options: FitOptions, **how: Any) -> Analysis:
     analysis = analyse(
         population=population,
         tables=tables,
-        mdps=read_mdps(options.transitions),
-        features=None if options.features is None else partial(read_features, options.features),
+        mdps=read_mdps(options),
+        features=None if options.features is None else partial(read_features, options.features, columns=called(options)),
         smoothing=options.smoothing,
         estimate_rest=options.estimate_rest,
         believed=options.believed,
         pairs=options.pairs,
         solver=solver,
         lookahead=families_of(options.lookahead),
-        known_reward=None if options.known_reward is None else partial(read_known_reward, options.known_reward),
+        known_reward=None
+        if options.known_reward is None
+        else partial(read_known_reward, options.known_reward, columns=called(options)),
         deviations=deviations_of(options.deviations),
         cluster=cluster_of(options.cluster_by),
         keep=lambda latest: keep(replace(latest, remarks=[*latest.remarks, *remarks])),

@@ -18,6 +18,7 @@ from multihorizon.cli.console import (
     cluster_of,
     discounts_of,
     features_in,
+    known_reward_of,
     out,
     population_of,
     progress_bar,
@@ -33,7 +34,6 @@ from multihorizon.cli.console import (
 from multihorizon.data.side_tables import (
     read_first_states,
     read_forbidden,
-    read_known_reward,
     read_pay,
     read_restricted,
     read_transitions,
@@ -89,7 +89,7 @@ def identify(options: IdentifyOptions) -> None:
         if options.known_reward is not None and options.within is not None:
             raise ValueError("--within must come without --known-reward: a reward that is known may not differ, received both")
         study = read_study(options)
-        known_reward = None if options.known_reward is None else read_known_reward(options.known_reward, study.problem.mdp)
+        known_reward = known_reward_of(options, study)
         solver = MaximumLikelihood(temperature_of(options.temperature), known_reward=known_reward)
         with progress_bar("identify") as progress:
             solution = solve(study.problem, solver, seed=options.seed, progress=progress)
@@ -167,7 +167,7 @@ def compare(options: CompareOptions) -> None:
     with checked(options, FILES["compare"]):
         tables, remarks = read_decisions(options, None)
         study = read_study(options, tables)
-        known_reward = None if options.known_reward is None else read_known_reward(options.known_reward, study.problem.mdp)
+        known_reward = known_reward_of(options, study)
         with progress_bar("compare") as progress:
             compared = carry_over(
                 study.problem,
@@ -329,7 +329,7 @@ def design(options: DesignOptions) -> None:
     with checked(options, FILES["design"]):
         pilot, fitted = read_fit(options.pilot)
         remarks = [f"The report of the pilot warns: {text}" for text in fitted.get("warnings") or ()]
-        tasks = read_mdps(options.transitions)
+        tasks = read_mdps(options)
         if options.features is not None and (tasks is None or len(options.features) != len(tasks)):
             given = 0 if tasks is None else len(tasks)
             raise ValueError(
@@ -435,7 +435,7 @@ def recover(options: RecoverOptions) -> None:
                     "which it does not have: recover draws new persons, and cannot put them under conditions"
                 )
         study = read_study(options)
-        known_reward = None if options.known_reward is None else read_known_reward(options.known_reward, study.problem.mdp)
+        known_reward = known_reward_of(options, study)
         solver: MaximumLikelihood | Population = replace(population or plain, known_reward=known_reward)
         read = read_options(options)
         recorded = {
@@ -460,7 +460,7 @@ def _recover_planned(options: RecoverOptions) -> None:
         raise ValueError(f"--pilot must come without {what}: the study is fitted as the pilot was, received both")
     pilot = read_fit(options.pilot)[0]
     problem = pilot.require_problem()
-    tasks = read_mdps(options.transitions) or list(problem.mdps)
+    tasks = read_mdps(options) or list(problem.mdps)
     schedule = Schedule.read(options.schedule, [mdp.as_known() for mdp in tasks])
     if options.features is not None:
         if len(tasks) > 1:

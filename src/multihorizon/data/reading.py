@@ -74,14 +74,26 @@ LAST = "the last column of the file"
 
 
 def read_table(
-    path: str | Path, what: str, labels: Sequence[str], needed: Sequence[str] | None = None, columns: Columns | None = None
+    path: str | Path,
+    what: str,
+    labels: Sequence[str],
+    needed: Sequence[str] | None = None,
+    columns: Columns | None = None,
+    beside: bool = False,
 ) -> InputTable:
     """Read a file by the ending of its name; `what` names it in messages.
 
     Columns named in `labels` are kept as text. With `needed`, only these columns are read, those of them that are there.
-    `columns` says what columns are called in the file.
+    `columns` says what columns are called in the file. A table `beside` the decisions may call them by their own names as well,
+    and columns that are joined are no others of it.
     """
-    return load(scan_files(str(path), [_one_file(path, what)]).called(columns), labels, needed)
+    scan = scan_files(str(path), [_one_file(path, what)])
+    if beside:
+        parts = {name: [made] if isinstance(made, str) else [*made] for name, made in (columns or {}).items()}
+        columns = {name: made for name, made in parts.items() if name not in scan.types and {*made} <= {*scan.types}}
+        joined = {source for made in sources_of(columns, list(scan.types), scan.name).values() for source in made}
+        needed = [name for name in scan.called(columns).types if name not in joined] if needed is None else needed
+    return load(scan.called(columns), labels, needed)
 
 
 def sources_of(columns: Columns, there: Sequence[str], name: str) -> dict[str, tuple[str, ...]]:
@@ -841,7 +853,7 @@ def _without(name: str, columns: tuple[str, ...], missing: list[str], present: l
         "action": "what was done",
     }
     meanings = [f"{column} ({said[column]})" for column in missing if column in said]
-    fix = f": add {', '.join(meanings)}, or say with columns= which columns these are" if meanings else ""
+    fix = f": rename or add {', '.join(meanings)}, or say with columns= which columns these are" if meanings else ""
     unnamed = "; if the first line holds no names of columns, add one that does" if len(missing) == len(columns) else ""
     return f"{message}{fix}{unnamed}"
 

@@ -46,32 +46,34 @@ from multihorizon.checks import (
     positions,
 )
 from multihorizon.data.demonstrations import conditions_of
-from multihorizon.data.reading import RECODED, InputTable, in_order, numbers_or_missing, read_table
+from multihorizon.data.reading import RECODED, Columns, InputTable, in_order, numbers_or_missing, read_table
 from multihorizon.files import existing_file
 from multihorizon.mdp import MDP, Durations
 from multihorizon.words import significant
 
 
-def read_features(path: str | Path, mdp: MDP) -> tuple[Sparse, tuple[str, ...]]:
+def read_features(path: str | Path, mdp: MDP, columns: Columns | None = None) -> tuple[Sparse, tuple[str, ...]]:
     """Read features and their names from CSV or Parquet: `(A·S,d)` of decisions, or `(S,d)` earned on arrival without `action`.
 
     What is earned on arrival stays with the states: it follows the transitions wherever these give way, take time or change.
     """
-    dense, names, _ = _read(path, "features", mdp)
+    dense, names, _ = _read(path, "features", mdp, columns)
     return sp.csr_array(dense), names
 
 
-def read_known_reward(path: str | Path, mdp: MDP) -> Floats:
+def read_known_reward(path: str | Path, mdp: MDP, columns: Columns | None = None) -> Floats:
     """Return the known reward of a table with one column of numbers: `(S,)` paid on arrival, or `(A·S,)` where it has actions."""
-    reward: Floats = _read(path, "the known reward", mdp, most=1)[0][:, 0]
+    reward: Floats = _read(path, "the known reward", mdp, columns, most=1)[0][:, 0]
     return reward
 
 
-def _read(path: str | Path, what: str, mdp: MDP, most: float = np.inf) -> tuple[Floats, tuple[str, ...], bool]:
+def _read(
+    path: str | Path, what: str, mdp: MDP, columns: Columns | None, most: float = np.inf
+) -> tuple[Floats, tuple[str, ...], bool]:
     """Return the numbers of a table for each row a·S + s, or for each state where it has no actions; their names; and which it
     is.
     """
-    table = read_table(path, what, ("state", "action"))
+    table = read_table(path, what, ("state", "action"), columns=columns, beside=True)
     table.require("state")
     names = tuple(str(c) for c in table.frame.columns if c not in ("state", "action"))
     if not names:
@@ -126,27 +128,28 @@ def _require_all(table: InputTable, rows: Ints, mdp: MDP, by_action: bool) -> No
         raise ValueError(f"{table.name} must have one row for {place(int(missing[0]))}, received none{hint}")
 
 
-def read_groups(path: str | Path) -> dict[str, str]:
+def read_groups(path: str | Path, columns: Columns | None = None) -> dict[str, str]:
     """Return the group of each expert, from CSV or Parquet; an expert without a row is in no group."""
-    table = read_table(path, "groups", ("expert", "group"))
+    table = read_table(path, "groups", ("expert", "group"), columns=columns, beside=True)
     table.require("expert", "group")
     (expert, experts), (group, groups) = table.labels("expert"), table.labels("group")
     table.require_once(expert, lambda row: f"expert {experts[expert[row]]}")
     return {experts[code]: groups[of] for code, of in zip(expert.tolist(), group.tolist(), strict=True)}
 
 
-def read_persons(path: str | Path) -> pd.DataFrame:
+def read_persons(path: str | Path, columns: Columns | None = None) -> pd.DataFrame:
     """Return the table, from CSV or Parquet, with the names of the experts as they are in tables of decisions."""
-    table = read_table(path, "persons", ("expert",))
+    table = read_table(path, "persons", ("expert",), columns=columns, beside=True)
     table.require("expert")
     codes, names = table.labels("expert")
     others = {str(column): numbers_or_missing(table.frame[column]) for column in table.frame.columns.drop("expert")}
     return pd.DataFrame({"expert": [names[code] for code in codes], **others})[list(table.frame.columns)]
 
 
-def read_episodes(path: str | Path, needed: Sequence[str]) -> pd.DataFrame:
+def read_episodes(path: str | Path, needed: Sequence[str], columns: Columns | None = None) -> pd.DataFrame:
     """Return the needed columns of a table of episodes, from CSV or Parquet, with names as they are in tables of decisions."""
-    return conditions_of(read_table(path, "episodes", ("expert", "episode"), ("expert", "episode", *needed)))
+    table = read_table(path, "episodes", ("expert", "episode"), ("expert", "episode", *needed), columns, beside=True)
+    return conditions_of(table)
 
 
 def read_recoding(path: str | Path) -> dict[str, dict[str, str]]:
@@ -216,15 +219,16 @@ def read_restricted(path: str | Path, names: Sequence[str]) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def read_transitions(path: str | Path) -> MDP:
+def read_transitions(path: str | Path, columns: Columns | None = None) -> MDP:
     """Read transitions from `.npz`, CSV or Parquet."""
-    return MDP.from_npz(path) if existing_file(path, "transitions").suffix.lower() == ".npz" else mdp_from_csv(path)
+    return MDP.from_npz(path) if existing_file(path, "transitions").suffix.lower() == ".npz" else mdp_from_csv(path, columns)
 
 
-def mdp_from_csv(path: str | Path) -> MDP:
+def mdp_from_csv(path: str | Path, columns: Columns | None = None) -> MDP:
     """Return the MDP of a CSV or Parquet file."""
     existing_file(path, "transitions")
-    return _from_table(read_table(path, "transitions that are not an .npz of MDP.to_npz", ("state", "action", "next_state")))
+    what, labels = "transitions that are not an .npz of MDP.to_npz", ("state", "action", "next_state")
+    return _from_table(read_table(path, what, labels, columns=columns, beside=True))
 
 
 def mdp_from_frame(frame: Frame) -> MDP:
