@@ -385,7 +385,7 @@ def test_sentences_name_the_condition_and_the_person(solution: mh.Solution) -> N
     assert said.startswith("With noise low the same people look further ahead than with noise high: typical discounts 0.")
     words = " ".join(population_words(solution, Horizon(3)))
     assert "Of the variance of logit γ, " in words
-    assert " % is between persons and " in words
+    assert "% is between persons and " in words
     answer = population_answer(solution, Horizon(3))
     assert answer.question == "Do discounts differ with the conditions?"
     assert answer.answer == "Yes: further with low than with high"
