@@ -205,3 +205,70 @@ def test_stickiness_needs_the_order_of_decisions() -> None:
     pooled = mh.Problem(lapsing().mdp, [mh.Expert("a", lapsing().mdp, "demonstrations", counts=np.ones((6, 2)))])
     with pytest.raises(ValueError, match="stickiness needs the order of decisions"):
         mh.solve(pooled, mh.MaximumLikelihood(stickiness="estimated"))
+
+
+def best_action(task: mh.MDP, reward: np.ndarray, discount: float, temperature: float) -> np.ndarray:
+    """A planner of the test's own: values by the best action."""
+    chances = np.exp((q := mh.plan(task, reward, discount).q / temperature) - q.max(axis=1, keepdims=True))
+    return chances / chances.sum(axis=1, keepdims=True)
+
+
+@cache
+def players(lapse: float) -> mh.Problem:
+    """Twenty people in a short game, who value the future by the best action and lapse now and then."""
+    game, rng = mh.domains.space_adventure(), np.random.default_rng(0)
+    uniform = game.mdp.available / game.mdp.available.sum(axis=1, keepdims=True)
+    discounts, temperatures = 1 / (1 + np.exp(-rng.normal(1.0, 0.8, 20))), np.exp(rng.normal(np.log(3.0), 0.4, 20))
+    plans = [best_action(game.mdp, game.reward, *pair) for pair in zip(discounts, temperatures, strict=True)]
+    policies = [(1 - lapse) * policy + lapse * uniform for policy in plans]
+    return mh.Problem(game.mdp, mh.Demonstrations.simulate(game.mdp, policies, episodes=20, seed=1))
+
+
+def test_a_planner_of_ones_own_gets_what_the_library_gets_with_derivatives() -> None:
+    paid = mh.domains.space_adventure().reward
+    ours = mh.solve(players(0.0), mh.MaximumLikelihood(temperature="per_expert", known_reward=paid, value="max"))
+    own = mh.solve(players(0.0), mh.MaximumLikelihood(known_reward=paid, planner=best_action))
+    assert own.objective == pytest.approx(ours.objective, abs=1e-6)
+    finite = np.isfinite(ours.standard_errors) & np.isfinite(own.standard_errors)
+    np.testing.assert_allclose(own.discounts[finite], ours.discounts[finite], atol=1e-3)
+    assert own.evidence["planner"]["value"] == "best_action"
+    np.testing.assert_allclose(own.policies()[0].sum(axis=1), 1)
+
+
+def test_people_who_lapse_are_found_in_a_population() -> None:
+    paid = mh.domains.space_adventure().reward
+    blind = mh.solve(players(0.15), mh.Population(known_reward=paid, value="max", nodes=5))
+    found = mh.solve(players(0.15), mh.Population(known_reward=paid, value="max", lapse="estimated", nodes=5))
+    lapse = found.evidence["planner"]["lapse"]
+    assert lapse["interval"][0] < 0.15 < lapse["interval"][1]
+    assert lapse["p"] < 1e-3
+    assert found.objective > blind.objective + 5
+    low, high = found.evidence["population"]["discount"]["Intercept"]["interval"]
+    assert low < 1.0 < high
+    given = mh.solve(players(0.15), mh.Population(known_reward=paid, value="max", lapse=lapse["estimate"], nodes=5))
+    assert given.objective == pytest.approx(found.objective, abs=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("solver", "sentence"),
+    [
+        (lambda: mh.MaximumLikelihood(planner="best_action"), "planner must be a function, received its name"),
+        (lambda: mh.MaximumLikelihood(planner=1), "planner must be a function of a task"),
+        (lambda: mh.MaximumLikelihood(planner=best_action, value="max"), "leave out value"),
+        (lambda: mh.Population(planner=best_action, lapse="often"), "lapse must be a number"),
+        (lambda: mh.Population(value="max", distribution="types"), "types and personal deviations need value"),
+    ],
+)
+def test_bad_planners_are_refused(solver, sentence) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        solver()
+
+
+def test_a_planner_needs_a_known_reward_and_must_return_policies() -> None:
+    with pytest.raises(ValueError, match="needs a known reward"):
+        mh.solve(players(0.0), mh.MaximumLikelihood(planner=best_action))
+    with pytest.raises(ValueError, match="needs a known reward"):
+        mh.solve(players(0.0), mh.Population(planner=best_action))
+    paid = mh.domains.space_adventure().reward
+    with pytest.raises(ValueError, match="the planner's policy must sum to 1"):
+        mh.solve(players(0.0), mh.Population(known_reward=paid, planner=lambda task, *_: task.available / 1.0))

@@ -17,6 +17,7 @@ from enum import StrEnum
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
+from types import FunctionType
 from typing import Any, ClassVar, Self, TypedDict, get_args, get_type_hints
 
 import numpy as np
@@ -36,7 +37,7 @@ from multihorizon.estimate import (
 from multihorizon.files import as_declared, read_json, read_numbers, write_json
 from multihorizon.horizon import Horizon, step_discounts_of
 from multihorizon.mdp import steps_left
-from multihorizon.planning.plan import plan, soft_plan, weighted_plan
+from multihorizon.planning.plan import check_policy, plan, soft_plan, weighted_plan
 from multihorizon.problem import AnyProblem, Expert, Problem, require_finite
 from multihorizon.result import Result, draw_rows, package_version
 from multihorizon.words import LEVEL, Table, decimals, in_words, p_text, percent
@@ -488,7 +489,11 @@ class Solution(Result):
         if self.temperature is None:
             return plan(expert.mdp, reward, discount).policy
         planner = self.evidence.get("planner") or {"value": "soft", "lapse": None}
-        policy = soft_plan(expert.mdp, reward, discount, float(self.temperature[owner]), planner["value"]).policy
+        heat, own = float(self.temperature[owner]), self.options.get("planner")
+        if callable(own):
+            policy = check_policy(expert.mdp, own(expert.mdp, reward, discount, heat), "the planner's policy")
+        else:
+            policy = soft_plan(expert.mdp, reward, discount, heat, planner["value"]).policy
         lapse = planner["lapse"]["estimate"] if planner["lapse"] else 0.0
         mixed: Floats = (1 - lapse) * policy + lapse * expert.mdp.available / expert.mdp.available.sum(axis=1, keepdims=True)
         return mixed
@@ -671,6 +676,9 @@ class Solution(Result):
             content["estimate"] = kept
         content["horizon"] = {"longest": self.horizon.longest, "unit": self.horizon.unit}
         content["version"] = package_version()
+        content["options"] = {
+            name: value.__qualname__ if isinstance(value, FunctionType) else value for name, value in self.options.items()
+        }
         write_json(path, content)
 
     @classmethod

@@ -74,6 +74,7 @@ from multihorizon.planning.plan import (
     Value,
     backed_up,
     backup_derivative,
+    check_policy,
     log_policies,
     mean_values,
     plan,
@@ -136,10 +137,19 @@ class Resolvents:
     factors: Sequence[Resolvent] = ()
 
 
+#: A planner of somebody's own: from a task, its expected immediate reward `(S,A)`, a discount and a temperature to a policy.
+Planner = Callable[[MDP, Floats, float, float], Any]
+
+
+def value_name(value: Value | Planner) -> str:
+    """Return what a way to value the future, or a planner of somebody's own, is called."""
+    return value if isinstance(value, str) else getattr(value, "__qualname__", type(value).__name__)
+
+
 class Engine(Protocol):
     """How a task is planned in, and how the future is valued."""
 
-    value: Value
+    value: Any
 
     def values(self, reward: Floats, gamma: Floats, lam: Floats, near: Plans | None) -> Floats | None:
         """Return the values `(S,n)`, begun at those of a neighbouring plan; None where one is infinite.
@@ -157,8 +167,10 @@ class Engine(Protocol):
         ...
 
 
-def engine_for(mdp: MDP, value: Value = "soft") -> Engine:
-    """Return the engine that suits the task's structure."""
+def engine_for(mdp: MDP, value: Value | Planner = "soft") -> Engine:
+    """Return the engine that suits the task's structure, or the one of a planner of somebody's own."""
+    if callable(value):
+        return Own(mdp, value)
     levels = episodic_levels(mdp)
     if levels is not None and len(levels) <= MOST_LEVELS:
         return Episodic(mdp, levels, value)
@@ -341,6 +353,35 @@ class Large:
         return Resolvents(solve, solve_transposed, factors)
 
 
+class Own:
+    """A planner of somebody's own, which says policies and nothing of values."""
+
+    def __init__(self, mdp: MDP, value: Planner) -> None:
+        self.mdp, self.value = mdp, value
+
+    def log_policies(self, reward: Floats, gamma: Floats, lam: Floats) -> Floats:
+        """Return log π `(A,S,n)`; chances below a billionth count as that."""
+        paid = reward.reshape(self.mdp.n_actions, self.mdp.n_states, -1)
+        log = np.full((self.mdp.n_actions, self.mdp.n_states, gamma.size), -np.inf)
+        for i, (g, temperature) in enumerate(zip(gamma.tolist(), lam.tolist(), strict=True)):
+            given = self.value(self.mdp, paid[:, :, min(i, paid.shape[2] - 1)].T, g, temperature)
+            policy = check_policy(self.mdp, given, "the planner's policy").T
+            log[:, :, i] = np.where(self.mdp.available.T, np.log(np.maximum(policy, 1e-9)), -np.inf)
+        return log
+
+    def values(self, reward: Floats, gamma: Floats, lam: Floats, near: Plans | None) -> Floats | None:
+        """Return zeros `(S,n)`: such a planner has no values."""
+        return np.zeros((self.mdp.n_states, gamma.size))
+
+    def of(self, mdp: MDP) -> Own:
+        """Return the same planner in another task."""
+        return Own(mdp, self.value)
+
+    def resolvents(self, policy: Floats, gamma: Floats) -> Resolvents:
+        """Raise: without values there is nothing to solve for."""
+        raise ValueError("a planner of your own says nothing of values: this needs soft values")
+
+
 class Features:
     """The reward features F `(A·S,d)` of one task, and their averages under policies.
 
@@ -391,6 +432,17 @@ class Habits(NamedTuple):
 
     lapse: float
     stickiness: float
+
+
+class Choosing(NamedTuple):
+    """How choices are made: how the future is valued, or by which planner, and the habits."""
+
+    value: Value | Planner = "soft"
+    habits: Habits | None = None
+
+
+#: Soft values, and choices that follow the plan alone.
+SOFT = Choosing()
 
 
 @dataclass(frozen=True, eq=False)
@@ -524,10 +576,13 @@ class Persons:
         if values is None:
             return None
         a, s = self.mdp.n_actions, self.mdp.n_states
-        closed = np.where(self.mdp.available.T, 0.0, -np.inf)[:, :, None]
-        q = reward.reshape(a, s, -1) + gamma * (self.mdp.stacked @ values).reshape(a, s, -1) + closed
         paid = None if self.mdp.slope is None else self.on_arrival(theta)
-        log = log_policies(q, lam)[0]
+        if isinstance(self.engine, Own):
+            log = self.engine.log_policies(reward, gamma, lam)
+        else:
+            closed = np.where(self.mdp.available.T, 0.0, -np.inf)[:, :, None]
+            q = reward.reshape(a, s, -1) + gamma * (self.mdp.stacked @ values).reshape(a, s, -1) + closed
+            log = log_policies(q, lam)[0]
         if habits is None:
             return Plans(self, values, log, gamma, lam, paid)
         drawn = log_policies(np.tile(log, (1, self.last_actions, 1)) + habits.stickiness * self.repeated / lam, 1.0)[0]
@@ -540,7 +595,7 @@ def persons_by_task(
     problem: Problem,
     free: bool,
     moves: Mapping[int, int],
-    value: Value = "soft",
+    value: Value | Planner = "soft",
     by_last: Sequence[Floats] | None = None,
 ) -> tuple[Persons, ...]:
     """Return the problem's experts by task, in batches that fit into memory; `moves` says how many moves of a task give way.

@@ -32,9 +32,10 @@ from multihorizon.checks import (
     place_of,
     read_only,
 )
+from multihorizon.choice.plans import Planner
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.mdp import MDP
-from multihorizon.planning.plan import Value
+from multihorizon.planning.plan import Value, check_value
 from multihorizon.problem import AnyProblem, Expert, Problem, require_counts
 from multihorizon.words import significant
 
@@ -138,7 +139,7 @@ class Settings:
         temperatures: known temperatures `(K,)`, NaN where they are free; None stands for 1 everywhere.
         reward: known reward parameters `(d,)`; None where they are free.
         moves: whether estimated transitions give way within their own error (`plans`).
-        value: how the future is valued (`planning.plan`).
+        value: how the future is valued (`planning.plan`), or a planner of somebody's own.
         lapse, stickiness: the share of lapses and the pull of the last action; NaN where they are estimated.
     """
 
@@ -148,7 +149,7 @@ class Settings:
     temperatures: Floats | None = None
     reward: Floats | None = None
     moves: bool = False
-    value: Value = "soft"
+    value: Value | Planner = "soft"
     lapse: float = 0.0
     stickiness: float = 0.0
 
@@ -179,6 +180,27 @@ def check_habit(value: object, name: str) -> float:
     if lapse >= 1:
         raise ValueError(f"{name} must be below 1, received {lapse:g}")
     return lapse
+
+
+def read_choosing(value: Value, lapse: Habit, stickiness: Habit, planner: Planner | None) -> tuple[Value | Planner, float, float]:
+    """Return how the future is valued, or the planner, and lapses and stickiness, NaN where they are estimated.
+
+    Raises:
+        ValueError: for something else, and where a planner of somebody's own comes with another value.
+    """
+    check_value(value)
+    if isinstance(planner, str):
+        raise ValueError(
+            f"planner must be a function, received its name {planner!r}: a saved fit holds no function, hand it in again"
+        )
+    if planner is not None and not callable(planner):
+        raise ValueError(
+            "planner must be a function of a task, a reward (S,A), a discount and a temperature that returns a policy (S,A), "
+            f"received {type(planner).__name__}"
+        )
+    if planner is not None and value != "soft":
+        raise ValueError(f"a planner of your own says how the future is valued: leave out value, received {value!r}")
+    return planner or value, check_habit(lapse, "lapse"), check_habit(stickiness, "stickiness")
 
 
 def by_last_action(problem: Problem) -> tuple[Floats, ...]:

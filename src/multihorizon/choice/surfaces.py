@@ -41,7 +41,7 @@ import scipy.sparse as sp
 from scipy.special import expit
 
 from multihorizon.checks import Floats, Ints, Sparse
-from multihorizon.choice.plans import Features, Large, Persons, Plans, engine_for
+from multihorizon.choice.plans import SOFT, Choosing, Features, Large, Persons, Plans, engine_for
 from multihorizon.choice.weighted import WeightedPlans, steps_ahead, weighted_plans
 from multihorizon.horizon import Depth, Lookahead
 from multihorizon.parallel import require_memory
@@ -235,17 +235,24 @@ class Tables:
         theta: θ `(d,)`.
         free: the parameters `(f,)` in which derivatives are taken.
         family: the shape of look-ahead, with one parameter that is not a whole number; None for a discount.
+        choosing: how choices are made.
 
     Attributes:
         rows: how many rows the tables have: available actions in states where anyone decided, task after task.
     """
 
     def __init__(
-        self, tasks: Sequence[CountedTask], largest: float, theta: Floats, free: Ints, family: Lookahead | None = None
+        self,
+        tasks: Sequence[CountedTask],
+        largest: float,
+        theta: Floats,
+        free: Ints,
+        family: Lookahead | None = None,
+        choosing: Choosing = SOFT,
     ) -> None:
-        self.largest, self.theta, self.free, self.family = largest, theta, free, family
+        self.largest, self.theta, self.free, self.family, self.choosing = largest, theta, free, family, choosing
         self.patches = Patches()
-        self.planners = [_planner(task, bool(free.size)) for task in tasks]
+        self.planners = [_planner(task, bool(free.size), choosing) for task in tasks]
         self.sizes = [planner.visited_rows.size for planner in self.planners]
         self.rows = sum(self.sizes)
         if family is not None:
@@ -557,7 +564,7 @@ class Tables:
                 yield part, weighted_plans(placed, self.theta, lam, *weights)
                 continue
             near = None if start is None else Plans(placed, start[:, part], start[:, part], gamma, lam)
-            yield part, placed.plan(self.theta, gamma, lam, near)
+            yield part, placed.plan(self.theta, gamma, lam, near, self.choosing.habits)
 
     def _planned(self, eta: Floats, start: list[Floats] | None) -> tuple[Floats | None, list[Floats]]:
         """Return `log π` `(rows,K)` at places η, None where a soft value is infinite, and the values `(S,K)` of each task."""
@@ -610,13 +617,13 @@ def _evaluated(tables: Floats, piece: Piece) -> Floats:
     return values
 
 
-def _planner(task: CountedTask, free: bool) -> Persons:
+def _planner(task: CountedTask, free: bool, choosing: Choosing) -> Persons:
     """Return a task as what plans in it, with the states in which anyone decided."""
     mdp, everybody = task.mdp, task.pooled
     assert everybody.counts is not None
     return Persons(
         mdp=mdp,
-        engine=engine_for(mdp),
+        engine=engine_for(mdp, choosing.value),
         features=Features(everybody.feature_matrix, mdp, free),
         known_reward=np.zeros(mdp.n_actions * mdp.n_states) if task.known_reward is None else task.known_reward,
         known_arrival=task.known_arrival,

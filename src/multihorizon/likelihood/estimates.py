@@ -23,6 +23,7 @@ from scipy.special import expit, logit, ndtri
 from multihorizon.checks import Bools, Floats
 from multihorizon.choice.deviations import NearPoint
 from multihorizon.choice.model import ChoicePoint, Likelihood
+from multihorizon.choice.plans import SOFT, Choosing, value_name
 from multihorizon.estimate import (
     ASIDE,
     Draws,
@@ -40,7 +41,7 @@ from multihorizon.likelihood.clusters import TakenAsIndependent
 from multihorizon.likelihood.intervals import Precision, ProfileIntervals, precision
 from multihorizon.numerics.distributions import chi2_ppf
 from multihorizon.solution import DecisionEvidence, Deviations, DiscountEvidence, Evidence, Solution
-from multihorizon.words import Table, in_words
+from multihorizon.words import Table, in_words, significant
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -107,6 +108,43 @@ def habits_of(planner: ChoicePlanner | None) -> Floats:
     """Return the share of lapses and the pull of the last action, 0 where there are none."""
     figures = (None, None) if planner is None else (planner["lapse"], planner["stickiness"])
     return np.array([0.0 if each is None else each["estimate"] for each in figures])
+
+
+def known_planner(choosing: Choosing) -> ChoicePlanner | None:
+    """Return how experts choose where all of it is known; None where values are soft and there is nothing else."""
+    if choosing == SOFT:
+        return None
+    numbers = choosing.habits or (0.0, 0.0)
+    lapse, stickiness = (HabitFigures(estimate=x, interval=[x, x], p=None) if x else None for x in numbers)
+    return ChoicePlanner(value=value_name(choosing.value), lapse=lapse, stickiness=stickiness, other_fixed_points=False)
+
+
+def about_planner(planner: ChoicePlanner | None) -> list[str]:
+    """Return what is to be said of lapses, of stickiness and of the values of the future."""
+    if planner is None:
+        return []
+    lines = []
+    for name, figures, found in (
+        ("lapse", planner["lapse"], "A share of {} of the choices are lapses{}"),
+        ("stickiness", planner["stickiness"], "The last action is worth {} more than others{}"),
+    ):
+        if figures is None:
+            continue
+        low, high = figures["interval"]
+        if figures["p"] is None:
+            lines.append(found.format(significant(figures["estimate"]), ", as given." if low is not None else "."))
+            continue
+        between = f" (95% interval {significant(low or 0.0)} to {significant(high or 0.0)}): "
+        verdict = "is rejected" if figures["p"] <= 0.05 else "is not rejected"
+        lines.append(
+            found.format(significant(figures["estimate"]), between)
+            + f"a {name} of 0 {verdict} (p = {significant(figures['p'], 2)})."
+        )
+    if planner["other_fixed_points"]:
+        lines.append(
+            "The mean value of choices has several fixed points in this task: the answer is for the one that soft values lead to."
+        )
+    return lines
 
 
 class OtherEnd(TypedDict):

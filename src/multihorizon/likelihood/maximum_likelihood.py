@@ -37,7 +37,7 @@ import numpy as np
 from multihorizon.checks import Bools, Floats, as_count, as_non_negative, first_few
 from multihorizon.choice.deviations import NearlyShared, NearPoint
 from multihorizon.choice.model import Likelihood, Point, temperature_penalty
-from multihorizon.choice.plans import Plans
+from multihorizon.choice.plans import Planner, Plans, value_name
 from multihorizon.choice.settings import (
     Choice,
     Habit,
@@ -45,8 +45,8 @@ from multihorizon.choice.settings import (
     Temperature,
     check_cluster,
     check_discounts,
-    check_habit,
     check_temperature,
+    read_choosing,
     read_settings,
     with_known_reward,
 )
@@ -60,6 +60,7 @@ from multihorizon.likelihood.estimates import (
     HabitFigures,
     JointEstimate,
     LikelihoodEvidence,
+    about_planner,
     habits_of,
     numbers_or_none,
 )
@@ -100,7 +101,7 @@ from multihorizon.likelihood.separate import (
 )
 from multihorizon.numerics.newton import Ascent
 from multihorizon.parallel import Progress, Run, free_bytes, limits, require_memory, silent
-from multihorizon.planning.plan import Value, check_value, other_mean_values
+from multihorizon.planning.plan import Value, other_mean_values
 from multihorizon.problem import Problem
 from multihorizon.solution import Deviations, Solution, Status
 from multihorizon.words import decimals, power_of_ten, significant
@@ -154,6 +155,8 @@ class MaximumLikelihood:
         stickiness: how much more the last action is worth, in units of reward, `π ∝ exp((Q + κ [a = last])/λ)`, which nobody
             foresees: a number that is known, or "estimated", one for all experts. It needs the order of the decisions.
             `evidence["planner"]` says what was found, with intervals and tests of none.
+        planner: a planner of your own: a function of a task, its expected immediate reward `(S,A)`, a discount and a temperature
+            that returns a policy `(S,A)`. The reward and the transitions must be known; each expert has a temperature.
 
     Example:
         >>> from multihorizon import Demonstrations, Problem, domains, solve
@@ -177,6 +180,7 @@ class MaximumLikelihood:
     value: Value = "soft"
     lapse: Habit = 0.0
     stickiness: Habit = 0.0
+    planner: Planner | None = None
 
     def __post_init__(self) -> None:
         plain = self._choosing(Settings()).plain
@@ -195,7 +199,6 @@ class MaximumLikelihood:
             raise ValueError(f"lookahead must be one of {families}, or a Lookahead of your own, received {self.lookahead!r}")
         if self.discounts is not None and type(self.lookahead) is not Exponential:
             raise ValueError(f"known discounts need an exponential look-ahead, received a {self.lookahead.name} one")
-        check_value(self.value)
         if not plain and type(self.lookahead) is not Exponential:
             raise ValueError(
                 f'a {self.lookahead.name} look-ahead needs value="soft" and neither lapses nor stickiness, received others'
@@ -205,8 +208,8 @@ class MaximumLikelihood:
 
     def _choosing(self, settings: Settings) -> Settings:
         """Return the same settings with how the future is valued, and the habits."""
-        lapse, stickiness = check_habit(self.lapse, "lapse"), check_habit(self.stickiness, "stickiness")
-        return replace(settings, value=self.value, lapse=lapse, stickiness=stickiness)
+        value, lapse, stickiness = read_choosing(self.value, self.lapse, self.stickiness, self.planner)
+        return replace(settings, value=value, lapse=lapse, stickiness=stickiness)
 
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
         """Climb from several starts; `seed` scatters the discounts they begin with.
@@ -230,16 +233,21 @@ class MaximumLikelihood:
         """Return the problem with its known reward and its persons one by one, if they are many and share no parameter; else
         None.
         """
-        together = self.temperature in ("pooled", "shared") or self.groups is not None or bool(self.ridge)
+        temperature = "per_expert" if self.planner is not None and self.temperature == "pooled" else self.temperature
+        together = temperature in ("pooled", "shared") or self.groups is not None or bool(self.ridge)
         together = together or bool(self.deviations) or self.cluster in ("episode", "expert")
-        together = together or not self._choosing(Settings()).plain
-        if together or type(self.lookahead) is not Exponential or problem.n_experts < limits().joint:
+        together = together or self.lapse == "estimated" or bool(self.stickiness) or type(self.lookahead) is not Exponential
+        if self.planner is None and (together or problem.n_experts < limits().joint):
             return None
         paid, reward = with_known_reward(problem, self.known_reward)
-        if reward is None or any(mdp.is_estimated for mdp in paid.mdps):
-            return None
-        settings = read_settings(paid, self.temperature, self.discounts, None, reward)
-        return paid, PersonsApart(paid, settings)
+        if reward is None or together or any(mdp.is_estimated for mdp in paid.mdps):
+            if self.planner is None:
+                return None
+            raise ValueError(
+                "a planner of your own needs a known reward, known transitions, known lapses and experts who share no parameter: "
+                "it says policies, and no derivatives"
+            )
+        return paid, PersonsApart(paid, self._choosing(read_settings(paid, temperature, self.discounts, None, reward)))
 
     @classmethod
     def estimate_of(cls, solution: Solution) -> Estimate:
@@ -604,7 +612,7 @@ def _solution(problem: Problem, likeliest: Fit) -> Solution:
         estimate,
         status if converged else Status.NOT_CONVERGED,
         _message(problem, likeliest, precise, left_open(problem.names, reasons.tolist()), beside, residual, unit)
-        + _about_planner(planner),
+        + about_planner(planner),
         objective=point.value,
         residual=residual,
         evidence=evidence,
@@ -629,7 +637,7 @@ def _choice_planner(point: Point, precise: Precision, converged: bool) -> Choice
         figures.append(None if none else HabitFigures(estimate=here, interval=interval, p=p_value))
     lapse, stickiness = figures or (None, None)
     return ChoicePlanner(
-        value=model.settings.value,
+        value=value_name(model.settings.value),
         lapse=lapse,
         stickiness=stickiness,
         other_fixed_points=model.settings.value == "mean" and any(_has_other_values(plan, point.rewards) for plan in point.plans),
@@ -644,34 +652,6 @@ def _has_other_values(plan: Plans, theta: Floats) -> bool:
         other_mean_values(mdp, reward, float(gamma), float(lam), plan.values[:, i]) is not None
         for i, (gamma, lam) in enumerate(zip(plan.gamma, plan.lam, strict=True))
     )
-
-
-def _about_planner(planner: ChoicePlanner | None) -> list[str]:
-    """Return what is to be said of lapses, of stickiness and of the values of the future."""
-    if planner is None:
-        return []
-    lines = []
-    for name, figures, found in (
-        ("lapse", planner["lapse"], "A share of {} of the choices are lapses{}"),
-        ("stickiness", planner["stickiness"], "The last action is worth {} more than others{}"),
-    ):
-        if figures is None:
-            continue
-        low, high = figures["interval"]
-        if figures["p"] is None:
-            lines.append(found.format(significant(figures["estimate"]), ", as given." if low is not None else "."))
-            continue
-        between = f" (95% interval {significant(low or 0.0)} to {significant(high or 0.0)}): "
-        verdict = "is rejected" if figures["p"] <= 0.05 else "is not rejected"
-        lines.append(
-            found.format(significant(figures["estimate"]), between)
-            + f"a {name} of 0 {verdict} (p = {significant(figures['p'], 2)})."
-        )
-    if planner["other_fixed_points"]:
-        lines.append(
-            "The mean value of choices has several fixed points in this task: the answer is for the one that soft values lead to."
-        )
-    return lines
 
 
 def rival_maxima(likeliest: Fit) -> list[Ascent[Point]]:

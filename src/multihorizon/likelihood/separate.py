@@ -39,7 +39,7 @@ from scipy.special import logit
 
 from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Bools, Floats, Ints, Sparse, as_level, first_few
 from multihorizon.choice.model import log_temperature_bounds, usual_temperature
-from multihorizon.choice.plans import Plans
+from multihorizon.choice.plans import Choosing, Habits, Own, Plans
 from multihorizon.choice.settings import Settings
 from multihorizon.choice.surfaces import Tables
 from multihorizon.estimate import (
@@ -51,7 +51,7 @@ from multihorizon.estimate import (
     dealt,
     parameters_of,
 )
-from multihorizon.likelihood.estimates import FamilyParameters, LikelihoodEvidence, numbers_or_none
+from multihorizon.likelihood.estimates import FamilyParameters, LikelihoodEvidence, known_planner, numbers_or_none
 from multihorizon.likelihood.search import CONVERGED_GRADIENT
 from multihorizon.numerics.distributions import chi2_ppf
 from multihorizon.numerics.newton import Ends, Local, at_bounds, maximize_many, of_some, profile_ends
@@ -114,8 +114,8 @@ class FromPlans:
         lam = np.exp(places[part, 1])
         placed = replace(planner, owners=np.arange(part.size)).at(float(gamma[0]))  # one by one where moves take time
         near = None if np.isnan(begin).any() else Plans(placed, begin, begin, gamma, lam)
-        plans = placed.plan(self.tables.theta, gamma, lam, near)
-        scores = None if plans is None else _scores(plans)
+        plans = placed.plan(self.tables.theta, gamma, lam, near, self.tables.choosing.habits)
+        scores = None if plans is None else _scores(plans, self.tables)
         if (plans is None or scores is None) and part.size > 1:  # some of them have infinite values
             for half in np.array_split(part, 2):
                 self._add(local, task, who, places, half)
@@ -134,10 +134,25 @@ class FromPlans:
         local.curvature[part] += np.einsum("rn,rnk,rnl->nkl", expected, scores, scores, optimize=True)
 
 
-def _scores(plans: Plans) -> Floats | None:
+def _scores(plans: Plans, tables: Tables) -> Floats | None:
     """Return `d log π` in the rows of visited states; None where somebody goes on forever, to the last digit, without
     discounting.
+
+    A planner of somebody's own has no derivatives: those are differences.
     """
+    persons, rows, step = plans.persons, plans.persons.visited_rows, 1e-4
+    if isinstance(persons.engine, Own):
+        scores = []
+        for by_gamma, by_lam in ((step, 0.0), (0.0, step)):
+            ends = [np.clip(plans.gamma + sign * by_gamma, 0.0, 1.0) for sign in (1, -1)]
+            sides = [
+                persons.plan(tables.theta, gamma, plans.lam * np.exp(sign * by_lam), None, tables.choosing.habits)
+                for sign, gamma in zip((1, -1), ends, strict=True)
+            ]
+            width = ends[0] - ends[1] if by_gamma else 2 * step
+            logs = [side.log.reshape(-1, plans.lam.size)[rows] for side in sides if side is not None]
+            scores.append((logs[0] - logs[1]) / width)
+        return np.stack(scores, axis=2)
     try:
         return plans.score_rows()
     except (np.linalg.LinAlgError, SingularError):
@@ -162,7 +177,9 @@ class PersonsApart:
         assert settings.reward is not None
         problem = problem.by_person()
         self.largest = problem.largest_discount
-        self.tables = Tables(problem.tasks, self.largest, settings.reward, np.zeros(0, dtype=np.int64))
+        habits = Habits(settings.lapse, settings.stickiness) if settings.has_habits else None
+        none, choosing = np.zeros(0, dtype=np.int64), Choosing(settings.value, habits)
+        self.tables = Tables(problem.tasks, self.largest, settings.reward, none, choosing=choosing)
         self.counts: Sparse = self.tables.counts(problem.tasks)
         n = problem.n_experts
         none = np.full(problem.n_experts, np.nan)
@@ -393,6 +410,7 @@ def persons_solution(problem: Problem, model: PersonsApart, maxima: PersonsFit) 
         steps=int(maxima.steps.max()),
         starts=[_end(value, discounts, maxima)],
         equally_likely=[_end(value, other, maxima)] if twice.any() else [],
+        planner=known_planner(model.tables.choosing),
     )
     estimate = ApartEstimate(
         model.tables,

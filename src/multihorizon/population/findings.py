@@ -20,6 +20,7 @@ from scipy.special import expit, logit, ndtri
 
 from multihorizon.checks import Floats, as_shape
 from multihorizon.estimate import Draws, Estimate, ExpertValues, NamedValues, NoUncertaintyError, Pairs, PointEstimate, dealt
+from multihorizon.likelihood.estimates import ChoicePlanner
 from multihorizon.numerics.spectrum import positive_part
 from multihorizon.result import COLOURS, literal
 from multihorizon.solution import DecisionEvidence, Deviations, Evidence, Solution, Status
@@ -306,6 +307,7 @@ class PopulationEvidence(DecisionEvidence, solvers=("Population",)):
     ridge: float
     ridge_reason: str
     deviations: Deviations | None = None
+    planner: ChoicePlanner | None = None
 
     _lengths: ClassVar[dict[str, str]] = {"reward_standard_errors": "reward"}
 

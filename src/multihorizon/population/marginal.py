@@ -71,6 +71,7 @@ from scipy.special import expit, logit
 
 from multihorizon.checks import Bools, Floats, Ints, Sparse
 from multihorizon.choice.deviations import OwnRewards, own_rewards, states_visited
+from multihorizon.choice.plans import SOFT, Choosing
 from multihorizon.choice.surfaces import Surface, Tables
 from multihorizon.numerics.distributions import normal_nodes
 from multihorizon.numerics.newton import Local, maximize_many
@@ -128,6 +129,7 @@ class PsiLayout:
         random: Z `(m,q)`; None for a column of ones.
         largest: the largest discount, by default that of the problem.
         jobs: processes that share the blocks of persons.
+        choosing: how choices are made.
 
     Attributes:
         along: A `(n,q,p)`.
@@ -150,14 +152,16 @@ class PsiLayout:
         random: Floats | None = None,
         largest: float | None = None,
         jobs: int = 1,
+        choosing: Choosing = SOFT,
     ) -> None:
         self.problem, self.design, self.known, self.ridge, self.jobs = problem, design, reward, ridge, jobs
+        self.choosing = choosing
         self.n_reward = problem.n_parameters
         self.free: Ints = np.arange(self.n_reward if reward is None else 0)
         self.largest = largest or problem.largest_discount
         self.estimated = any(map(attrgetter("mdp.is_estimated"), problem.tasks))
         #: The tables of the θ that was asked for last.
-        self.tables = Tables(problem.tasks, self.largest, np.zeros(self.n_reward) if reward is None else reward, self.free)
+        self.tables = self.tables_of(problem, np.zeros(self.n_reward) if reward is None else reward)
         self.counts = self.tables.counts(problem.tasks)
         m, p = design.shape
         self.owner = np.arange(m) if owner is None else owner
@@ -190,6 +194,10 @@ class PsiLayout:
         self.tolerance = min(1e-3, 0.02 / np.sqrt(n)) * (0.02 if self.mixed else 1.0)
         self.deviation: Floats = NOTHING
         self.most_rows = 0  # how many rows of the tables a person needs for that
+
+    def tables_of(self, problem: Problem, theta: Floats) -> Tables:
+        """Return the tables of a problem at θ."""
+        return Tables(problem.tasks, self.largest, theta, self.free, choosing=self.choosing)
 
     def deviating(self, tau: float) -> PsiLayout:
         """Return the same persons with rewards of their own around θ, where τ is given, and with the same tables."""

@@ -55,9 +55,9 @@ transitions are drawn anew, as for the covariance of ψ: what that moves the gra
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import product
 from typing import Literal
 
@@ -68,7 +68,7 @@ from scipy.special import expit, ndtr
 from multihorizon.checks import Floats, Ints
 from multihorizon.choice.deviations import OwnRewards, states_visited
 from multihorizon.choice.plans import persons_by_task, redrawn
-from multihorizon.choice.surfaces import Surface, Tables
+from multihorizon.choice.surfaces import Surface
 from multihorizon.likelihood.action_rewards import DRAWS, StateRewardTest, wider_rewards
 from multihorizon.likelihood.random_effects import LEAST, MOST, crossing, highest
 from multihorizon.numerics.distributions import chi2_ppf, chi2_sf, normal_nodes, scattered_nodes
@@ -151,6 +151,81 @@ def maximise(layout: PsiLayout, start: Start, nodes: int | None, run: Run, tol: 
         assert value is not None
         persons = _moved(persons, layout.unpack(psi).covariance, value)
     return finish(layout, psi, persons, nodes, run.part(0.5, 1.0), tol, max_iter)
+
+
+@dataclass(frozen=True, eq=False)
+class LapseSearch:
+    """The most likely share of lapses: the maxima at the shares that were tried, and the one of all."""
+
+    maxima: dict[float, Maximum]
+    share: float
+
+    @property
+    def maximum(self) -> Maximum:
+        """Return the maximum of all."""
+        return self.maxima[self.share]
+
+    @property
+    def p_value(self) -> float:
+        """Return the p-value of no lapses, at the edge half χ²₀, half χ²₁; 1 where there are none."""
+        if self.share == 0:
+            return 1.0
+        gain = self.maximum.value.objective - self.maxima[0.0].value.objective
+        return 0.5 * float(chi2_sf(2 * max(gain, 0.0), 1))
+
+    @cached_property
+    def nearest(self) -> list[float]:
+        """Return the shares tried that are nearest to the most likely one, itself among them."""
+        return sorted(self.maxima, key=lambda share: abs(share - self.share))[:3]
+
+    @property
+    def error(self) -> float:
+        """Return the standard error of the share: of the parabola through the three nearest maxima; NaN where it has no top."""
+        values = [self.maxima[share].value.objective for share in self.nearest]
+        square = float(np.polyfit(self.nearest, values, 2)[0])
+        return float(np.sqrt(-0.5 / square)) if square < 0 else np.nan
+
+    @property
+    def slope(self) -> Floats:
+        """Return how ψ at the maximum moves with the share."""
+        other = self.nearest[1]
+        slope: Floats = (self.maxima[other].psi - self.maximum.psi) / (other - self.share)
+        return slope
+
+
+def most_likely_lapse(first: Maximum, at: Callable[[float, Maximum], Maximum], run: Run) -> LapseSearch:
+    """Return the search for the most likely share of lapses by parabolas, from the maximum without lapses.
+
+    `at` returns the maximum at a share, begun at another one.
+    """
+    done = {0.0: first}
+
+    def tried(share: float) -> float:
+        if share not in done:
+            done[share] = at(share, done[min(done, key=lambda other: abs(other - share))])
+            run.progress(len(done) / 12, f"{decimals(100 * share, 1)}% lapses: {decimals(done[share].value.objective, 2)}")
+        return done[share].value.objective
+
+    last = 0.02
+    while tried(last) > tried(last / 2 if last > 0.02 else 0.0) and last < 0.6:
+        last = min(2 * last, 0.64)
+    while last > 0.002 and last <= 0.02 and tried(last) <= tried(0.0):  # the top may be very near to none
+        last /= 3
+    for _ in range(6):
+        shares = sorted(done)
+        top = max(range(len(shares)), key=lambda i: done[shares[i]].value.objective)
+        near = shares[max(top - 1, 0) : top + 2] if top else shares[:3]
+        square, linear, _ = np.polyfit(near, [done[share].value.objective for share in near], 2)
+        if top == 0 or square >= 0:
+            break
+        share = float(
+            np.clip(-linear / (2 * square), near[0] + 0.1 * (near[1] - near[0]), near[-1] - 0.1 * (near[-1] - near[-2]))
+        )
+        if min(abs(share - other) for other in shares) < 2e-3:
+            break
+        tried(share)
+    run.progress(1.0, "")
+    return LapseSearch(done, max(done, key=lambda share: done[share].value.objective))
 
 
 def finish(
@@ -501,7 +576,7 @@ def _transition_covariance(maximum: Maximum, covariance: Floats) -> Floats:
     for _ in range(40):
         drawn = layout.problem.in_tasks(partial(redrawn, rng=rng))
         again = copy.copy(layout)
-        again.tables = Tables(drawn.tasks, layout.largest, layout.tables.theta, layout.free)
+        again.tables = layout.tables_of(drawn, layout.tables.theta)
         again.tables.patches = layout.tables.patches
         there = Marginal(again, maximum.persons, 5).at(maximum.psi)
         if here is not None and there is not None:
@@ -835,7 +910,8 @@ def _tested(maximum: Maximum, more: list[Floats]) -> ScoreTest | None:
     ridge = np.concatenate([layout.ridge, np.zeros(q)])
     psi = np.insert(maximum.psi, d, np.zeros(q))
     widened = _widened(layout.problem, more)
-    wide = PsiLayout(widened, layout.design, None, ridge, layout.owner, layout.random, layout.largest, layout.jobs)
+    shared = layout.owner, layout.random, layout.largest, layout.jobs, layout.choosing
+    wide = PsiLayout(widened, layout.design, None, ridge, *shared)
     wide.tables.patches = layout.tables.patches
     value = Marginal(wide, maximum.persons, maximum.marginal.count).at(psi)
     if value is None:
@@ -920,7 +996,7 @@ def _gradients(maximum: Maximum, wide: PsiLayout, more: list[Floats], psi: Float
     for _ in range(12):
         drawn = _widened(maximum.marginal.layout.problem.in_tasks(partial(redrawn, rng=rng)), more)
         again = copy.copy(wide)
-        again.tables = Tables(drawn.tasks, wide.largest, wide.tables.theta, wide.free)
+        again.tables = wide.tables_of(drawn, wide.tables.theta)
         again.tables.patches = wide.tables.patches
         there = Marginal(again, maximum.persons, 5).at(psi)
         if here is not None and there is not None:

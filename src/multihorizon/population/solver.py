@@ -40,10 +40,10 @@ c = T κ with β and κ those that it finds, and Σ is `(V ⊗ I) S (V ⊗ I)ᵀ
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import combinations
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -63,14 +63,17 @@ from multihorizon.checks import (
     first_few,
     renamed,
 )
-from multihorizon.choice.settings import read_settings, with_known_reward
+from multihorizon.choice.plans import Choosing, Habits, Planner, value_name
+from multihorizon.choice.settings import Habit, read_choosing, read_settings, with_known_reward
 from multihorizon.estimate import Estimate, ExpertValues, gradient_of
 from multihorizon.likelihood.action_rewards import StateRewardTest
+from multihorizon.likelihood.estimates import ChoicePlanner, HabitFigures, about_planner, known_planner
 from multihorizon.likelihood.intervals import holm, precision
 from multihorizon.likelihood.maximum_likelihood import fit
 from multihorizon.numerics.distributions import t_ppf, t_sf
 from multihorizon.numerics.newton import profile_end
 from multihorizon.parallel import Progress, Run, silent
+from multihorizon.planning.plan import Value
 from multihorizon.population.covariates import Covariates, Missing, left_out_words, read_covariates, read_formula
 from multihorizon.population.findings import (
     CELL_NUMBERS,
@@ -82,11 +85,13 @@ from multihorizon.population.findings import (
 from multihorizon.population.free import describe_free, distribution_words
 from multihorizon.population.marginal import WIDEST, PsiLayout, Start, likely_person
 from multihorizon.population.maximum import (
+    LapseSearch,
     Maximum,
     Posterior,
     alike,
     maximise,
     maximum_at,
+    most_likely_lapse,
     nearly_shared,
     population_state_reward,
     posterior,
@@ -138,6 +143,8 @@ class Population:
             decisions reject that at the 5% level, and then the most likely one. `evidence["deviations"]` says what was found,
             with each person's deviation. Discounts, effects and intervals then allow for deviations. The reward must have
             parameters that are estimated: free rewards or features, beside a known reward if there is one.
+        value, lapse, planner: how persons choose, as in `MaximumLikelihood`; the share of lapses is one for all persons.
+            `evidence["planner"]` says what was found.
         tolerance: the distance to the maximum, in standard errors, at which the search ends.
         max_steps: the steps after which it is given up.
         jobs: processes that share the persons; -1 is all cores. The digits do not depend on it.
@@ -169,6 +176,9 @@ class Population:
     tolerance: float = 1e-6
     max_steps: int = 60
     jobs: int = 1
+    value: Value = "soft"
+    lapse: Habit = 0.0
+    planner: Planner | None = None
 
     takes_durations: ClassVar = True
     not_apart: ClassVar = "the discounts of its persons come from one distribution, and only MaximumLikelihood leaves each free"
@@ -203,6 +213,9 @@ class Population:
             as_non_negative(self.deviations, "deviations")
         if self.deviations and self.distribution != "normal":
             raise ValueError(f"personal deviations need distribution='normal', received {self.distribution!r}")
+        value, lapse, _ = read_choosing(self.value, self.lapse, 0.0, self.planner)
+        if (value != "soft" or lapse != 0) and (self.distribution == "types" or self.deviations):
+            raise ValueError('types and personal deviations need value="soft" and no lapses, received others')
         if self.nodes is not None:
             as_count(self.nodes, "nodes", least=3)
         as_positive(self.tolerance, "tolerance")
@@ -230,11 +243,16 @@ class Population:
             return types_solution(units, fit_types(units, reward, self.types, self.ridge, run))
         if self.deviations:
             self._require_deviations(problem)
-        covariates, maximum, identified, ridge_reason = self.search(problem, run.part(0.0, 0.3) if self.deviations else run)
+        covariates, maximum, identified, ridge_reason, lapses = self.search(
+            problem, run.part(0.0, 0.3) if self.deviations else run
+        )
         typical = None
         if covariates.conditions:
             typical = covariates.typical @ covariates.units, covariates.typical_random @ covariates.random_units
         estimated = posterior(maximum, identified, typical)
+        if lapses is not None and np.isfinite(lapses.error):  # what the effects move with the share of lapses
+            more = lapses.error**2 * np.outer(lapses.slope, lapses.slope)
+            estimated = replace(estimated, covariance=estimated.covariance + more)
         state_reward = population_state_reward(maximum)
         inference = Inference(covariates, maximum, estimated, state_reward)
         if self.deviations and inference.converged:
@@ -252,9 +270,10 @@ class Population:
         wide = inference.is_wide and not _not_free(covariates) and not self.deviations
         if (self.distribution == "free" or wide) and inference.converged:
             inference.distribution = _free_by_group(covariates, maximum, run.part(0.6, 1.0))
+        inference.lapses = lapses
         return inference.solution(ridge_reason, maximum.marginal.layout.problem)
 
-    def search(self, whole: Problem, run: Run) -> tuple[Covariates, Maximum, bool, str]:
+    def search(self, whole: Problem, run: Run) -> Search:
         """Return the covariates, the maximum, whether the decisions identify anybody's discount, and why a penalty holds the
         rewards."""
         covariates = self.covariates(whole)
@@ -262,10 +281,16 @@ class Population:
         identified = True
         ridge_reason = ""
         ridge = np.zeros(problem.n_parameters)
+        value, lapse, _ = read_choosing(self.value, self.lapse, 0.0, self.planner)
+        choosing = Choosing(value, Habits(lapse, 0.0) if lapse > 0 else None)
+        if reward is None and self.planner is not None:
+            raise ValueError("a planner of your own needs a known reward: it says policies, and no derivatives")
         if reward is None:  # the most likely reward where each of some persons has a discount and all have one temperature
             n = problem.n_experts
             sample = problem.by_person().some(np.unique(np.linspace(0, n - 1, min(200, n)).astype(np.int64)))
-            settings = read_settings(sample, "shared", None, None, None)
+            settings = replace(
+                read_settings(sample, "shared", None, None, None), value=value, lapse=0.0 if np.isnan(lapse) else lapse
+            )
             first = fit(sample, settings, False, self.ridge, 2, run.part(0.0, 0.3))
             x, alone, ridge_reason = first.best.point.x, first.best.point.likelihood, first.ridge_reason
             ridge = alone.ridge
@@ -274,13 +299,27 @@ class Population:
         if covariates.conditions:
             owner = covariates.owner
             random = covariates.random @ covariates.random_units
-        layout = PsiLayout(problem, covariates.matrix @ covariates.units, reward, ridge, owner, random, jobs=self.jobs)
+        given = problem, covariates.matrix @ covariates.units, reward, ridge, owner, random, None, self.jobs
+        layout = PsiLayout(*given, choosing)
         if reward is None:
             start = Start.of(layout, alone.reward(x), alone.discounts(x), float(alone.temperatures(x)[0]))
         else:
             start = Start.of(layout, reward, *likely_person(layout))
         part = run.part(0.3, 0.6 if self.distribution == "free" else 1.0)
-        return covariates, maximise(layout, start, self.nodes, part, self.tolerance, self.max_steps), identified, ridge_reason
+        if self.lapse != "estimated":
+            maximum = maximise(layout, start, self.nodes, part, self.tolerance, self.max_steps)
+            return Search(covariates, maximum, identified, ridge_reason)
+
+        def at(share: float, other: Maximum) -> Maximum:
+            lapsing = PsiLayout(*given, Choosing(value, Habits(share, 0.0)))
+            return maximise(
+                lapsing, Start.at(lapsing, other.psi), self.nodes, Run(run.seed, self.jobs), self.tolerance, self.max_steps
+            )
+
+        whole_run, lapses = part.parts(1, 3)
+        without = maximise(layout, start, self.nodes, whole_run, self.tolerance, self.max_steps)
+        found = most_likely_lapse(without, at, lapses)
+        return Search(covariates, found.maximum, identified, ridge_reason, found)
 
     @classmethod
     def estimate_of(cls, solution: Solution) -> Estimate:
@@ -340,6 +379,18 @@ class Population:
         largest = population.largest_discount
         values = _predicted(rows, population.effects[:, 0], errors, between, largest, population.degrees)
         return pd.DataFrame(values, columns=["discount", "low", "high", "person_low", "person_high"], index=new.index)
+
+
+class Search(NamedTuple):
+    """Where a search ended: the covariates, the maximum, whether the decisions identify anybody's discount, why a penalty holds
+    the rewards, and the search for the share of lapses, if there was one.
+    """
+
+    covariates: Covariates
+    maximum: Maximum
+    identified: bool
+    ridge_reason: str
+    lapses: LapseSearch | None = None
 
 
 def covariance_at(random: Floats, covariance: Floats) -> Floats:
@@ -405,6 +456,7 @@ class Inference:
     """
 
     distribution: dict[str, dict[str, Any]] | None = None
+    lapses: LapseSearch | None = None
     deviations: Deviations | None = None
     deviation_words: Sequence[str] = ()
 
@@ -800,6 +852,17 @@ class Inference:
             )
         return words
 
+    def planner(self) -> ChoicePlanner | None:
+        """Return how persons choose; None where values are soft and there are no lapses."""
+        planner, lapses = known_planner(self.layout.choosing), self.lapses
+        if lapses is None:
+            return planner
+        ends = np.clip(lapses.share + np.array([-1, 1]) * float(ndtri(0.975)) * lapses.error, 0.0, 1.0)
+        interval = [float(end) if np.isfinite(end) else None for end in ends]
+        figures = HabitFigures(estimate=lapses.share, interval=interval, p=lapses.p_value)
+        value = value_name(self.layout.choosing.value)
+        return ChoicePlanner(value=value, lapse=figures, stickiness=None, other_fixed_points=False)
+
     def solution(self, ridge_reason: str, problem: Problem) -> Solution:
         """Return all of it, with the shrunken discounts; `ridge_reason` says why a penalty holds the rewards."""
         maximum, layout, converged = self.maximum, self.layout, self.converged
@@ -819,6 +882,7 @@ class Inference:
             ridge=float(np.max(layout.ridge, initial=0.0)),
             ridge_reason=ridge_reason,
             deviations=self.deviations,
+            planner=self.planner(),
         )
         people = self.known.persons
         answer = ExpertValues(
@@ -837,6 +901,7 @@ class Inference:
             )
         if self.state_reward is not None and self.state_reward.clear:
             words.append(self.state_reward.why)
+        words += about_planner(evidence.planner)
         words += [*self.deviation_words, *evidence.population.cautions]
         words += distribution_words(self.distribution) if self.distribution else []
         if ridge_reason:

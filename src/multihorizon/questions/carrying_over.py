@@ -621,7 +621,7 @@ def with_one_discount(maximum: Maximum, discount: float | None = None) -> Maximu
 
 def _fit(known_reward: Any, discount: float | None, run: Run, problem: Problem) -> _Fits:
     """Return the models that are fitted to all decisions of a problem."""
-    _, maximum, identified, _ = Population("~ 1", known_reward=known_reward).search(problem, run)
+    _, maximum, identified, *_ = Population("~ 1", known_reward=known_reward).search(problem, run)
     one = with_one_discount(maximum, discount)
     return _Fits(_Fitted.averaged(maximum, identified), _Fitted.averaged(one, identified), population_state_reward(maximum))
 
