@@ -341,7 +341,7 @@ class Analysis(Fitted, Result):
             "warnings": self.warnings,
             "answer": self.answer,
             "headline": self.headline,
-            "verdicts": [finding.to_dict() for finding in self.verdicts],
+            "verdicts": [{name: getattr(finding, name) for name in Finding.said} for finding in self.verdicts],
             "withheld": self.withheld or None,
             "finished": self.finished,
             "quick": self.quick,

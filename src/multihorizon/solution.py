@@ -379,7 +379,7 @@ class Solution(Result):
     seconds: float = 0.0
     problem: AnyProblem | None = None
     interval_source: IntervalSource | None = None
-    task_horizon: Horizon = field(default_factory=Horizon)
+    task_horizon: Horizon | None = None
 
     def __post_init__(self) -> None:
         if not all(isinstance(name, str) for name in self.experts):
@@ -448,7 +448,7 @@ class Solution(Result):
     @property
     def horizon(self) -> Horizon:
         """Return how far ahead discounts look in the task; of a solution without a problem, as it was saved."""
-        return self.task_horizon if self.problem is None else self.problem.horizon
+        return (self.task_horizon or Horizon()) if self.problem is None else self.problem.horizon
 
     @property
     def personal_rewards(self) -> Floats:

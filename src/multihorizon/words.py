@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from math import floor, isinf, isnan, log10
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
@@ -483,6 +483,7 @@ class Finding:
     """The answer to one question.
 
     Attributes:
+        said: the fields that stand in files.
         question: in plain words, with a question mark.
         answer: a word or two.
         reasons: a sentence or two.
@@ -491,13 +492,11 @@ class Finding:
         content: its part of `result.json`.
     """
 
+    said: ClassVar[tuple[str, ...]] = ("question", "answer", "reasons", "kind")
+
     question: str
     answer: str
     reasons: str
     kind: Kind
     numbers: Any = None
     content: dict[str, Any] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, str]:
-        """Return the words, as they stand in files."""
-        return {"question": self.question, "answer": self.answer, "reasons": self.reasons, "kind": self.kind}

@@ -260,7 +260,7 @@ class CarryingOver(Result):
         return {
             "condition": self.condition,
             "levels": list(self.levels),
-            "answer": self.answer.to_dict(),
+            "answer": {name: getattr(self.answer, name) for name in Finding.said},
             "kept": self.kept._asdict(),
             "together": [each._asdict() for each in self.together],
             "summary": self.sentences(),

@@ -553,7 +553,7 @@ class AllChoices:
 
 
 def overall_words(test: OverallTest, begin: bool = True) -> str:
-    """Return the test in a sentence, and in another what it would have detected; the first may go on from another."""
+    """Return the test in a sentence, which may go on from another, and what it would have detected in four studies of five."""
     first = "All" if begin else "all"
     if test.reason:
         return f"Whether all choices together differ from the model was not tested: {test.reason}."
@@ -561,20 +561,14 @@ def overall_words(test: OverallTest, begin: bool = True) -> str:
     most = f", most in {test.where}" if differ else ""
     how = f"{'more' if differ else 'no more'} than chance (p {p_text(test.p_value)}{most})"
     more = f"{first} choices together differ from the model by {how}."
-    return more if differ else f"{more} {detectable_words(test)}"
-
-
-def detectable_words(test: OverallTest) -> str:
-    """Return what the test would have detected with a probability of 80%, and what it may miss."""
+    if differ:
+        return more
     lapses = f"if {percent(test.lapses)} or more were made at random" if np.isfinite(test.lapses) else ""
     bias = f"if all that is later counted {percent(test.present_bias)} less than a discount says" if test.present_bias < 1 else ""
     seen = " or ".join(text for text in (lapses, bias) if text)
-    words = (
-        f"With these decisions the test would see it four times in five {seen}."
-        if seen
-        else ("With these decisions the test would not even see many choices at random.")
-    )
-    return f"{words} It may miss planners of another kind, such as hyperbolic ones, and wrong beliefs."
+    power = f"see it four times in five {seen}" if seen else "not even see many choices at random"
+    more += f" With these decisions the test would {power}."
+    return f"{more} It may miss planners of another kind, such as hyperbolic ones, and wrong beliefs."
 
 
 def overall_test(choices: AllChoices | None, run: Run = Run()) -> OverallTest:

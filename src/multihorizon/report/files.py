@@ -170,9 +170,9 @@ def _write_solution(draft: Path, analysis: Analysis) -> None:
     if not goes_on(analysis):
         return
     solution = asked_solution(analysis)
-    solution.to_json(draft / SOLUTION)
     problem = solution.require_problem().by_person().in_tasks(MDP.as_counted)
     (task,) = problem.tasks
+    solution.to_json(draft / SOLUTION)
     task.mdp.to_npz(draft / TASK)
     with np.load(draft / TASK) as arrays:
         content = dict(arrays)
