@@ -53,7 +53,8 @@ def test_compare_writes_one_table_one_picture_and_a_verdict(folder, tmp_path):
     assert table["chance"].to_numpy() == pytest.approx(-np.log(2))
     assert table["own"].tolist() == pytest.approx([pair["log_likelihood"]["own"] for pair in content["pairs"]])
     page = (tmp_path / "compare.html").read_text(encoding="utf-8")
-    assert page.count("<figure") == 1
+    assert page.count("<figure") == page.count('<svg class="chart" role="img"') == 1
+    assert 'text-anchor="end">high → low</text>' in page
     assert f'<p class="answer">{escape(content["answer"]["answer"])}. ' in page
     beside = run(
         folder,

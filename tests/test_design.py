@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -702,6 +703,10 @@ def test_a_design_without_gain_is_said_to_be_that_and_a_start_again_and_again_is
     assert strong.headline().startswith("20 participants with about ")
     assert " give 50% power to detect a difference of 1 in logit discounts (40% with all candidates" in strong.headline()
     assert strong.headline().endswith(" decisions each give 90%.")
+    html = design_page(strong, {}, "").render()
+    assert "<img" not in html  # all figures are drawn in the page's colours
+    assert re.search(r'aria-label="How likely studies of other sizes are to see the difference[^"]*power 90%', html)
+    assert html.count('class="mark part"') == int((found.times > 0).sum())
     badge = page.sections[0].blocks[0]
     assert badge.kind == ""
     assert badge.content.startswith(("The design hardly matters", "Most episodes are of one kind"))

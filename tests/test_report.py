@@ -250,6 +250,7 @@ def test_headings_headers_and_figures_can_be_read_aloud(found):
     first = re.search(r'<svg class="chart" role="img" aria-label="([^"]*)"', page)
     assert first is not None
     assert "Cy. γ " in first[1]
+    assert page.count('text-anchor="end">Cy</text>') == 2  # by discount and by horizon
     assert "decisions" in first[1]
     many = Chart("Dots.", [Panel(Axis("x"), Axis("y"), [Mark(0.1, 0.1, f"dot {i}") for i in range(30)])])
     assert many.label == "Dots. 30 marks, from dot 0 to dot 29."

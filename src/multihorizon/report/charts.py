@@ -357,16 +357,28 @@ def figure(drawing: Axes | Figure, caption: str) -> Picture:
 
 @dataclass(frozen=True)
 class Axis:
-    """A label, numbers at places of the axis, and its range."""
+    """A label, numbers or names at places of the axis, and its range; a name may be of an expert, whose number is then given."""
 
     label: str
-    ticks: Sequence[tuple[float, str]] = tuple((i / 5, f"{i / 5:g}") for i in range(6))
+    ticks: Sequence[tuple[Any, ...]] = tuple((i / 5, f"{i / 5:g}") for i in range(6))
     low: float = 0.0
     high: float = 1.0
 
     def share(self, value: float) -> float:
         """Return how far along the axis a value stands, from 0 to 1; what is outside stands just outside."""
         return min(max((value - self.low) / ((self.high - self.low) or 1.0), -0.02), 1.02)
+
+
+def number_ticks(low: float, high: float) -> list[tuple[float, str]]:
+    """Return round numbers along an axis, at most seven.
+
+    Example:
+        >>> number_ticks(0.0, 384.0)
+        [(0.0, '0'), (100.0, '100'), (200.0, '200'), (300.0, '300')]
+    """
+    size = 10.0 ** floor(log10((high - low) / 6)) if high > low else 1.0
+    step = next(m * size for m in (1, 2, 2.5, 5, 10) if 6 * m * size >= high - low)
+    return [(i * step, f"{round(i * step, 12):,g}") for i in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
 
 
 @dataclass(frozen=True)
@@ -389,7 +401,7 @@ class Line:
 
     `kind` is "stroke", "frame" or "person" for a thin one, "typical" for a thick one, or "area" to shade what it encloses. A
     label stands in the legend, in the middle of the panel, or at the height `label_at` of its left edge. A line with a `tip` is a
-    mark.
+    mark, and one of the kind "part" is a bar.
     """
 
     points: Sequence[tuple[float, float]]
@@ -416,7 +428,8 @@ class Panel:
 class Chart(Block):
     """A figure of one panel, or of one for each unit; the caption is also its text for readers who cannot see it.
 
-    The drawing is 420 units wide, with 48, 14, 12 and 44 of them at the left, the right, the top and the bottom of a panel.
+    A panel is 358 units wide, with 14, 12 and 44 of them at its right, its top and its bottom, and at its left at least 48, or
+    what the names on its axis need.
     """
 
     template: ClassVar[str] = "charts.html"
@@ -427,11 +440,18 @@ class Chart(Block):
     @property
     def label(self) -> str:
         """Return the caption, and what the marks say."""
-        return figure_label(self.caption, [mark.tip for mark in self.panels[0].marks])
+        panel = self.panels[0]
+        return figure_label(self.caption, [*(line.tip for line in panel.lines), *(mark.tip for mark in panel.marks)])
+
+    @property
+    def left(self) -> float:
+        """Return where the panel begins."""
+        longest = max((len(tick[1]) for panel in self.panels for tick in panel.y.ticks), default=0)
+        return max(48.0, 30 + 6.4 * longest)
 
     def place(self, panel: Panel, x: float = 0.0, y: float = 0.0) -> tuple[float, float]:
         """Return where values of the panel's axes stand in the drawing, from its left and from its top."""
-        return round(48 + 358 * panel.x.share(x), 1), round(self.height - 44 - (self.height - 56) * panel.y.share(y), 1)
+        return round(self.left + 358 * panel.x.share(x), 1), round(self.height - 44 - (self.height - 56) * panel.y.share(y), 1)
 
 
 def figure_label(caption: str, tips: Sequence[str], most: int = 12) -> str:

@@ -42,7 +42,6 @@ from multihorizon.report.charts import (
     Either,
     Items,
     Lead,
-    Line,
     Listing,
     Mark,
     Notice,
@@ -222,10 +221,10 @@ def _people_figure(analysis: Analysis) -> Block:
     order = [k for k in analysis.order if analysis.given[k]]
     ruler = Ruler.over(analysis.solution.discounts[order].tolist(), analysis.horizon)
     size = float(np.clip(150 / len(order), 1.5, 4.0))
-    named = len(order) <= 12
+    named = len(order) <= 24
     panels = []
     for unit in UNITS:
-        marks, lines = [], []
+        marks, names = [], []
         for row, k in enumerate(order):
             low, high = (ruler.place(float(end), unit) for end in analysis.intervals[k])
             tip = (
@@ -234,17 +233,13 @@ def _people_figure(analysis: Analysis) -> Block:
                 f"95% interval of γ: {interval_text(analysis, k)}\n{decimals(analysis.decisions[k], 0)} decisions"
             )
             x = ruler.place(float(analysis.solution.discounts[k]), unit)
-            y = (row + (0.3 if named else 0.5)) / len(order)
-            colour = row if named else 0
-            across = None if np.isnan(low + high) else (low, high)
-            marks.append(Mark(x, y, tip, [k], size, across=across, colour=colour))
-            if named:
-                name = shortened(analysis.solution.experts[k], 40)
-                lines.append(Line([], name, label_at=y + 0.35 / len(order), colour=colour, experts=[k]))
-        above = Axis("" if named else "experts, the longest horizon on top", ())
-        panels.append(Panel(ruler.axes[unit], above, marks, lines, kind=f"in-{unit}"))
+            y = (row + 0.5) / len(order)
+            marks.append(Mark(x, y, tip, [k], size, across=None if np.isnan(low + high) else (low, high)))
+            names.append((y, shortened(analysis.solution.experts[k], 30), k))
+        experts = Axis("", names) if named else Axis("experts, the longest horizon on top", ())
+        panels.append(Panel(ruler.axes[unit], experts, marks, kind=f"in-{unit}"))
     caption = "Each expert's discount with its 95% interval, from the shortest horizon to the longest."
-    return Chart(caption, panels, height=float(np.clip(60 + (44 if named else 14) * len(order), 150, 560)))
+    return Chart(caption, panels, height=float(np.clip(68 + (28 if named else 14) * len(order), 130, 760)))
 
 
 def _questions(analysis: Analysis) -> list[Section]:

@@ -86,7 +86,8 @@ def grid_map(
     shares = above / ((scale[1] if scale else float(np.nanmax(np.abs(above), initial=0.0))) or 1.0)
     numbers = [""] * mdp.n_states
     if arrows is None and mdp.n_states <= READABLE_CELLS:
-        numbers = [decimals(value, 2, "?") for value in values]
+        whole = bool((values[~np.isnan(values)] % 1 == 0).all())
+        numbers = [decimals(value, 0 if whole else 2, "?") for value in values]
     opacities = DARKEST * np.sqrt(np.abs(shares))
     ends = mdp.terminal.tolist()
     paths = []
@@ -336,7 +337,7 @@ class Scale(NamedTuple):
     """A scale above the slider: numbers, changes and experts at places from 0 to 1."""
 
     unit: Unit
-    ticks: Sequence[tuple[float, str]]
+    ticks: Sequence[tuple[Any, ...]]
     changes: Sequence[float]
     experts: Sequence[float]
 

@@ -57,10 +57,10 @@ from multihorizon.report.charts import (
     Section,
     Subheading,
     TableBlock,
-    figure,
+    number_ticks,
 )
 from multihorizon.report.maps import MOST_CELLS, Arrow, GraphMap, GridMap, graph_map, grid_map
-from multihorizon.report.plots import ARROWS, new_axes, plot_reward
+from multihorizon.report.plots import ARROWS
 from multihorizon.result import package_version
 from multihorizon.solution import Solution, Status
 from multihorizon.words import (
@@ -75,6 +75,7 @@ from multihorizon.words import (
     percent,
     percent_with_error,
     plus_minus,
+    shortened,
     significant,
 )
 
@@ -254,7 +255,7 @@ def compare_page(carried: CarryingOver, options: dict[str, Any], remarks: Sequen
     caption = (
         "What each person's own horizon gains per decision over one discount for everybody, the line at 0, with its 95% interval."
     )
-    picture = figure(carried.plot(new_axes(7.0, 1.6 + 0.45 * len(pairs))), caption)
+    picture = Chart(caption, [_gains_panel(carried)], 70.0 + 34 * len(pairs))
     meaning = (
         "Everything is fitted to the decisions under the first condition, and nothing of the second is used before its decisions "
         "are predicted, but the shift that all others have in common. Own horizons, and temperatures beside one discount for "
@@ -274,6 +275,23 @@ def compare_page(carried: CarryingOver, options: dict[str, Any], remarks: Sequen
         f"multihorizon {package_version()}, seed {options.get('seed', 0)}",
         answer=[Lead(carried.headline())],
     )
+
+
+def _gains_panel(carried: CarryingOver) -> Panel:
+    """Return what own horizons gain from each condition to another, with intervals."""
+    marks, ticks, rows = [], [], len(carried.pairs)
+    for row, pair in enumerate(carried.pairs):
+        gain, y = pair.gain(), 1 - (row + 0.5) / rows
+        ticks.append((y, shortened(pair.label, 30)))
+        if not np.isnan(gain.low + gain.high):
+            interval = interval_text(gain.low, gain.high, lambda end: decimals(end, 4))
+            tip = f"{pair.label}\ngain {decimals(gain.estimate, 4)}\n95% interval {interval}"
+            marks.append(Mark(gain.estimate, y, tip, across=(gain.low, gain.high)))
+    ends = [0.0, *(end for mark in marks for end in mark.across or ())]
+    room = 0.1 * (max(ends) - min(ends)) or 0.1
+    low, high = min(ends) - room, max(ends) + room
+    axis = Axis("gain in log-likelihood per decision", number_ticks(low, high), low, high)
+    return Panel(axis, Axis("", ticks), marks, [Line([(0.0, 0.0), (0.0, 1.0)], kind="frame")])
 
 
 def carried_table(carried: CarryingOver) -> Table:
@@ -310,17 +328,17 @@ def design_page(design: Design, options: dict[str, Any], check: str, remarks: Se
     )
     good = "" if design.hardly_matters or design.one_sided else "good"
     badge = Badge(words[0].upper() + words[1:], good if design.status == Status.OPTIMAL else "bad")
-    pictures: list[Block] = [
-        figure(design.plot(new_axes(5.0, 0.9 + 0.22 * min(used, 25))), "How often each person is given each candidate")
-    ]
+    pictures: list[Block] = [_times_figure(design)]
     tasks, rows = design.schedule.tasks, design.schedule.candidates
-    if len(tasks) == 1 and all(len(row.starts) == 1 for row in rows) and tasks[0].n_states <= 400:
+    on_grid = len(tasks) == 1 and tasks[0].grid_shape is not None and tasks[0].n_states <= MOST_CELLS
+    if on_grid and all(len(row.starts) == 1 for row in rows):
         begun = np.zeros(tasks[0].n_states)
         np.add.at(begun, [row.starts[0] for row in rows], design.times)
-        drawn = plot_reward(tasks[0], begun, title="")
-        if tasks[0].grid_shape is None:
-            drawn.set_ylabel("episodes")
-        pictures.append(figure(drawn, "In which states episodes begin, and how many of each person"))
+        tips = [f"{name}: {decimals(times, 0)} episodes" for name, times in zip(tasks[0].state_names, begun, strict=True)]
+        caption = "In which states episodes begin, and how many of each person."
+        pictures.append(grid_map(tasks[0], begun, tips, caption, scale=(0.0, float(begun.max()))))
+    if len(design.sizes) > 1:
+        pictures.append(_design_sizes_figure(design))
     given, errors, sizes = design._tables(compute=True)
     what = "discounts" if design.scale == "discount" else "the effect on the logit of the discount"
     choice = ": more persons, or more decisions of each?" if design.scale == "logit" else ""
@@ -340,7 +358,7 @@ def design_page(design: Design, options: dict[str, Any], check: str, remarks: Se
                 "What each person is given",
                 [
                     badge,
-                    Items(design.sentences().splitlines()),
+                    Items([line for line in design.sentences().splitlines() if line not in design.headline()]),
                     Beside(pictures),
                     TableBlock(given),
                 ],
@@ -354,6 +372,50 @@ def design_page(design: Design, options: dict[str, Any], check: str, remarks: Se
         f"multihorizon {package_version()}, seed {design.seed}",
         answer=[Lead(design.headline())],
     )
+
+
+def _times_figure(design: Design) -> Chart:
+    """Return how often each candidate is used as a bar, with a stroke where the uniform study stands; the 25 most used."""
+    order = np.argsort(-design.times, kind="stable")[: min(25, int((design.times > 0).sum()))].tolist()
+    most = max(float(design.times[order].max()), float(design.uniform_times[order].max()))
+    lines, ticks = [], []
+    for row, j in enumerate(order):
+        y, half = 1 - (row + 0.5) / len(order), 0.3 / len(order)
+        times, even = float(design.times[j]), float(design.uniform_times[j])
+        bar = [(0.0, y - half), (times, y - half), (times, y + half), (0.0, y + half)]
+        tip = f"{design.candidates[j]}: {decimals(times, 0)} times\nuniform study {decimals(even, 1)}"
+        lines += [Line(bar, kind="part", tip=tip), Line([(even, y - 1.3 * half), (even, y + 1.3 * half)], kind="typical")]
+        ticks.append((y, shortened(design.candidates[j], 28)))
+    axis = Axis("times per person", number_ticks(0.0, most), 0.0, 1.03 * most)
+    caption = "How often each person is given each candidate; the strokes across are a study that uses all equally often."
+    return Chart(caption, [Panel(axis, Axis("", ticks), [], lines)], 70.0 + 24 * len(order))
+
+
+def _design_sizes_figure(design: Design) -> Chart:
+    """Return the power of studies of other sizes, or without a difference that is looked for their standard error."""
+    power = bool(np.isfinite(design.difference))
+    column, label = ("power", "power") if power else ("largest_standard_error", "largest standard error")
+    high = 1.0 if power else 1.1 * float(design.sizes[column].max())
+    lines, marks = [], []
+    if power:
+        lines.append(Line([(0.0, 0.8), (1.05 * float(design.sizes["decisions"].max()), 0.8)], kind="frame"))
+    for colour, persons in enumerate(design.sizes["persons"].unique().tolist()):
+        rows = design.sizes[design.sizes["persons"] == persons]
+        points = list(zip(rows["decisions"].tolist(), rows[column].tolist(), strict=True))
+        people = count(persons, "person")
+        lines.append(Line(points, people, label_at=high * (0.06 + 0.07 * colour), colour=colour))
+        for x, y in points:
+            said = percent(y) if power else significant(y)
+            marks.append(Mark(x, y, f"{people}, {decimals(x, 0)} decisions each\n{label} {said}", colour=colour))
+    most = 1.05 * max(mark.x for mark in marks)
+    x_axis = Axis("decisions of each person", number_ticks(0.0, most), 0.0, most)
+    y_axis = Axis(label, number_ticks(0.0, high), 0.0, high)
+    what = (
+        "How likely studies of other sizes are to see the difference; the thin line is 80%."
+        if power
+        else ("How exact studies of other sizes are.")
+    )
+    return Chart(what, [Panel(x_axis, y_axis, marks, lines)])
 
 
 def write_recovery(directory: Path, recovery: Recovery, options: dict[str, Any], remarks: Sequence[str] = ()) -> None:
@@ -816,11 +878,7 @@ def _likeliest(live: Any, policy: Floats) -> list[Arrow]:
 
 def nudge_page(answer: Nudge, options: dict[str, Any], remarks: Sequence[str] = ()) -> Page:
     """Return the report of the smallest bonus with which people do something."""
-    line = "the dotted line is the chance that is asked for"
-    caption = f"How the chance grows with the bonus; {line}, and a dot the bonus that is needed, with its interval."
-    if len(answer.experts) > FEW:
-        caption = f"How the chance grows with the bonus, one curve for each person; {line}."
-    picture = figure(answer.plot(new_axes(7.0, 4.2)), caption)
+    picture = _response_figure(answer)
     table = TableBlock(bonuses(answer), [[k] for k in range(len(answer.experts))])
     return Page(
         "How much must be paid",
@@ -833,6 +891,38 @@ def nudge_page(answer: Nudge, options: dict[str, Any], remarks: Sequence[str] = 
         experts=list(enumerate(answer.experts)),
         answer=[Lead(answer.headline())],
     )
+
+
+def _response_figure(answer: Nudge) -> Chart:
+    """Return how the probability grows with the bonus; of few experts with the bonus that each needs and its interval."""
+    few = len(answer.experts) <= 5
+    curves = list(answer.curves.groupby("expert", sort=False))
+    most = float(answer.curves["bonus"].max()) or 1.0
+    lowest = min(answer.chance, float(answer.curves["chance"].min()))
+    low = max(lowest - 0.05, 0.0) - (0.07 * len(curves) * (1 - lowest) if few else 0.0)  # the names stand below the curves
+    lines = [Line([(0.0, answer.chance), (most, answer.chance)], kind="frame")]
+    marks = []
+    for colour, (name, rows) in enumerate(curves):
+        k = answer.experts.index(str(name))
+        points = list(zip(rows["bonus"].tolist(), rows["chance"].tolist(), strict=True))
+        if not few:
+            lines.append(Line(points, kind="person", tip=str(name), experts=[k]))
+            continue
+        at = low + (0.03 + 0.06 * colour) * (1.02 - low)
+        lines.append(Line(points, shortened(str(name), 30), label_at=at, colour=colour, experts=[k]))
+        bonus, ends = float(answer.bonus[k]), (float(answer.low[k]), float(answer.high[k]))
+        if np.isfinite(bonus):
+            across = None if np.isnan(ends[0]) or ends[0] == ends[1] else (ends[0], min(ends[1], most))
+            said = interval_text(*ends, significant)
+            tip = f"{name}\nbonus {significant(bonus)}{f', 95% interval {said}' if across else ''}"
+            marks.append(Mark(bonus, max(answer.chance, float(answer.before[k])), tip, [k], across=across, colour=colour))
+    caption = "How the probability grows with the bonus; the thin line is the one that is asked for"
+    caption += ", and a dot the bonus that is needed, with its interval." if few else ". Each curve is a person."
+    x = Axis("bonus" if answer.comparable else "bonus, in temperatures of each expert", number_ticks(0.0, most), 0.0, 1.03 * most)
+    what = f"choose {answer.action} in {answer.state}" if answer.action else f"reach {answer.state}"
+    ticks = [tick for tick in number_ticks(0.0, 1.0) if tick[0] >= max(lowest - 0.1, 0.0)]
+    y = Axis(f"probability to {shortened(what, 34)}", ticks, low, 1.02)
+    return Chart(caption, [Panel(x, y, marks, lines)])
 
 
 def bonuses(nudged: Nudge, rows: int | None = None) -> Table:

@@ -54,6 +54,7 @@ from multihorizon.report.charts import (
     Unit,
     look_ahead,
     look_ahead_range,
+    number_ticks,
 )
 from multihorizon.report.plots import ByCondition, by_condition, evenly
 from multihorizon.solution import Solution, Status
@@ -496,13 +497,6 @@ def at_means(population: PopulationFindings) -> str:
 def without_means(name: str, at: str) -> str:
     """Return the name of a prediction without the numbers at their means."""
     return name.removesuffix(at).removesuffix(", ") or "everyone"
-
-
-def number_ticks(low: float, high: float) -> list[tuple[float, str]]:
-    """Round numbers along an axis."""
-    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415  an axis is drawn: only now is matplotlib needed
-
-    return [(float(tick), f"{tick:g}") for tick in MaxNLocator(6).tick_values(low, high) if low <= tick <= high]
 
 
 def log_axis(label: str, low: float, high: float) -> Axis:
