@@ -362,6 +362,37 @@ class PersonBlock:
 
 
 @dataclass(frozen=True, eq=False)
+class Around:
+    """What the decisions of a block say at its nodes, where effects are near `effects` `(p,2)`.
+
+    Where cells move with the effects it is expanded to the second order: spreads that are likely move effects by a part of their
+    standard errors, and to read the tables for each of them would take most of the time of a fit. `places`, `log_weights` and
+    `inner` are those of the nodes. `log` is ℓ at `effects` `(n,Q)`; `eta`, `surface` and `own_reward` are what it was read from,
+    if it was not known before.
+    """
+
+    block: PersonBlock
+    effects: Floats
+    places: Floats
+    log_weights: Floats
+    inner: int
+    log: Floats
+    eta: Floats
+    surface: Surface | None
+    own_reward: OwnRewards | None
+
+    def shares(self, parts: PsiParts) -> tuple[Floats, Floats, Floats]:
+        """Return what `shares_of_nodes` says of the nodes at a ψ near by."""
+        log = self.log
+        away = parts.effects - self.effects
+        if self.surface is not None and self.surface.slopes.size and away.any():
+            move = self.block.rest @ away
+            slopes = self.surface.slopes + 0.5 * (self.surface.bends @ move[:, None, :, None])[:, :, :, 0]
+            log = log + self.block.by_person((slopes @ move[:, :, None])[:, :, 0])
+        return shares_of_nodes(log, self.places, self.log_weights, self.block.means(parts.effects), parts.root)
+
+
+@dataclass(frozen=True, eq=False)
 class Question:
     """What is asked of each block: ψ, with how many nodes, and whether the curvature is wanted as well.
 
@@ -398,23 +429,32 @@ class Question:
         sizes = np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
         return places, log_weights + sizes[:, None], inner
 
+    def at_nodes(self, psi: Floats, block: PersonBlock, slopes: bool) -> Around | Floats:
+        """Return what the block's decisions say at its nodes, near ψ; or places η `(K,2)` that tables lack."""
+        effects = self.layout.effects(psi)
+        places, log_weights, inner = self.nodes(block)
+        if block.log is not None:
+            return Around(block, effects, places, log_weights, inner, block.log, NOTHING, None, None)
+        eta = block.at_cells(places, effects)
+        lacking = self.tables.lacking(eta)
+        if lacking.size:
+            return lacking
+        surface = self.tables.surface(block.counts, eta, inner, slopes=slopes)
+        if not self.layout.deviation.size:
+            log = block.by_person(surface.log_likelihoods)
+            return Around(block, effects, places, log_weights, inner, log, eta, surface, None)
+        rewards = own_rewards(self.tables, block.counts, eta, surface, self.layout.deviation)
+        return Around(block, effects, places, log_weights, inner, rewards.log_likelihoods, eta, surface, rewards)
+
     def answer(self, psi: Floats, full: bool, block: PersonBlock) -> Part | Floats:
         """Return the block's part of the value at ψ, with derivatives if wanted; or places η `(K,2)` that tables lack."""
         layout = self.layout
         parts = self.layout.unpack(psi)
-        places, log_weights, inner = self.nodes(block)
-        log = block.log
-        surface = None
-        eta = NOTHING
-        own_reward = None
-        if log is None:
-            eta = block.at_cells(places, parts.effects)
-            lacking = self.tables.lacking(eta)
-            if lacking.size:
-                return lacking
-            surface = self.tables.surface(block.counts, eta, inner, slopes=full and layout.mixed)
-            own_reward, log = self.with_own_reward(block, eta, surface)
-        shares, persons, away = shares_of_nodes(log, places, log_weights, block.means(parts.effects), parts.root)
+        near = self.at_nodes(psi, block, slopes=full and layout.mixed)
+        if not isinstance(near, Around):
+            return near
+        places, log, eta, surface, own_reward = near.places, near.log, near.eta, near.surface, near.own_reward
+        shares, persons, away = near.shares(parts)
         by_cell = shares if len(shares) == len(block.owner) else shares[block.owner]
         off = np.zeros_like(shares) if surface is None else by_cell * np.abs(surface.errors)
         part = Part(
@@ -458,29 +498,15 @@ class Question:
             curvature[:, where] -= across.T
         return replace(part, cells=cells, gradient=gradient, curvature=curvature)
 
-    def with_own_reward(self, block: PersonBlock, eta: Floats, surface: Surface) -> tuple[OwnRewards | None, Floats]:
-        """Return what decisions say of each person's reward, None where all have the same; and M, or L, at nodes `(n,Q)`."""
-        if not self.layout.deviation.size:
-            return None, block.by_person(surface.log_likelihoods)
-        rewards = own_rewards(self.tables, block.counts, eta, surface, self.layout.deviation)
-        return rewards, rewards.log_likelihoods
-
     def scores(self, psi: Floats, block: PersonBlock) -> PersonScores | Floats:
         """Return the block's persons at ψ, and the gradient of their sum; or places η `(K,2)` that tables lack."""
         layout = self.layout
         parts = self.layout.unpack(psi)
-        places, log_weights, inner = self.nodes(block)
-        log = block.log
-        surface = None
-        eta = NOTHING
-        if log is None:
-            eta = block.at_cells(places, parts.effects)
-            lacking = self.tables.lacking(eta)
-            if lacking.size:
-                return lacking
-            surface = self.tables.surface(block.counts, eta, inner, slopes=layout.mixed)
-            log = block.by_person(surface.log_likelihoods)
-        shares, persons, away = shares_of_nodes(log, places, log_weights, block.means(parts.effects), parts.root)
+        near = self.at_nodes(psi, block, slopes=layout.mixed)
+        if not isinstance(near, Around):
+            return near
+        places, log, eta, surface = near.places, near.log, near.eta, near.surface
+        shares, persons, away = near.shares(parts)
         by_cell = shares if len(shares) == len(block.owner) else shares[block.owner]
         off = np.zeros_like(shares) if surface is None else by_cell * np.abs(surface.errors)
         cuts = {} if surface is None else surface.cuts(off, layout.tolerance)

@@ -66,16 +66,15 @@ import scipy.sparse as sp
 from scipy.special import expit, ndtr
 
 from multihorizon.checks import Floats, Ints
-from multihorizon.choice.deviations import OwnRewards, states_visited
+from multihorizon.choice.deviations import states_visited
 from multihorizon.choice.plans import persons_by_task, redrawn
-from multihorizon.choice.surfaces import Surface
 from multihorizon.likelihood.action_rewards import DRAWS, StateRewardTest, wider_rewards
 from multihorizon.likelihood.random_effects import LEAST, MOST, crossing, highest
 from multihorizon.numerics.distributions import chi2_ppf, chi2_sf, normal_nodes, scattered_nodes
 from multihorizon.numerics.spectrum import ScoreTest, Spectrum, positive_part, score_test, spectrum
 from multihorizon.parallel import Run
 from multihorizon.population.marginal import (
-    NOTHING,
+    Around,
     Marginal,
     PersonBlock,
     PersonMoments,
@@ -384,56 +383,14 @@ def prepared(marginal: Marginal, psi: Floats) -> Question:
     return question
 
 
-@dataclass(frozen=True, eq=False)
-class Around:
-    """What the decisions of a block say at its nodes, where effects are near `effects` `(p,2)`.
-
-    Where cells move with the effects it is expanded to the second order: spreads that are likely move effects by a part of their
-    standard errors, and to read the tables for each of them would take most of the time of a fit. `places`, `log_weights` and
-    `inner` are those of the nodes. `log` is ℓ at `effects` `(n,Q)`; `eta`, `surface` and `own_reward` are what it was read from,
-    if it was not known before.
-    """
-
-    block: PersonBlock
-    effects: Floats
-    places: Floats
-    log_weights: Floats
-    inner: int
-    log: Floats
-    eta: Floats
-    surface: Surface | None
-    own_reward: OwnRewards | None
-
-    @classmethod
-    def of(cls, question: Question, psi: Floats, block: PersonBlock) -> Around:
-        """Return what decisions say near ψ; the tables must be prepared."""
-        layout = question.layout
-        effects = layout.effects(psi)
-        nodes = question.nodes(block)
-        if block.log is not None:
-            return cls(block, effects, *nodes, block.log, NOTHING, None, None)
-        eta = block.at_cells(nodes[0], effects)
-        surface = question.tables.surface(block.counts, eta, nodes[2], slopes=layout.mixed)
-        own_reward, log = question.with_own_reward(block, eta, surface)
-        return cls(block, effects, *nodes, log, eta, surface, own_reward)
-
-    def shares(self, parts: PsiParts) -> tuple[Floats, Floats, Floats]:
-        """Return what `shares_of_nodes` says of the nodes at a ψ near by."""
-        log = self.log
-        if self.surface is not None and self.surface.slopes.size:
-            move = self.block.rest @ (parts.effects - self.effects)
-            slopes = self.surface.slopes + 0.5 * (self.surface.bends @ move[:, None, :, None])[:, :, :, 0]
-            log = log + self.block.by_person((slopes @ move[:, :, None])[:, :, 0])
-        return shares_of_nodes(log, self.places, self.log_weights, self.block.means(parts.effects), parts.root)
-
-
 def node_shares(maximum: Maximum) -> Iterator[tuple[Floats, Around]]:
     """Yield for each block of persons the shares of the nodes `(n,Q)`, and what decisions say there."""
     marginal = maximum.marginal
     parts = marginal.layout.unpack(maximum.psi)
     question = prepared(marginal, maximum.psi)
     for block in marginal.blocks():
-        near = Around.of(question, maximum.psi, block)
+        near = question.at_nodes(maximum.psi, block, slopes=marginal.layout.mixed)
+        assert isinstance(near, Around)
         yield near.shares(parts)[0], near
 
 
@@ -530,7 +487,8 @@ def row_answers(
     """
     layout = question.layout
     (block, random, rest, owner) = asked
-    near = Around.of(question, psi, block)
+    near = question.at_nodes(psi, block, slopes=layout.mixed)
+    assert isinstance(near, Around)
     k = len(rest)
     mean, square, discounts, second = (np.zeros((k, *shape)) for shape in ((2,), (2, 2), (), ()))
     still = replace(block, random=random, rest=np.zeros_like(rest), owner=owner).at_cells(near.places, layout.effects(psi))
@@ -629,7 +587,8 @@ def objectives(marginal: Marginal, psi: Floats, psis: Sequence[Floats]) -> Float
 
 def _several(question: Question, psi: Floats, every: Sequence[PsiParts], block: PersonBlock) -> tuple[Floats, Floats]:
     """Return Σ log p_i at several ψ of one θ near one of them `(k,)`, and what the block adds to M there `(k,m,m)`."""
-    near = Around.of(question, psi, block)
+    near = question.at_nodes(psi, block, slopes=question.layout.mixed)
+    assert isinstance(near, Around)
     means = [about_means(question.layout, block, parts.root) for parts in every]
     return np.array([near.shares(parts)[1].sum() for parts in every]), np.stack(means)
 
