@@ -356,3 +356,37 @@ def test_curves_go_through_the_bonus() -> None:
         curve = found.curves.query(f"expert == '{name}'")
         assert np.interp(found.bonus[k], curve["bonus"], curve["chance"]) == pytest.approx(0.8, abs=1e-9)
         assert curve["chance"].iloc[0] == found.before[k]
+
+
+def people_of_two_groups() -> tuple[mh.Solution, list[str]]:
+    """A population of 20 people with known points, of whom the young look further ahead."""
+    meadow = mh.domains.meadow()
+    names = [f"P{number:02}" for number in range(20)]
+    discounts = np.r_[np.linspace(0.2, 0.6, 10), np.linspace(0.6, 0.85, 10)]
+    policies = [mh.soft_plan(meadow.mdp, meadow.reward, discount).policy for discount in discounts]
+    problem = mh.Problem(meadow.mdp, mh.Demonstrations.simulate(meadow.mdp, policies, 40, names=names))
+    persons = pd.DataFrame({"expert": names, "group": ["old"] * 10 + ["young"] * 10})
+    return mh.solve(problem, mh.Population("~ group", persons, known_reward=meadow.reward)), names
+
+
+def test_a_bonus_is_enough_for_half_and_for_most_of_each_group() -> None:
+    solution, names = people_of_two_groups()
+    found = mh.nudge(solution, state="I3", chance=0.6, draws=40)
+    rows = found.enough.set_index(["group", "share"])
+    assert rows["persons"].tolist() == [20, 20, 10, 10, 10, 10]
+    places = {"": np.arange(20), "group = old": np.arange(10), "group = young": np.arange(10, 20)}
+    for name, members in places.items():
+        for share in (0.5, 0.9):
+            bonus = rows.loc[(name, share), "bonus"]
+            needed = np.sort(found.bonus[members])
+            assert (needed <= bonus).mean() >= share
+            assert (needed < bonus).mean() < share
+            assert rows.loc[(name, share), "low"] <= bonus <= rows.loc[(name, share), "high"]
+    assert " is enough for 90%." in found.headline()
+    assert "group = old: " in found.sentences()
+    assert found._content()["enough"][0]["share"] == 0.5
+    own = mh.nudge(solution, state="I3", chance=0.6, draws=20, groups=dict(zip(names, ["a", "b"] * 10, strict=True)))
+    assert own.enough["group"].unique().tolist() == ["", "a", "b"]
+    assert mh.nudge(solution, state="I3", persons="groups", draws=20).enough.empty
+    with pytest.raises(ValueError, match="groups must name experts, received 'nobody'"):
+        mh.nudge(solution, state="I3", groups={"nobody": "a"})

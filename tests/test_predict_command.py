@@ -399,3 +399,13 @@ def test_outcomes_over_rounds_need_no_change(folder, tmp_path):
     assert "mean state" in {row["quantity"] for row in saved["outcomes"]}
     assert "--rounds must be a whole number" in run(folder, "result", "--rounds", "0", code=2)
     assert "--nudge must come without --rounds" in run(folder, "result", "--nudge", STATES[3], "--rounds", "5", code=2)
+
+
+def test_groups_come_with_the_smallest_bonus(folder, tmp_path):
+    (tmp_path / "who.csv").write_text(f"expert,group\n{NAMES[0]},near\nBo,far\nCy,far\n")
+    asked = ["--nudge", STATES[3], "--groups", str(tmp_path / "who.csv"), "--out", tmp_path / "out"]
+    run(folder, "result", *asked)
+    saved = json.loads((tmp_path / "out" / "nudge.json").read_text())
+    assert [(row["group"], row["persons"]) for row in saved["enough"]][::2] == [("", 3), ("near", 1), ("far", 2)]
+    assert "The bonus that is enough" in (tmp_path / "out" / "nudge.html").read_text()
+    assert "--groups must come with --nudge" in run(folder, "result", "--rounds", "5", *asked[2:4], code=2)

@@ -479,6 +479,10 @@ class PredictOptions:
         float | None,
         typer.Option("--chance", help="With --nudge: the chance that is asked for; default 0.5.", show_default=False),
     ] = None
+    groups: Annotated[
+        Path | None,
+        file("--groups", "CSV: expert, group; with --nudge, the bonus that is enough for half and for 90% of each group."),
+    ] = None
     typical: Annotated[
         bool, typer.Option("--typical", help="After a fit with --formula: a typical and a new person of each group.")
     ] = False

@@ -34,6 +34,7 @@ from multihorizon.cli.console import (
 from multihorizon.data.side_tables import (
     read_first_states,
     read_forbidden,
+    read_groups,
     read_pay,
     read_restricted,
     read_transitions,
@@ -65,6 +66,7 @@ from multihorizon.report.pages import (
     carried_table,
     changes_in_words,
     choices_of_many,
+    enough_table,
     goals_page,
     identify_page,
     largest_changes,
@@ -205,6 +207,8 @@ def predict(options: PredictOptions) -> None:
             raise ValueError(f"something must change: give --{', --'.join(given)} or --nudge, received none")
         if options.nudge is None and options.chance is not None:
             raise ValueError("--chance must come with --nudge, which says what it is the chance of, received none")
+        if options.nudge is None and options.groups is not None:
+            raise ValueError("--groups must come with --nudge, which says which bonus is enough in each group, received none")
         if options.features is not None and options.transitions is None:
             raise ValueError("--features must come with --transitions, whose states they describe, received none")
         others = ("pay", "forbid", "transitions", "discount", "restrict", "reach", "rounds")
@@ -226,6 +230,7 @@ def predict(options: PredictOptions) -> None:
             else:
                 state, action = state_and_action(task.state_names, options.nudge)
                 chance = 0.5 if options.chance is None else options.chance
+                how["groups"] = None if options.groups is None else read_groups(options.groups)
                 answer = nudge(source, state=state, action=action, chance=chance, initial=changes["initial"], **how)
         if isinstance(answer, Prediction):
             if answer.change.needs_reward and NOT_BOUNDED in answer.status and options.restrict is None:
@@ -286,7 +291,7 @@ def _changes(task: MDP, parameters: Sequence[str], options: PredictOptions) -> d
 def _recorded_prediction(options: PredictOptions) -> dict[str, Any]:
     """Return what the files say about how they were made."""
     files = by_name(options, "pay", "forbid", "transitions", "features", "initial", "restrict")
-    asked = by_name(options, "discount", "reach", "rounds", "nudge", "chance")
+    asked = by_name(options, "discount", "reach", "rounds", "nudge", "chance", "groups")
     return {"result": options.result.resolve().name, **files, **asked, "typical": options.typical or None, "seed": options.seed}
 
 
@@ -316,7 +321,11 @@ def _show_prediction(prediction: Prediction) -> None:
 def _show_nudge(answer: Nudge) -> None:
     notes = answer.notes()
     out.print(answer.headline(), soft_wrap=True)
-    out.print(bonuses(answer, 60).rich())
+    if len(answer.experts) > FEW and len(answer.enough):
+        out.print(enough_table(answer).rich())
+        out.print(f"Each of the {len(answer.experts):,} people has a row in nudge.csv, which --out writes.")
+    else:
+        out.print(bonuses(answer, 60).rich())
     for line in notes:
         out.print(line, soft_wrap=True)
 

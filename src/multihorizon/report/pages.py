@@ -36,7 +36,7 @@ from multihorizon.questions.goal_comparison import QUESTION
 from multihorizon.questions.goals import Goals
 from multihorizon.questions.lookahead_comparison import FamilyRow, LookaheadComparison
 from multihorizon.questions.study import Recovery, SizeResult
-from multihorizon.questions.whatif.nudge import Nudge
+from multihorizon.questions.whatif.nudge import SHARES, Nudge
 from multihorizon.questions.whatif.predict import BOUNDED, IDENTIFIED, NOT_BOUNDED, Prediction
 from multihorizon.report.charts import (
     DIAGONAL,
@@ -880,11 +880,12 @@ def nudge_page(answer: Nudge, options: dict[str, Any], remarks: Sequence[str] = 
     """Return the report of the smallest bonus with which people do something."""
     picture = _response_figure(answer)
     table = TableBlock(bonuses(answer), [[k] for k in range(len(answer.experts))])
+    enough = [TableBlock(enough_table(answer))] if len(answer.enough) else []
     return Page(
         "How much must be paid",
         f"{count(len(answer.experts), 'person')}.",
         [
-            Section("Who needs how much", [Items(answer.notes()), picture, table]),
+            Section("Who needs how much", [Items(answer.notes()), *enough, picture, table]),
             Section("How this was made", [*remarks, f"Options: {options_text(options)}."]),
         ],
         f"multihorizon {package_version()}, seed {options.get('seed', 0)}",
@@ -923,6 +924,17 @@ def _response_figure(answer: Nudge) -> Chart:
     ticks = [tick for tick in number_ticks(0.0, 1.0) if tick[0] >= max(lowest - 0.1, 0.0)]
     y = Axis(f"probability to {shortened(what, 34)}", ticks, low, 1.02)
     return Chart(caption, [Panel(x, y, marks, lines)])
+
+
+def enough_table(nudged: Nudge) -> Table:
+    """Return the bonus that is enough for half of the people and for most of them, by group."""
+    frame = nudged.enough.copy()
+    frame["group"] = frame["group"].replace("", "everyone")
+    frame["share"] = frame["share"].map(SHARES)
+    frame["bonus"] = [bonus if np.isfinite(bonus) else "none is enough" for bonus in frame["bonus"]]
+    frame = frame.rename(columns={"share": "enough for", "group": "participants", "persons": "how many"})
+    roles: dict[str, Role] = {"bonus": "amount"}
+    return Table(frame, "The bonus that is enough", ("bonus", "low", "high"), bars=False, roles=roles)
 
 
 def bonuses(nudged: Nudge, rows: int | None = None) -> Table:

@@ -29,6 +29,9 @@ why.
 
 *How sure.* The same draws from the estimate as in `whatif`; the bonus that each needs is found, and the interval are quantiles.
 Where no bonus is enough in so many draws that the upper quantile is infinite, the interval is one-sided, and their share is said.
+
+*For how many it is enough.* A bonus is enough for a share q of K people where at least qK of them need no more: the smallest such
+one is no. ⌈qK⌉ of their bonuses in order, of the estimate and of each draw.
 """
 
 from __future__ import annotations
@@ -45,7 +48,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from scipy.special import logit
 
-from multihorizon.checks import Bools, Floats, Ints, Seed, as_count, as_jobs, as_level, as_seed, place_of
+from multihorizon.checks import Bools, Floats, Ints, Seed, as_count, as_jobs, as_level, as_seed, first_few, place_of
 from multihorizon.estimate import Draws, interval_ends
 from multihorizon.exact.identify import Identification
 from multihorizon.mdp import MDP, steps_into
@@ -72,6 +75,8 @@ from multihorizon.result import COLOURS, Result, literal
 from multihorizon.solution import Solution
 from multihorizon.words import decimals, from_to, in_words, interval_text, percent, significant
 
+#: The shares of people for whom a bonus is to be enough, and what they are called.
+SHARES = {0.5: "half", 0.9: "90%"}
 #: The words for what was found.
 FOUND, ALREADY, INFINITE, NOT_FOUND = "found", "already", "infinite", "not found"
 
@@ -103,6 +108,9 @@ class Nudge(Result):
         steps: the fewest steps from a first state to the state; −1 if there is no way.
         weight: what a bonus of 1 is worth to each expert when it is that many steps away `(K,)`.
         curves: one row per expert and bonus: the chance.
+        enough: one row per group and share of its people: how many they are, and the smallest bonus that is enough for the share,
+            with its interval; NaN where it is not known. The first group is everyone (""). Empty where there is one expert, and
+            where bonuses cannot be compared.
         unit: what a bonus of 1 means.
         comparable: whether the bonuses of different experts are on one scale.
         level: of the intervals.
@@ -129,6 +137,7 @@ class Nudge(Result):
     steps: int
     weight: Floats
     curves: pd.DataFrame
+    enough: pd.DataFrame
     unit: str
     comparable: bool
     level: float
@@ -141,7 +150,7 @@ class Nudge(Result):
             lines.append(f"  {name} (discount {significant(self.discounts[k], 3)}): {self._in_words(k)}")
         if len(self.experts) > 60:
             lines.append(f"  and {len(self.experts) - 5:,} more")
-        return "\n".join([self.headline(), *lines, *self.notes()])
+        return "\n".join([self.headline(), *lines, *self._enough_for(), *self.notes()])
 
     def headline(self) -> str:
         """Return who needs which bonus; of more than six experts, for how many it is known and what half of them need."""
@@ -155,7 +164,9 @@ class Nudge(Result):
             if np.isinf(half):
                 return f"For half of {len(self.experts):,} people no bonus is enough {to}."
             bonus = f"a bonus of at most {_amount(half)}" if half else "no bonus"
-            return f"Half of {len(self.experts):,} people need {bonus} {to}."
+            most = self.enough[(self.enough["group"] == "") & (self.enough["share"] > 0.5)]
+            others = f"; {self._for_share(most)}" if most["bonus"].notna().any() else ""
+            return f"Half of {len(self.experts):,} people need {bonus} {to}{others}."
         by_answer = list(zip(self.experts, self.answers, strict=True))
         free, never, lost = ([name for name, one in by_answer if one == kind] for kind in (ALREADY, INFINITE, NOT_FOUND))
         parts = [self._needs(k) for k, answer in enumerate(self.answers) if answer == FOUND]
@@ -184,6 +195,24 @@ class Nudge(Result):
     def notes(self) -> list[str]:
         """Return who responds to what is near and who to what is far, what a bonus of 1 means, and the remarks."""
         return [*self._near_and_far(), self.unit, *self.remarks]
+
+    def _enough_for(self) -> list[str]:
+        """Return the bonuses that are enough for half of the people and for most of them, of the first groups."""
+        lines = []
+        for group in dict.fromkeys(self.enough["group"].tolist()):
+            rows = self.enough[self.enough["group"] == group]
+            parts = [self._for_share(rows[rows["share"] == share]) for share in SHARES]
+            lines.append(f"{group or 'Everyone'}: {in_words(parts)}.")
+        return lines[:5] if len(self.experts) >= 5 else []
+
+    def _for_share(self, row: pd.DataFrame) -> str:
+        """Return which bonus is enough for a share of a group, by a row of `enough`."""
+        share, bonus, low, high = (float(row[name].iloc[0]) for name in ("share", "bonus", "low", "high"))
+        if np.isnan(bonus):
+            return f"what is enough for {SHARES[share]} is not known"
+        amount = _amount(bonus) if np.isfinite(bonus) else "no bonus"
+        ends = f" ({interval_text(low, high, _amount)})" if low < high and np.isfinite(bonus) else ""
+        return f"{amount}{ends} is enough for {SHARES[share]}"
 
     def _in_words(self, k: int) -> str:
         if self.answers[k] == ALREADY:
@@ -284,6 +313,7 @@ class Nudge(Result):
             "experts": dict(zip(self.experts, rows, strict=True)),
             "steps": self.steps,
             "curves": curves,
+            "enough": self.enough.to_dict("records"),
             "unit": self.unit,
             "comparable": self.comparable,
             "level": self.level,
@@ -300,6 +330,7 @@ def nudge(
     initial: ArrayLike | Mapping[str, float] | None = None,
     discount: float | Mapping[str, float] | None = None,
     persons: Literal["each", "groups"] = "each",
+    groups: Mapping[str, str] | None = None,
     level: float = 0.95,
     draws: int = 200,
     seed: Seed = 0,
@@ -321,6 +352,8 @@ def nudge(
         initial: other probabilities of the first state, from which the state is to be reached, as in `predict`.
         discount: of the experts, for a `Problem` of policies whose discounts are not identified.
         persons: of a `Population`, "each" of its persons, or a typical and a new person of each of its "groups".
+        groups: the group of each expert, by name: of each group it is said which bonus is enough for half of its people and for
+            90%. By default those of a `Population`.
         level: of the intervals.
         draws: from the estimate, of which intervals are quantiles.
         seed: of the draws.
@@ -355,6 +388,7 @@ def nudge(
     if action is not None and initial is not None:
         raise ValueError("initial is for a state to be reached: an action is chosen in its state, wherever a person comes from")
     change = read_change(people.task.mdp, people.names, initial=initial)
+    members = _members(people, persons, groups)
     mdp = change.mdp
     place = place_of(state, mdp.state_names, "state", "state")
     move = None if action is None else place_of(action, mdp.action_names, "action", "action")
@@ -407,11 +441,53 @@ def nudge(
                 "chance": np.concatenate([one.curve[1] for one in answers]),
             }
         ),
+        enough=_enough(answers, members if people.comparable else {}, level),
         unit=people.unit,
         comparable=people.comparable,
         level=level,
         remarks=tuple(remarks),
     )
+
+
+def _members(people: Known, persons: str, groups: Mapping[str, str] | None) -> dict[str, Ints]:
+    """Return the places of everyone, and of the people of each group; nothing where the experts are not participants."""
+    own = dict(groups or {})
+    unknown = next((name for name in own if name not in people.names), None)
+    if unknown is not None:
+        raise ValueError(f"groups must name experts, received {unknown!r}, and the fit has {first_few(people.names)}")
+    if persons == "groups" or len(people.names) < 2:
+        if own:
+            raise ValueError('groups are of each person: leave them out with persons="groups", and where there is one expert')
+        return {}
+    if groups is None and isinstance(people.source, Solution) and people.source.estimate.population is not None:
+        found = people.source.estimate.population.groups
+        own = {} if len(set(found)) == 1 else dict(zip(people.names, map(str, found), strict=True))
+    whose = np.array([own.get(name, "") for name in people.names], dtype=object)
+    apart = {name: np.flatnonzero(whose == name) for name in dict.fromkeys(own.values())}
+    return {"": np.arange(whose.size), **apart}
+
+
+def _enough(answers: list[_Found], members: dict[str, Ints], level: float) -> pd.DataFrame:
+    """Return the smallest bonus that is enough for each share of each group."""
+    bonus = np.array([one.bonus for one in answers])
+    size = max(one.needed.size for one in answers)
+    if size:  # of draws; what is not bounded may be anything in each
+        lows = np.stack([one.needed if one.needed.size else np.full(size, np.nan) for one in answers], axis=1)
+        highs = lows
+    else:
+        lows, highs = (np.array([[getattr(one, end) for one in answers]]) for end in ("low", "high"))
+    rows = []
+    for name, places in members.items():
+        for share in SHARES:
+            place = int(np.ceil(share * places.size - 1e-9)) - 1
+            point, other, low, high = (
+                np.sort(np.where(np.isnan(values), least, values)[:, places], axis=1)[:, place]
+                for values, least in ((bonus[None], np.inf), (bonus[None], 0.0), (lows, 0.0), (highs, np.inf))
+            )
+            point = np.where(np.isinf(point) & np.isfinite(other), np.nan, point)
+            ends = float(interval_ends(low, level, 0, (0.0, np.inf))[0]), float(interval_ends(high, level, 0, (0.0, np.inf))[1])
+            rows.append((name, places.size, share, float(point[0]), *((np.nan, np.nan) if ends == (0.0, np.inf) else ends)))
+    return pd.DataFrame(rows, columns=["group", "persons", "share", "bonus", "low", "high"])
 
 
 class _Spot(NamedTuple):
@@ -476,7 +552,7 @@ def _remarks(people: Known, status: list[str], answers: list[_Found]) -> list[st
 class _Found(NamedTuple):
     """What was found of one expert; the curve `(2,G)` holds bonuses and chances; `unplanned` counts draws without a plan.
 
-    `none_enough` is the share of draws in which no bonus is.
+    `none_enough` is the share of draws in which no bonus is, and `needed` the bonus in each draw.
     """
 
     before: float
@@ -490,6 +566,7 @@ class _Found(NamedTuple):
     curve: Floats
     unplanned: int = 0
     none_enough: float = np.nan
+    needed: Floats = np.zeros(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -544,7 +621,8 @@ class _Search:
             ]
         )
         low, high = interval_ends(needed, self.level, 0, (0.0, np.inf))
-        result = result._replace(unplanned=int(np.isnan(needed).sum()), none_enough=float(np.isinf(needed).mean()))
+        lost, never = int(np.isnan(needed).sum()), float(np.isinf(needed).mean())
+        result = result._replace(unplanned=lost, none_enough=never, needed=needed)
         if low == 0 and np.isinf(high):
             return result._replace(status=NOT_BOUNDED)
         return result._replace(low=float(low), high=float(high))
