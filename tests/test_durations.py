@@ -616,7 +616,7 @@ def test_a_fit_and_its_questions_take_durations() -> None:
         analyse(table, [mdp])
     for mdps in (None, [given]):
         found = analyse(table, mdps)
-        assert found.ahead == "units of time"
+        assert found.horizon.many == "units of time"
         low, high = found.intervals.T
         assert ((low < GAMMAS) & (np.array(GAMMAS) < high)).all()
         assert "units of time ahead" in found.answer

@@ -203,7 +203,7 @@ def test_horizons_never_exceed_the_task(found):
     chain[0, [0, 1, 2], [1, 2, 3]] = 1
     mdp = mh.MDP(chain, initial=[1, 0, 0, 0], terminal=[3])
     assert mh.Problem(mdp, [np.ones((4, 1))]).horizon.longest == 3
-    assert found.longest == np.inf
+    assert found.horizon.longest == np.inf
     found = replace(found, horizon=Horizon(3))
     assert found.horizon(1.0) == 3
     assert found.horizon(0.9999) < 3

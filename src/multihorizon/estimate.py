@@ -475,9 +475,10 @@ def parameters_of(answer: ExpertValues, largest: float = 1.0) -> NamedValues:
     return NamedValues(tuple(names), np.concatenate([answer.reward, answer.discounts, logs]), bounds)
 
 
-def gradient_of(value: Callable[[Floats], float], x: Floats, first: int = 0, step: float = 1e-5) -> Floats:
+def gradient_of(value: Callable[[Floats], float], x: Floats, first: int = 0) -> Floats:
     """Return the gradient of a number by central differences; it does not depend on the parameters before the `first`."""
     slope = np.zeros(x.size)
+    step = 1e-5
     for j in range(first, x.size):
         move = np.zeros(x.size)
         move[j] = step

@@ -358,11 +358,6 @@ class Table:
             shown.append(Column(name, self.headings.get(name, heading), role, cells, values))
         return shown
 
-    def records(self) -> list[dict[str, Any]]:
-        """Return the rows as JSON stores them; what is not known is null."""
-        rows = self.frame.to_dict("records")
-        return [{str(k): None if isinstance(v, float) and isnan(v) else v for k, v in row.items()} for row in rows]
-
     def rich(self, most: int | None = None, lines: bool = False) -> RichTable:
         """Return the table for a terminal, folded where it is too wide; with lines between rows of long texts."""
         columns = self.columns(most, joined=True)

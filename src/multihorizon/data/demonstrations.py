@@ -215,10 +215,7 @@ class Demonstrations(HasFrame):
 
     def count_episodes(self, times: Floats) -> Floats:
         """Return how often each of the `cells` was taken, `(M,)`, if episode e counts `times[e]` times."""
-        return self.count_rows(np.repeat(times, self.by_episode.length))
-
-    def count_rows(self, weights: Floats) -> Floats:
-        """Return how often each of the `cells` was taken, `(M,)`, if row i counts `weights[i]` times."""
+        weights = np.repeat(times, self.by_episode.length)
         return np.bincount(self._counted[2], weights, minlength=self.made.nnz).astype(np.float64)
 
     def choices_of(self, kept: Bools) -> tuple[Ints, Ints, Ints]:
@@ -412,15 +409,13 @@ class Demonstrations(HasFrame):
     def __repr__(self) -> str:
         return f"Demonstrations({len(self)} decisions of {first_few(self.experts)})"
 
-    def counts(self, mdp: MDP, weights: Floats | None = None) -> Floats:
+    def counts(self, mdp: MDP) -> Floats:
         """Return how often each expert took each action in each state, `(K,S,A)`, in the order of the MDP's states and actions.
-
-        With `weights` `(N,)` each row counts that often.
 
         Raises:
             ValueError: for a label the MDP does not know, a decision in a terminal state, or an unavailable action.
         """
-        return self._dense(mdp, None if weights is None else self.rows.count_rows(weights))
+        return self._dense(mdp, None)
 
     def counts_of_episodes(self, mdp: MDP, times: ArrayLike) -> Floats:
         """Return the same, where episode e of `by_episode` counts `times[e]` times, `(E,)`."""

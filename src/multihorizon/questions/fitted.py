@@ -320,16 +320,6 @@ class Fitted:
         return (LikelihoodEvidence if self.functions is None else SieveEvidence).of(self.solution)
 
     @property
-    def longest(self) -> float:
-        """Return H, the most steps or the most time that an episode of the task can take; infinite where states can recur."""
-        return self.horizon.longest
-
-    @property
-    def ahead(self) -> str:
-        """Return what a horizon is counted in: steps, or units of time where moves take time."""
-        return self.horizon.many
-
-    @property
     def one_discount_is_open(self) -> bool:
         """Return whether nothing contradicts one discount for all, which is then not identified: all discounts are possible."""
         source = self.solution.interval_source

@@ -826,19 +826,17 @@ def _starts(model: Likelihood) -> Iterator[Point]:
             yield apart
 
 
-def weigh_partitions(
-    scores: Scores, run: Run = Run(), near: float = 7.0, max_fits: int = 400
-) -> tuple[dict[Partition, float], int]:
+def weigh_partitions(scores: Scores, run: Run = Run()) -> tuple[dict[Partition, float], int]:
     """Return the likely partitions of the experts with their probabilities, and how many near the best were not looked around.
 
-    Partitions whose score is further than `near` below the best are not looked around: they have less than a thousandth of its
-    weight. None is once more than `max_fits` groups were fitted after the merging. The neighbours of the merged partition are
-    always tried, unless they are hopeless: without them its probability would be 1, however many experts there are.
+    Partitions whose score is further than 7 below the best are not looked around: they have less than a thousandth of its
+    weight. None is once more than 400 groups were fitted after the merging. The neighbours of the merged partition are always
+    tried, unless they are hopeless: without them its probability would be 1, however many experts there are.
     """
     best = merged(scores, run)
     scored = {best: partition_score(scores, best)}
     rest = [best]
-    most = scores.n_fits + max_fits
+    most = scores.n_fits + 400
     looked_around: set[Partition] = set()
     while rest and scores.n_fits <= most:
         best = max(rest, key=scored.__getitem__)
@@ -852,7 +850,7 @@ def weigh_partitions(
                 scores.leave_out(close - best, below)
             else:
                 scored[close] = partition_score(scores, close)
-        least = max(scored.values()) - near
+        least = max(scored.values()) - 7.0
         rest = [partition for partition in scored if partition not in looked_around and scored[partition] >= least]
     return dict(zip(scored, softmax(np.array(list(scored.values()))).tolist(), strict=True)), len(rest)
 

@@ -558,7 +558,7 @@ def find_identification(fitted: F, asked: Asked, run: Run) -> Iterator[F]:
     yield replace(fitted, identification=identification(fitted.solution))
 
 
-def advice(fitted: Fitted, fit: Finding, wanted_width: float = 0.1) -> list[str]:
+def advice(fitted: Fitted, fit: Finding) -> list[str]:
     """Return what to collect next, one sentence for each thing; an interval of the width distinguishes most horizons."""
     fewer = "Fewer reward parameters: tie the rewards of similar states together with features."
     if fitted.functions is not None:
@@ -592,6 +592,7 @@ def advice(fitted: Fitted, fit: Finding, wanted_width: float = 0.1) -> list[str]
             "more decisions say no more."
         ]
     widths = fitted.intervals[:, 1] - fitted.intervals[:, 0]
+    wanted_width = 0.1
     wide = widths > wanted_width
     if fitted.one_discount_is_open and (widths > VAGUE_WIDTH).any():
         return separating

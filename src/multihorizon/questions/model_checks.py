@@ -294,8 +294,9 @@ def _predict(point: Point, train: list[Floats], name: str) -> list[Floats]:
     return climb(start, fixed, 60, gain=1e-3).point.policies()
 
 
-def calibration_bins(pairs: list[tuple[Floats, Floats, Floats]], bins: int = 10) -> Floats:
+def calibration_bins(pairs: list[tuple[Floats, Floats, Floats]]) -> Floats:
     """Return mean prediction, share taken and weight of each occupied bin, `(n,3)`."""
+    bins = 10
     predicted, taken, visits = (np.concatenate([pair[i] for pair in pairs]) for i in range(3))
     place = np.minimum((predicted * bins).astype(np.int64), bins - 1)
     weight, mean, share = (np.bincount(place, total, minlength=bins) for total in (visits, visits * predicted, taken))

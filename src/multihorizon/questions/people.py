@@ -611,8 +611,6 @@ def check_population(
     asked: Population,
     population: Solution,
     alone: Solution,
-    demonstrations: Demonstrations | Sequence[Demonstrations] | None = None,
-    folds: int = 2,
     *,
     run: Run,
 ) -> ModelChecks:
@@ -622,7 +620,6 @@ def check_population(
         asked: what was asked of the population.
         population: its solution.
         alone: the maximum-likelihood solution of the same persons one by one.
-        demonstrations, folds: as in `check_model`.
         run: that of the checks.
 
     Raises:
@@ -635,9 +632,9 @@ def check_population(
     problem = alone.require_problem()
     rng = np.random.default_rng(run.seed)
     first, second = run.parts(1, 1)
-    simpler = check_model(alone, demonstrations, folds, conditions=conditions, seed=run.seed, progress=first.progress)
-    tables = tables_of(problem, demonstrations)
-    parts = [fold_of_episodes(table, folds, rng, conditions) for table in tables]
+    simpler = check_model(alone, conditions=conditions, seed=run.seed, progress=first.progress)
+    tables = tables_of(problem)
+    parts = [fold_of_episodes(table, 2, rng, conditions) for table in tables]
     new = held_out_choices(asked, problem, tables, alone.experts, parts, second)
     person_alone = simpler.held_out[MODELS[0]]
     ours = np.where(new.decisions > 0, new.log_likelihood / np.maximum(new.decisions, 1.0), person_alone)
