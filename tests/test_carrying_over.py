@@ -72,7 +72,7 @@ def found(of_persons: pd.DataFrame) -> CarryingOver:
 
 
 @pytest.mark.slow
-def test_a_horizon_of_the_person_is_carried(found: CarryingOver) -> None:
+def test_a_horizon_of_the_person_is_carried(found: CarryingOver, golden) -> None:
     assert found.levels == ("high", "low")
     assert [(pair.origin, pair.target) for pair in found.pairs] == [("high", "low"), ("low", "high")]
     assert all(pair.gain().clear for pair in found.pairs)
@@ -82,7 +82,7 @@ def test_a_horizon_of_the_person_is_carried(found: CarryingOver) -> None:
     assert both.correlation_low > 0.5
     assert both.p_apart > 0.05
     assert both.p_shift > 0.05
-    assert "A horizon carried from high to low predicts better than one discount for everybody" in found.sentences()
+    golden(found.sentences())
     for pair in found.pairs:
         assert pair.mean("own") > pair.mean("one_discount") > pair.mean("chance")
 
@@ -237,7 +237,7 @@ def unfitted(monkeypatch: pytest.MonkeyPatch) -> dict[int, Spread | None]:
 
 
 @pytest.mark.usefixtures("unfitted")
-def test_three_conditions_and_persons_who_were_seen_under_some_of_them() -> None:
+def test_three_conditions_and_persons_who_were_seen_under_some_of_them(golden) -> None:
     own = np.linspace(0.1, 0.9, 4)
     rows = study(np.stack([own, own, own], axis=1), ("a", "b", "c"), names=["Ann", "Bo", "Cy", "Di"])
     rows = rows[~((rows["expert"] == "Ann") & (rows["noise"] == "b"))]
@@ -251,22 +251,21 @@ def test_three_conditions_and_persons_who_were_seen_under_some_of_them() -> None
     assert all(pair.gain().estimate == 0 for pair in found.pairs)
     assert [(each.origin, each.target) for each in found.together] == [("a", "b"), ("a", "c"), ("b", "c")]
     assert found.answer.answer == "No usable answer"
-    assert any("1 person (Ann) seen under one of them only" in remark for remark in found.remarks)
-    assert "noise is not known of 1 episode, left out here." in found.remarks
+    golden(*found.remarks)
 
 
-def test_a_search_that_does_not_end_gives_no_number(of_persons: pd.DataFrame, unfitted: dict[int, Spread | None]) -> None:
+def test_a_search_that_does_not_end_gives_no_number(of_persons: pd.DataFrame, unfitted: dict[int, Spread | None], golden) -> None:
     unfitted[PERSONS] = None
     found = asked(of_persons)
     assert found.answer.answer == "No usable answer"
-    assert "the search under high did not end" in found.answer.reasons
+    golden(found.answer.reasons)
     assert found.to_frame()["own"].isna().all()
     assert found.to_frame()["one_discount"].notna().all()
-    assert "is not known: the search for own horizon under high did not end" in found.sentences()
+    golden(found.sentences())
     assert set(MODELS) <= set(found.to_frame().columns)
 
 
-def test_a_pair_whose_search_does_not_end_is_left_out_alone(unfitted: dict[int, Spread | None]) -> None:
+def test_a_pair_whose_search_does_not_end_is_left_out_alone(unfitted: dict[int, Spread | None], golden) -> None:
     own = np.linspace(0.1, 0.9, 8)
     rows = study(np.stack([own, own, own], axis=1), ("a", "b", "c"), names=[f"p{k}" for k in range(8)])
     rows = rows[~((rows["expert"] == "p0") & (rows["noise"] == "c"))]
@@ -277,7 +276,7 @@ def test_a_pair_whose_search_does_not_end_is_left_out_alone(unfitted: dict[int, 
     known = {(each.origin, each.target): not np.isnan(each.p_person) for each in found.together}
     assert known == {("a", "b"): True, ("a", "c"): True, ("b", "c"): False}
     assert found.answer.answer != "No usable answer"
-    assert "How horizons under b and c hang together is not known: the search under b did not end" in found.answer.reasons
+    golden(found.answer.reasons)
     assert {(pair.origin, pair.target) for pair in found.pairs if not pair.reason} == {
         ("a", "b"),
         ("b", "a"),

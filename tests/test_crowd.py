@@ -57,7 +57,7 @@ def said(result) -> str:
 @pytest.fixture(scope="module")
 def solution():
     problem = mh.Problem(TASK.mdp, PEOPLE.demonstrations)
-    return mh.solve(problem, mh.Population("~ group", PEOPLE.frame, known_reward=TASK.reward))
+    return mh.solve(problem, mh.Population("~ group", PEOPLE.frame, known_reward=TASK.reward, nodes=5))
 
 
 def analysed(solution: mh.Solution) -> Analysis:

@@ -71,14 +71,14 @@ def test_errors_make_links_uncertain_but_never_wrong(seed, states):
         assert {frozenset(group) for group in found.groups} == named(goals)
 
 
-def test_few_equations_link_nobody_when_policies_have_errors():
+def test_few_equations_link_nobody_when_policies_have_errors(golden):
     """Four states leave a pair one equation to spare: with errors of 1% unrelated rewards would fit by accident."""
     mdp, policies, _, _, _ = random_case(1, 4, 2, 1)
     exact, rough = mh.goals(mh.Problem(mdp, policies)), mh.goals(mh.Problem(mdp, policies), tolerance=1e-2)
     assert (exact.pairs[0].verdict, rough.pairs[0].verdict) == ("share", "cannot tell")
     assert exact.solutions[0].surplus == 1
     assert rough.undecided == ((0, 1),)
-    assert "It is not known whether goals 1 and 2 are the same" in rough.sentences()
+    golden(rough.sentences())
 
 
 def test_the_same_goal_pursued_with_other_decisiveness():
@@ -179,13 +179,13 @@ def test_pairs_that_follow_from_their_group_say_so():
         assert mh.identify(mh.Problem(mdp, [policies[int(a)], policies[int(b)]])).status == "unique"
 
 
-def test_one_expert():
+def test_one_expert(golden):
     domain = mh.domains.cliff()
     found = mh.goals(mh.Problem(domain.mdp, domain.soft_experts()[:1], names=["ann"]))
     assert found.groups == (("ann",),)
     assert np.isnan(found.discounts).all()
     assert found.to_dict()["discounts"] == [None]
-    assert "One expert alone" in found.sentences()
+    golden(found.sentences())
 
 
 def test_equal_policies_link_nobody_by_themselves():
@@ -207,13 +207,13 @@ def test_tasks_without_a_common_state_tell_nothing():
     assert found.groups == (("here",), ("there",))
 
 
-def test_an_expert_whom_no_reward_explains_stands_apart():
+def test_an_expert_whom_no_reward_explains_stands_apart(golden):
     mdp, policies, _, _, _ = random_case(4, 10, 2, 1)
     erratic = np.random.default_rng(0).dirichlet(np.ones(3), 10)
     found = mh.goals(mh.Problem(mdp, [*policies, erratic]))
     assert found.groups == (("0", "1"), ("2",))
     assert found.solutions[1].status == "infeasible"
-    assert "No reward and discount explain this expert" in found.sentences()
+    golden(found.sentences())
 
 
 def test_order_and_names_do_not_matter():

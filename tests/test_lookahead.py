@@ -230,14 +230,14 @@ def test_more_rewards_than_can_be_held_are_refused_before_the_work() -> None:
     assert found.status != mh.Status.NOT_CONVERGED
 
 
-def test_what_did_not_end_is_neither_tested_nor_best(monkeypatch) -> None:
+def test_what_did_not_end_is_neither_tested_nor_best(monkeypatch, golden) -> None:
     problem, known = with_known_reward(simulated(steps_task(steps=3), [[1.0, 0.5, 0.25], [1.0, 0.8, 0.64]], episodes=300))
     monkeypatch.setattr(look_ahead, "search", partial(look_ahead.search, max_rounds=0))
     compared = mh.compare_lookahead(problem, [mh.Exponential()], solver=mh.MaximumLikelihood(1.0, known_reward=known, starts=1))
     assert not any(row.finished for row in compared.rows)
     assert np.isnan([row.free_p for row in compared.rows]).all()
     assert [row.verdict for row in compared.rows][1] == "not known: its climb did not end"
-    assert "The search did not end for" in compared.sentences()
+    golden(compared.sentences())
 
 
 def test_bad_options_are_refused() -> None:
@@ -247,14 +247,14 @@ def test_bad_options_are_refused() -> None:
         mh.MaximumLikelihood(discounts=0.9, lookahead=mh.Hyperbolic())
 
 
-def test_in_two_steps_all_weights_are_one_family() -> None:
+def test_in_two_steps_all_weights_are_one_family(golden) -> None:
     problem, known = with_known_reward(simulated(steps_task(steps=2), [[1.0, 0.3], [1.0, 0.5], [1.0, 0.7]], episodes=2000))
     comparison = mh.compare_lookahead(problem, solver=mh.MaximumLikelihood(1.0, known_reward=known))
     verdicts = {row.family: row.verdict for row in comparison.rows}
     assert verdicts.pop("depth") == "differs from exponential"
     assert verdicts.pop("exponential") == "best"
     assert set(verdicts.values()) == {"same as exponential"}
-    assert "In this task of 2 steps it is the same as" in comparison.sentences()
+    golden(comparison.sentences())
     assert {row.parameters for row in comparison.rows} == {3}
 
 
@@ -326,10 +326,10 @@ def fit(study, *more: object):
 
 
 @pytest.mark.slow
-def test_fit_compares_families_in_the_table_the_json_and_the_page(study, tmp_path) -> None:
+def test_fit_compares_families_in_the_table_the_json_and_the_page(study, tmp_path, golden) -> None:
     result = fit(study, "--lookahead", "all", "--out", tmp_path)
     assert result.exit_code == 0, result.output
-    assert "In what shape they look ahead" in result.output
+    golden(result.output)
     told = json.loads((tmp_path / "result.json").read_text())["lookahead"]
     assert {row["family"] for row in told["families"]} == {family.name for family in FAMILIES}
     assert told["best"] == told["families"][0]["family"]
