@@ -153,8 +153,8 @@ class StateRewardTest(Result):
     @property
     def verdict(self) -> Finding:
         """Return the answer, its reasons, and its part of `result.json`."""
-        finding = self._judged()
         values = {name: None if isinstance(value, float) and np.isnan(value) else value for name, value in asdict(self).items()}
+        finding = self._judged()
         return replace(finding, content={"state_reward": {**values, "summary": finding.reasons}})
 
     def _judged(self) -> Finding:

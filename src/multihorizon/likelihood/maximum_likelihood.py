@@ -573,6 +573,7 @@ def _solution(problem: Problem, likeliest: Fit) -> Solution:
     planner = None if model.settings.plain else _choice_planner(point, precise, converged)
     figures = independence_figures(likeliest.independence, point, precise.covariance, precise.of_model)
     unit = independence_words(figures)
+    of_planner = about_planner(planner)
     evidence = LikelihoodEvidence(
         log_likelihood=point.value,
         decisions=model.decisions,
@@ -611,8 +612,7 @@ def _solution(problem: Problem, likeliest: Fit) -> Solution:
         problem,
         estimate,
         status if converged else Status.NOT_CONVERGED,
-        _message(problem, likeliest, precise, left_open(problem.names, reasons.tolist()), beside, residual, unit)
-        + about_planner(planner),
+        _message(problem, likeliest, precise, left_open(problem.names, reasons.tolist()), beside, residual, unit) + of_planner,
         objective=point.value,
         residual=residual,
         evidence=evidence,

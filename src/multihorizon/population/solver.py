@@ -874,6 +874,8 @@ class Inference:
         likelihood = float(maximum.value.persons.sum())
         size = f"{decimals(decisions, 0)} decisions of {n} persons"
         words = [f"Marginal log-likelihood {decimals(likelihood, 2)} of {size}.", *absent_words(self.covariates.left_out, n)]
+        planner = self.planner()
+        of_planner = about_planner(planner)
         evidence = PopulationEvidence(
             population=self.findings(),
             log_likelihood=likelihood,
@@ -882,7 +884,7 @@ class Inference:
             ridge=float(np.max(layout.ridge, initial=0.0)),
             ridge_reason=ridge_reason,
             deviations=self.deviations,
-            planner=self.planner(),
+            planner=planner,
         )
         people = self.known.persons
         answer = ExpertValues(
@@ -901,8 +903,7 @@ class Inference:
             )
         if self.state_reward is not None and self.state_reward.clear:
             words.append(self.state_reward.why)
-        words += about_planner(evidence.planner)
-        words += [*self.deviation_words, *evidence.population.cautions]
+        words += [*of_planner, *self.deviation_words, *evidence.population.cautions]
         words += distribution_words(self.distribution) if self.distribution else []
         if ridge_reason:
             words.append(f"A penalty of weight {significant(layout.ridge.max())} holds the rewards: {ridge_reason}.")
