@@ -94,6 +94,20 @@ def test_the_page_shows_persons_conditions_and_whose_a_horizon_is(found, golden)
     assert page.count('class="mark person" data-experts="0"') == 2 * 2  # two conditions, in discounts and in steps
 
 
+def test_two_levels_are_set_against_each_other_and_colours_are_those_of_groups(solution) -> None:
+    population = solution.evidence["population"]
+    figures = condition_figures(population, Horizon(), {})
+    against = [figure for figure in figures if figure.caption.startswith("Each person's shrunken discount under two levels")]
+    by = by_condition(population, "noise")
+    (panel, _) = against[0].panels
+    both = np.isfinite(by.logits).all(axis=1)
+    np.testing.assert_allclose(sorted(mark.x for mark in panel.marks), sorted(by.logits[both, 0]))
+    assert panel.x.label.startswith(f"noise = {by.levels[0]}")
+    areas = figures[0].panels[0]
+    assert len(areas.y.ticks) == len(population.predictions)  # each condition is named on the axis
+    assert len({line.colour for line in areas.lines if line.kind == "area"}) == len(set(population.groups))
+
+
 def test_files_have_a_row_for_each_person_and_condition(found, tmp_path) -> None:
     files = write_fit(tmp_path / "few", found, {})
     assert files == (

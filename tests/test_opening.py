@@ -18,11 +18,14 @@ from typer.testing import CliRunner
 import multihorizon as mh
 from multihorizon.cli import app
 from multihorizon.horizon import Horizon
+from multihorizon.numerics.distributions import t_ppf
+from multihorizon.population.findings import PopulationEvidence
 from multihorizon.questions.differences import difference_words, named_group, population_words, round_unit
 from multihorizon.questions.fitted import not_to_be_used
 from multihorizon.questions.people import predicted_by_group
 from multihorizon.report.files import result_of, write_fit
 from multihorizon.report.fit_page import fit_page
+from multihorizon.report.people import _line_of_group, _typical
 
 TASK = mh.domains.space_adventure(mini_blocks=24)
 PEOPLE = TASK.persons(16, seed=1, temperatures=2.0, discounts=np.where(np.arange(16) % 2, 0.9, 0.5))
@@ -290,3 +293,36 @@ def test_a_page_opens_without_errors_and_its_tables_can_be_copied(found, tmp_pat
             tab.media(scheme)
             tab.open(tmp_path / "page.html", width)
             assert tab.run("document.documentElement.scrollWidth") <= width
+
+
+def test_the_mean_of_a_group_and_the_line_over_a_number_have_an_interval(solution) -> None:
+    """A band over a number is that of the design's rows; a formula whose rows are not plain has no line."""
+    population = PopulationEvidence.of(solution).population
+    drawn = _typical(population, "cohort = young", "discount", 0.0, 0.6)
+    group = population.predictions["cohort = young"]
+    assert [x for x, _ in drawn[1].points] == pytest.approx(
+        logit(np.array(group["typical_interval"]) / population.largest_discount)
+    )
+    assert f"typical γ {group['typical_discount']:.3f}, 95% interval" in drawn[0].tip
+    assert [line.kind for line in _typical(population, "cohort = young", "temperature", 0.0, 0.6)] == ["typical", "typical"]
+    ages = np.linspace(20, 60, 16)
+    made = replace(
+        population,
+        discount={"Intercept": {"estimate": -1.0}, "cohort[T.young]": {"estimate": 0.5}, "age": {"estimate": 0.02}},
+        discount_covariance=np.diag([0.04, 0.01, 0.0001]).tolist(),
+        covariates={"age": ages},
+        predictions={
+            f"cohort = {name}, age = 40": {"typical_discount": population.largest_discount * float(expit(mean))}
+            for name, mean in (("old", -0.2), ("young", 0.3))
+        },
+    )
+    band, line = _line_of_group(made, "age", "cohort = young, age = 40", np.array([20.0, 60.0]), 1)
+    assert line.points == [pytest.approx((20.0, -0.1)), pytest.approx((60.0, 0.7))]
+    half = t_ppf(0.975, made.degrees) * np.sqrt(0.04 + 0.01 + 0.0001 * 400)
+    assert band.points[0] == pytest.approx((20.0, -0.1 + half))
+    odd = replace(
+        made, discount={**made.discount, "age:cohort[T.young]": {"estimate": 3.0}}, discount_covariance=np.eye(4).tolist()
+    )
+    assert len(_line_of_group(odd, "age", "cohort = old, age = 40", ages, 0)) == 2
+    other = {"cohort = old, age = 40": {"typical_discount": 0.9}}
+    assert _line_of_group(replace(odd, predictions=other), "age", "cohort = old, age = 40", ages, 0) == []

@@ -120,7 +120,7 @@ def _figures(analysis: Analysis) -> list[Block]:
 def _cards(analysis: Analysis) -> Cards:
     """Return every finding with the reasons that the answer on top has not given."""
     found = analysis.findings.values()
-    reasons = ["" if finding.reasons in analysis.answer else finding.reasons for finding in found]
+    reasons = ["" if each.reasons in analysis.answer else each.reasons.removeprefix(analysis.answer).strip() for each in found]
     return Cards([(each.question, each.answer, why, each.kind) for each, why in zip(found, reasons, strict=True)])
 
 

@@ -28,6 +28,7 @@ from scipy.special import expit, logit
 
 from multihorizon.checks import Floats
 from multihorizon.horizon import Horizon
+from multihorizon.numerics.distributions import t_ppf
 from multihorizon.population.findings import PopulationEvidence, PopulationFindings
 from multihorizon.population.solver import absent_words
 from multihorizon.population.types import types_words
@@ -58,7 +59,7 @@ from multihorizon.report.charts import (
 )
 from multihorizon.report.plots import ByCondition, by_condition, evenly
 from multihorizon.solution import Solution, Status
-from multihorizon.words import Role, Table, decimals, in_words, p_text, percent, shortened, significant
+from multihorizon.words import LEVEL, Role, Table, decimals, in_words, interval_text, p_text, percent, shortened, significant
 
 
 def contrast_rows(population: PopulationFindings, horizon: Horizon) -> list[tuple[str, str, str, str, str]]:
@@ -370,7 +371,7 @@ def _groups_figure(findings: Fitted, solution: Solution, kind: str) -> Chart:
     spread = population.spread[kind]["estimate"]
     persons = population.individuals["logit_discount" if kind == "discount" else "log_temperature"]
     at = at_means(population)
-    lines, marks = [], []
+    lines, marks, names = [], [], []
     order = sorted(population.predictions, key=lambda name: population.predictions[name]["typical_discount"])
     colours = {name: i for i, name in enumerate(population.predictions)}
     for i, name in enumerate(order):
@@ -378,21 +379,43 @@ def _groups_figure(findings: Fitted, solution: Solution, kind: str) -> Chart:
         centre = logit(group["typical_discount"] / largest) if kind == "discount" else np.log(group["typical_temperature"])
         places, heights = float(centre) + spread * standard, i + 0.6 * np.exp(-0.5 * standard**2)
         curve = list(zip(places.tolist(), heights.tolist(), strict=True))
-        lines.append(Line([(curve[0][0], i), *curve], shortened(without_means(name, at), 40), "area", i + 0.7, colour=colour))
-        lines.append(Line([(float(centre), float(i)), (float(centre), i + 0.6)], kind="typical"))
+        lines.append(Line([(curve[0][0], i), *curve], kind="area", colour=colour))
+        lines += _typical(population, name, kind, float(i), 0.6)
+        names.append((i + 0.2, shortened(without_means(name, at), 30)))
         for k in (k for k, of in enumerate(population.groups) if of == name):
             expert = findings.solution.experts.index(solution.experts[k])
             marks.append(Mark(float(persons[k]), i - 0.1, _tip(findings, solution, k, name), [expert], colour=colour))
     ends = [x for line in lines for x, _ in line.points] + persons.tolist()
-    y = Axis("groups" if len(order) > 1 else "persons", (), -0.3, float(len(order)))
+    y = Axis("" if len(order) > 1 else "persons", names if len(order) > 1 else (), -0.3, float(len(order)))
     if kind == "discount":
         panels = [Panel(logit_axis(findings.horizon, unit, largest, ends), y, marks, lines, f"in-{unit}") for unit in UNITS]
     else:
         panels = [Panel(log_axis("temperature, on a logarithmic scale", min(ends), max(ends)), y, marks, lines)]
-    whose = f"their group{f', at {at}' if at else ''}, whose name stands above it" if len(order) > 1 else "all persons"
+    whose = f"their group{f', at {at}' if at else ''}" if len(order) > 1 else "all persons"
     what = "" if kind == "discount" else "How much persons choose at random: the higher the temperature, the more. "
-    caption = f"{what}Persons as dots below the distribution of {whose}; the thick stroke is what is typical."
+    caption = f"{what}Persons as dots below the distribution of {whose}; the cross is what is typical, with its 95% interval."
     return Chart(caption, panels, max(56.0 + 90 * len(order), 200.0) if len(order) <= 6 else 56.0 + 60 * len(order))
+
+
+def _typical(population: PopulationFindings, name: str, kind: str, row: float, height: float) -> list[Line]:
+    """Return what is typical of a group as a stroke upward, and its 95% interval along the foot of it."""
+    group, largest = population.predictions[name], population.largest_discount
+    if kind == "discount":
+        centre, low, high = logit(np.array([group["typical_discount"], *group["typical_interval"]]) / largest).tolist()
+        ends = " to ".join(decimals(end, 3) for end in group["typical_interval"])
+        tip = f"{name}: typical γ {decimals(group['typical_discount'], 3)}, 95% interval {ends}"
+    else:
+        centre = float(np.log(group["typical_temperature"]))
+        reach = (
+            t_ppf((1 + LEVEL) / 2, population.degrees) * np.sqrt(group["covariance"][1][1]) if "covariance" in group else np.nan
+        )
+        low, high = centre - reach, centre + reach
+        ends = interval_text(np.exp(low), np.exp(high), significant)
+        tip = f"{name}: typical temperature {significant(group['typical_temperature'])}, 95% interval {ends}"
+    lines = [Line([(centre, row), (centre, row + height)], kind="typical", tip=tip)]
+    if np.isfinite([low, high]).all():
+        lines.append(Line([(low, row), (high, row)], kind="typical"))
+    return lines
 
 
 def _number_figure(findings: Fitted, solution: Solution, column: str) -> Chart:
@@ -416,18 +439,13 @@ def _number_figure(findings: Fitted, solution: Solution, column: str) -> Chart:
         for k in range(values.size)
     ]
     pad = 0.03 * float(np.ptp(values))
-    lines = []
     low, high = float(values.min()) - pad, float(values.max()) + pad
-    ends = float(persons.min()) - 0.2, float(persons.max()) + 0.2
-    straight = [each for each in differences_of(population, "discount") if each.name == column and each.pairs]
-    if straight:
-        pair = next(pair for pair in population.contrasts["discount"] if pair["column"] == column)
-        (a, b) = map(float, pair["levels"])
-        (near, far) = logit(np.array(pair["typical"]) / largest).tolist()
-        if b > a:
-            line = [(x, near + (far - near) * (x - a) / (b - a)) for x in (low, high)]
-            lines.append(Line(line, kind="typical"))
-            ends = min(ends[0], *(y for _, y in line)), max(ends[1], *(y for _, y in line))
+    lines = []
+    straight = any(each.name == column and each.pairs for each in differences_of(population, "discount"))
+    for colour, name in enumerate(groups if straight and len(groups) <= 5 else ()):
+        lines += _line_of_group(population, column, name, np.linspace(low, high, 25), colour if len(set(colours)) > 1 else 0)
+    heights = [y for line in lines if line.kind != "area" for _, y in line.points]
+    ends = min([float(persons.min()) - 0.2, *heights]), max([float(persons.max()) + 0.2, *heights])
     if len(set(colours)) > 1:  # the names of the groups stand above
         room = 0.07 * (ends[1] - ends[0])
         at = at_means(population)
@@ -436,8 +454,34 @@ def _number_figure(findings: Fitted, solution: Solution, column: str) -> Chart:
             lines.append(Line([], shortened(without_means(name, at), 40), label_at=ends[1] - room * (i + 0.6), colour=i))
     x = Axis(shortened(column, 50), number_ticks(low, high), low, high)
     panels = [Panel(x, logit_axis(findings.horizon, unit, largest, ends), marks, lines, f"in-{unit}") for unit in UNITS]
-    typical = "; the thick line is what is typical" if straight else ""
+    typical = "; a thick line is what is typical, within its 95% band" if lines and lines[0].points else ""
     return Chart(f"Shrunken discounts of persons over {column}{typical}.", panels)
+
+
+def _line_of_group(population: PopulationFindings, column: str, name: str, x: Floats, colour: int) -> list[Line]:
+    """Return what is typical of a group over a number, with a 95% band where the terms of the formula are known to be plain.
+
+    With b the effects, C their covariance and a(x) the row of the group in the design, the line is `a(x)ᵀb`, and the band
+    `± t √(a(x)ᵀ C a(x))`, with Student's t of the persons' degrees of freedom. A row that does not give the group's own mean at
+    the mean of the number has terms of another kind, such as products, and no line.
+    """
+    levels = dict(part.split(" = ", 1) for part in name.split(", ") if " = " in part)
+    terms = list(population.discount)
+    means = {number: float(np.mean(each)) for number, each in population.covariates.items() if each.dtype.kind in "fiu"}
+    known = {"Intercept": 1.0} | {f"{of}[T.{level}]": 1.0 for of, level in levels.items()} | means
+    row = np.array([known.get(term, 0.0) for term in terms])
+    effects = np.array([population.discount[term]["estimate"] for term in terms])
+    centre = float(logit(population.predictions[name]["typical_discount"] / population.largest_discount))
+    if column not in terms or abs(row @ effects - centre) > 0.02 * (1 + abs(centre)):
+        return []
+    rows = np.repeat(row[None], x.size, axis=0)
+    rows[:, terms.index(column)] = x
+    middle = rows @ effects
+    variance = np.einsum("ij,jk,ik->i", rows, np.array(population.discount_covariance), rows)
+    half = t_ppf((1 + LEVEL) / 2, population.degrees) * np.sqrt(np.maximum(variance, 0.0))
+    above, below = (list(zip(x.tolist(), (middle + sign * half).tolist(), strict=True)) for sign in (1, -1))
+    typical = Line(list(zip(x.tolist(), middle.tolist(), strict=True)), kind="stroke thick", colour=colour)
+    return [Line([*above, *below[::-1]], kind="area", colour=colour), typical]
 
 
 def predicted_figures(findings: Fitted) -> list[Block]:
@@ -572,17 +616,20 @@ def groups_figure(people: People, horizon: Horizon) -> Chart:
     curve = np.exp(-0.5 * standard**2) / (spread * np.sqrt(2 * np.pi))
     unit = 0.75 / max(curve.max(), max(height.max() for height in heights))
     tall = max(unit, 0.25 / curve.max())  # where shrunken discounts lie very close together, a line to scale would be flat
-    lines = []
+    lines, names = [], []
     for row, (group, centre, height) in enumerate(zip(reversed(groups), centres[::-1], reversed(heights), strict=True)):
         colour = len(groups) - 1 - row
         lines.append(Line(_outline(edges, row + unit * height, row), kind="area", colour=colour))
         over = list(zip((centre + spread * standard).tolist(), (row + tall * curve).tolist(), strict=True))
-        lines.append(Line(over, shortened(group.name, 40), label_at=row + 0.8, colour=colour))
-    y = Axis("groups", (), -0.1, float(len(groups)))
+        lines.append(Line(over, colour=colour))
+        lines += _typical(population, group.name, "discount", float(row), 0.3)
+        names.append((row + 0.3, shortened(group.name, 30)))
+    y = Axis("", names, -0.1, float(len(groups)))
     panels = [Panel(logit_axis(horizon, unit, largest, ends), y, [], lines, f"in-{unit}") for unit in UNITS]
     caption = (
-        "Areas are the persons' shrunken discounts; lines are the distribution of their group, from which new persons come. The "
-        "less the decisions of each person say, the closer together the shrunken discounts lie."
+        "Areas are the persons' shrunken discounts; lines are the distribution of their group, from which new persons come; the "
+        "cross is what is typical, with its 95% interval. The less the decisions of each person say, the closer together the "
+        "shrunken discounts lie."
         f"{' Lines are drawn higher than to scale.' if tall > unit else ''}{rest}"
     )
     return Chart(caption, panels, float(np.clip(56 + 90 * len(groups), 340, 760)))
@@ -679,7 +726,39 @@ def condition_figures(population: PopulationFindings, horizon: Horizon, place: M
     drawn = population.conditions[:MOST_CONDITIONS]
     columns = sorted((by_condition(population, column) for column in drawn), key=lambda by: by.is_number)
     figures: list[Block] = [] if all(by.is_number for by in columns) else [_distributions(population, horizon, place)]
-    return [*figures, *(_persons_over(population, by, horizon, place) for by in columns)]
+    for by in columns:
+        figures.append(_persons_over(population, by, horizon, place))
+        if len(by.levels) == 2 and not by.is_number and len(by.drawn) > 2:
+            figures.append(_against_each_other(population, by, horizon, place))
+    return figures
+
+
+def _against_each_other(population: PopulationFindings, by: ByCondition, horizon: Horizon, place: Mapping[str, int]) -> Chart:
+    """Return each person's discount under the second level of a condition against that under the first."""
+    marks = []
+    for i in by.drawn.tolist():
+        x, y = by.logits[i].tolist()
+        if np.isfinite(x + y):
+            gammas = (population.largest_discount * expit(by.logits[i])).tolist()
+            said = [f"{level}: γ {decimals(gamma, 3)}" for level, gamma in zip(by.levels, gammas, strict=True)]
+            tip = "\n".join([*([by.persons[i]] if place else []), *said])
+            marks.append(Mark(x, y, tip, _whose(by.persons[i], place), 3.0))
+    places = [end for mark in marks for end in (mark.x, mark.y)] or [-1.0, 1.0]
+    ends = min(places) - 0.1, max(places) + 0.1
+    panels = []
+    for unit in UNITS:
+        axis = logit_axis(horizon, unit, population.largest_discount, ends)
+        x_axis, y_axis = (replace(axis, label=f"{shortened(f'{by.column} = {level}', 24)}: {axis.label}") for level in by.levels)
+        panels.append(
+            Panel(
+                x_axis,
+                replace(y_axis, label=y_axis.label.split(",")[0]),
+                marks,
+                [Line([(ends[0],) * 2, (ends[1],) * 2], kind="frame")],
+                f"in-{unit}",
+            )
+        )
+    return Chart(f"Each person's shrunken discount under two levels of {by.column}; on the line both are alike.", panels)
 
 
 def conditions_table(population: PopulationFindings, horizon: Horizon) -> Table:
@@ -804,25 +883,27 @@ def _distributions(population: PopulationFindings, horizon: Horizon, place: Mapp
         wide = np.maximum(error[sample], 0.02 * (x[-1] - x[0]))  # what is known exactly would be a line without a width
         curves.append(np.mean(np.exp(-0.5 * ((x[:, None] - middle[sample]) / wide) ** 2) / wide, axis=1))
     unit = 0.75 / max(float(curve.max()) for curve in curves)
-    lines = []
-    marks = []
-    for colour, (k, here, curve) in enumerate(zip(some, of_pattern, curves, strict=True)):
+    lines, marks, names = [], [], []
+    who, _ = pd.factorize(cells["expert"])  # a colour is a group of persons here as in the other figures
+    groups = pd.Index(sorted(pd.unique(population.groups)))
+    for number, (k, here, curve) in enumerate(zip(some, of_pattern, curves, strict=True)):
         name = str(pattern.categories[k])
-        row = float(len(some) - 1 - colour)
+        row = float(len(some) - 1 - number)
+        colour = int(groups.get_loc(population.groups[who[here[0]]])) if here.size and len(groups) <= 5 else 0
         outline = [(float(x[0]), row), *zip(x.tolist(), (row + unit * curve).tolist(), strict=True), (float(x[-1]), row)]
-        lines.append(Line(outline, shortened(without_means(name, at), 40), "area", row + 0.6, colour=colour))
-        typical = float(logit(population.predictions[name]["typical_discount"] / largest))
-        lines.append(Line([(typical, row - 0.2), (typical, row + 0.75)], kind="typical"))
+        lines.append(Line(outline, kind="area", colour=colour))
+        lines += _typical(population, name, "discount", row, 0.75)
+        names.append((row + 0.25, shortened(without_means(name, at), 30)))
         for i in here.tolist() if few else ():
-            who = str(cells["expert"][i])
+            person = str(cells["expert"][i])
             gamma = float(cells["discount"][i])
-            tip = f"{who}\n{without_means(name, at)}\nshrunken γ {decimals(gamma, 3)}, {horizon.text(gamma)}"
-            marks.append(Mark(float(middle[i]), row - 0.1, tip, _whose(who, place), 3.0, colour=colour))
-    y = Axis("conditions", (), -0.25, float(len(some)))
+            tip = f"{person}\n{without_means(name, at)}\nshrunken γ {decimals(gamma, 3)}, {horizon.text(gamma)}"
+            marks.append(Mark(float(middle[i]), row - 0.1, tip, _whose(person, place), 3.0, colour=colour))
+    y = Axis("", names, -0.25, float(len(some)))
     panels = [Panel(logit_axis(horizon, unit, largest, x.tolist()), y, marks, lines, f"in-{unit}") for unit in UNITS]
     caption = (
-        f"Areas are the discounts of all persons under each condition{', dots are persons' if few else ''}, and a thick stroke "
-        f"is the typical discount.{rest}"
+        f"Areas are the discounts of all persons under each condition{', dots are persons' if few else ''}, and a cross is "
+        f"the typical discount with its 95% interval.{rest}"
     )
     return Chart(caption, panels, float(np.clip(56 + 90 * len(some), 340, 760)))
 
