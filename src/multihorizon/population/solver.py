@@ -728,7 +728,6 @@ class Inference:
             discount=discount,
             temperature=temperature,
             factors={"discount": self.factors(0), "temperature": self.factors(1)},
-            contrasts={"discount": self.contrasts(0, discount), "temperature": self.contrasts(1, temperature)},
             columns_of=covariates.columns_of,
             references=covariates.references,
             discount_covariance=self.effect_covariance[0].tolist(),
@@ -754,6 +753,7 @@ class Inference:
             distribution=self.distribution,
             **(self.by_condition() if covariates.conditions else {}),
             **(self.of_reward() if self.layout.free.size else {}),
+            contrasts={"discount": self.contrasts(0, discount), "temperature": self.contrasts(1, temperature)},
             state_reward=None if self.state_reward is None else self.state_reward.to_dict(),
         )
 
