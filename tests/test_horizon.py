@@ -107,7 +107,6 @@ def errands() -> pd.DataFrame:
 
 
 @cache
-@cache
 def timed(unit: str) -> mh.Analysis:
     table = mh.Demonstrations.from_frame(errands(), time="when", time_unit=unit, cut_off=True)
     return mh.analyse(table, quick=True, deviations=0.0)

@@ -18,7 +18,7 @@ SOLVERS = {
     "MPMCE summed": (mh.MPMCE(gap="summed", search=COARSE), "policies"),
     "ClosedForm": (mh.ClosedForm(), "policies"),
     "ClosedForm, temperatures": (mh.ClosedForm(temperature="per_expert"), "policies"),
-    "MaximumLikelihood": (mh.MaximumLikelihood(), "demonstrations"),
+    "MaximumLikelihood": (mh.MaximumLikelihood(starts=2), "demonstrations"),
     "Population": (mh.Population(nodes=3), "demonstrations"),
     "SieveLikelihood": (mh.SieveLikelihood(basis=mh.Splines(4), penalty=0.1, temperature="shared"), "steps"),
 }

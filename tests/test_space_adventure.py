@@ -100,7 +100,7 @@ def test_horizons_are_recovered_in_points() -> None:
     ratio = np.log(solution.temperature / persons.temperatures)
     assert abs(ratio.mean()) < 0.1
     tied = mh.Problem(TASK.mdp, persons.demonstrations, features=TASK.features, feature_names=TASK.feature_names)
-    reward = mh.solve(tied, mh.MaximumLikelihood()).reward
+    reward = mh.solve(tied, mh.MaximumLikelihood(starts=1)).reward
     assert reward / reward[3] * 20 == pytest.approx([-20, -10, 10, 20, -3], abs=2.5)
 
 
