@@ -768,7 +768,7 @@ def notes_of(fitted: Fitted) -> Iterator[str]:
         yield from _notes_of_people(fitted, fitted.people)
         return
     if fitted.goals is not None and fitted.goals.test.reason:
-        yield f"Whether the experts share one reward was not tested: {fitted.goals.test.reason}."
+        yield fitted.goals.test.sentences()
     if fitted.functions is None and fitted.problem.by_form_alone and fitted.given[0] and not fitted.known[0]:
         yield "" if fitted.reward_given else FORM_ALONE
     if fitted.checks is not None and ALONE in fitted.checks.held_out:

@@ -295,8 +295,7 @@ class Tracking:
         if not people or solution.status != Status.CONVERGED:
             what = f"{solution.solver}: {solution.status}" if isinstance(solution, Solution) else type(solution).__name__
             raise ValueError(f"track must be given a converged solution of Population, received {what}")
-        if solution.problem is None:
-            raise ValueError("this solution was read from a file: hand its problem to Solution.from_json(path, problem=…)")
+        problem = solution.require_problem()
         if (near := solution.evidence.get("deviations")) is not None and near.spread:
             raise ValueError("track follows persons who share one reward, received deviations from it: fit with deviations 0")
         population = PopulationEvidence.of(solution).population
@@ -324,7 +323,7 @@ class Tracking:
         self.reward = solution.reward
         self.ahead = solution.horizon
         # of the task alone, with the reward that was known; a person may decide in states where nobody of the study did
-        tasks = with_known_reward(solution.require_problem(), solution.options.get("known_reward"))[0].tasks
+        tasks = with_known_reward(problem, solution.options.get("known_reward"))[0].tasks
         self.tasks = [replace(task, counts=sp.csr_array(task.mdp.live.T.reshape(1, -1) / 1.0)) for task in tasks]
         self._prepare()
         if most is not None:
