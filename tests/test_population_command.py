@@ -331,11 +331,8 @@ def test_conditions_that_cannot_be_used_get_one_sentence(conditions, tmp_path, f
     assert said.format(tmp_path) in " ".join(result.output.split())
 
 
-def test_recover_and_vectors_take_no_conditions(conditions) -> None:
+def test_vectors_take_no_conditions(conditions) -> None:
     path = str(conditions / "decisions.csv")
-    result = CliRunner().invoke(app, ["recover", path, "--formula", "~ noise"])
-    assert result.exit_code == 2
-    assert "names noise, which it does not have: recover draws new persons" in " ".join(result.output.split())
     result = CliRunner().invoke(app, ["fit", path, "--state", "block", "--episodes", str(conditions / "episodes.csv")])
     assert result.exit_code == 2
     assert "--state must come without --episodes" in " ".join(result.output.split())

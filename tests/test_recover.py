@@ -9,13 +9,14 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import expit, logit
 from tiny import PAYS, three_steps
 from typer.testing import CliRunner
 
 import multihorizon as mh
 from multihorizon.cli import app
-from multihorizon.questions.schedule import policies_of, read_design
-from multihorizon.questions.study import Outcome, Recovery
+from multihorizon.questions.schedule import design_under, policies_of, read_design
+from multihorizon.questions.study import Outcome, Recovery, Truth
 from multihorizon.report.pages import FILES
 
 KNOWN = mh.MaximumLikelihood(1.0, known_reward=mh.domains.cliff().reward, starts=1)
@@ -71,7 +72,7 @@ def test_people_are_those_of_the_study_again_and_again(cliff) -> None:
     _, table, problem = cliff
     design = read_design(problem, table)
     members = design.draw_people(7, np.random.default_rng(0))
-    more, patterns = design.of_people(members)
+    more, patterns = design.of_cells(members)
     assert len(set(more.names)) == 7
     assert set(more.names[:3]) == {"ann", "bo", "cy"}
     assert np.bincount(members, minlength=3).min() >= 2
@@ -263,3 +264,74 @@ def test_the_command_refuses_bad_requests_in_one_sentence(folder, tmp_path) -> N
         assert result.exit_code == 2
         assert said in result.stderr
         assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture(scope="module")
+def twice():
+    """Eight people who play without noise and with noise, which lowers everybody's logit by 2; and how it is fitted."""
+    task = mh.domains.space_adventure(mini_blocks=24)
+    people = task.persons(8, seed=1)
+    noisy = task.persons(8, seed=2, discounts=expit(logit(people.discounts) - 2.0), temperatures=people.temperatures)
+    frames = {"low": people.demonstrations.to_frame(), "high": noisy.demonstrations.to_frame()}
+    both = pd.concat([frame.assign(noise=noise) for noise, frame in frames.items()])
+    both["episode"] = both["episode"] + " " + both["noise"]
+    table = mh.Demonstrations.from_frame(both, conditions=["noise"])
+    return task, table, mh.Population("~ noise", known_reward=task.reward, reference={"noise": "low"})
+
+
+def test_a_study_within_persons_is_simulated_cell_by_cell(twice) -> None:
+    """Everybody decides under every condition, as often as in the study and from where its episodes began."""
+    task, table, solver = twice
+    problem = mh.Problem(task.mdp, table)
+    covariates = solver.covariates(problem)
+    design = design_under(problem, table, covariates)
+    assert design.persons == problem.names
+    assert design.conditions["noise"].tolist() == ["low", "high"] * 8
+    assert design.decisions == pytest.approx(len(table) / 8)
+    members = design.draw_people(11, np.random.default_rng(0))
+    cells, whose = design.cells_of(members)
+    apart, patterns = design.of_cells(cells)
+    policies = policies_of(apart, task.reward, np.zeros((cells.size, 0)), np.full(cells.size, 0.8), np.full(cells.size, 2.0))
+    study = design.together(design.simulate(apart, patterns, policies, 1.0, 3), members, cells, whose)
+    assert study.n_experts == 11
+    assert [str(name) for name in study.conditions["noise"]] == ["low", "high"] * 11
+    decided = np.concatenate([expert.conditions.counts.sum(axis=1) for expert in study.experts])
+    assert (decided == len(table) / 16).all()
+    assert solver.covariates(study).conditions == ("noise",)
+
+
+def test_persons_drawn_for_a_study_within_persons_vary_as_the_population_does(twice) -> None:
+    """An effect that is asked for is the difference between the conditions of each person."""
+    task, table, solver = twice
+    problem = mh.Problem(task.mdp, table)
+    population = mh.solve(problem, solver).evidence["population"]
+    truth = Truth(np.zeros((8, 0)), np.zeros(8), np.zeros(8), "noise[T.high]", solver.covariates(problem), population)
+    members = np.tile(np.arange(8), 500)
+    design = design_under(problem, None, solver.covariates(problem))
+    cells, whose = design.cells_of(members)
+    under, _, mean = truth.draw(members, -0.5, np.random.default_rng(0), cells, whose)
+    low, high = logit(under / population.largest_discount).reshape(-1, 2).T
+    np.testing.assert_allclose(high - low, -0.5, atol=1e-9)
+    np.testing.assert_allclose(logit(mean / population.largest_discount), (high + low) / 2, atol=1e-9)
+    assert low.std() == pytest.approx(population.spread["discount"]["estimate"], rel=0.05)
+    assert low.mean() == pytest.approx(population.discount["Intercept"]["estimate"], abs=0.05)
+
+
+def test_power_within_persons(twice, tmp_path, monkeypatch) -> None:
+    """In Python and on the command line; a large effect is seen, and a schedule cannot be simulated under conditions."""
+    task, table, solver = twice
+    found = mh.simulate_study(mh.Problem(task.mdp, table), solver, effects=[-3.0], people=[], decisions=[], studies=2)
+    assert found.term == "noise[T.high]"
+    assert found.sizes[0].effect_bias == pytest.approx(0.0, abs=1.5)
+    assert "effect of -3.00 of noise[T.high]" in found.headline()
+    monkeypatch.chdir(tmp_path)
+    table.to_csv("both.csv")
+    task.mdp.to_npz("task.npz")
+    states = np.repeat(task.mdp.state_names, task.mdp.n_actions)
+    points = {"state": states, "action": np.tile(task.mdp.action_names, task.mdp.n_states), "points": task.reward.ravel()}
+    pd.DataFrame(points).to_csv("points.csv", index=False)
+    typed = ["recover", "both.csv", "--transitions", "task.npz", "--known-reward", "points.csv", "--formula", "~ noise"]
+    typed += ["--reference", "noise=low", "--effect", "-3", "--people", "8", "--decisions", "120", "--studies", "2"]
+    result = CliRunner().invoke(app, typed)
+    assert result.exit_code == 0, result.output
+    assert found.headline() in " ".join(result.stdout.split())

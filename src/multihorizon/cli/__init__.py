@@ -367,6 +367,7 @@ class RecoverOptions(ChoiceOptions):
     ] = None
     known_reward: KnownReward = None
     persons: PersonsFile = None
+    episodes: EpisodesFile = None
     formula: Formula = None
     missing: MissingChoice = "drop"
     reference: Reference = None
@@ -559,6 +560,7 @@ EXAMPLES = {
         "multihorizon recover decisions.csv --transitions moves.csv --studies 100",
         "multihorizon recover decisions.csv --decisions 100 --people 50 --out plan",
         'multihorizon recover log.csv --persons who.csv --formula "~ group" --effect 1',
+        'multihorizon recover log.csv --formula "~ noise" --effect 0.5 --people 60',
         "multihorizon recover --pilot result --schedule design/schedule.csv",
     ),
     "design": (

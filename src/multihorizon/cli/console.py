@@ -462,7 +462,9 @@ def population_of(options: FitOptions | RecoverOptions, solver: MaximumLikelihoo
     return Population(formula or "~ 1", rows, solver.known_reward, solver.ridge, missing=missing, reference=first or None)
 
 
-def read_decisions(options: FitOptions | CompareOptions, population: Population | None) -> tuple[list[Demonstrations], list[str]]:
+def read_decisions(
+    options: FitOptions | CompareOptions | RecoverOptions, population: Population | None
+) -> tuple[list[Demonstrations], list[str]]:
     """Return the tables of decisions with the conditions that are asked about, and remarks on what was left out."""
     wanted: Sequence[str] = () if population is None else read_formula(population.formula).columns
     if isinstance(options, CompareOptions):
@@ -473,7 +475,8 @@ def read_decisions(options: FitOptions | CompareOptions, population: Population 
         raise ValueError('--episodes must come with --formula that names its columns, received none: "~ noise" asks about noise')
     homes = _homes(options, population, wanted) if wanted else {}
     unnamed = population is not None and population.distribution == "types"
-    beside = [column for column in wanted if homes[column] in options.demos]
+    demos = options.demos or []
+    beside = [column for column in wanted if homes[column] in demos]
     clock = {"time": options.time, "time_unit": options.time_unit}
     tables = read_tables(tables_of(options), options.cut_off, beside, unnamed=unnamed, columns=called(options), **clock)
     if options.episodes is None:
@@ -488,7 +491,9 @@ def read_decisions(options: FitOptions | CompareOptions, population: Population 
     return under, [f"{rows}, and {was} left out."] if others else []
 
 
-def _homes(options: FitOptions | CompareOptions, population: Population | None, wanted: Sequence[str]) -> dict[str, Path]:
+def _homes(
+    options: FitOptions | CompareOptions | RecoverOptions, population: Population | None, wanted: Sequence[str]
+) -> dict[str, Path]:
     """Return the table of each column that is asked about: that of persons, that of episodes, or one of decisions, which have it
     all.
 
@@ -496,7 +501,7 @@ def _homes(options: FitOptions | CompareOptions, population: Population | None, 
         ValueError: where a column is in none of them, or in two.
     """
     columns: dict[Path, list[str]] = {}
-    if isinstance(options, FitOptions):
+    if not isinstance(options, CompareOptions):
         asks = f"formula {options.formula!r}"
         lacking = "" if options.persons else "persons"
         if population is not None and population.persons is not None and options.persons is not None:
@@ -508,7 +513,8 @@ def _homes(options: FitOptions | CompareOptions, population: Population | None, 
         names = columns_of(options.episodes, "--episodes")
         taken = {"expert", "episode", *(source for made in called(options).values() for source in made)}
         columns[options.episodes] = [column for column in names if column not in taken]
-    for path in options.demos:
+    demos = options.demos or []
+    for path in demos:
         columns[path] = [column for column in columns_of(path, "demonstrations") if column not in CODES]
     homes = {}
     for column in wanted:
@@ -519,7 +525,7 @@ def _homes(options: FitOptions | CompareOptions, population: Population | None, 
             why = "which says who decided what, and is no condition" if column in CODES else "which no table has"
             raise ValueError(f"{asks} names {column}, {why}: {lists}. Correct the name{more}")
         homes[column] = having[0]
-        other = next((path for path in having[1:] if having[0] not in options.demos), None)
+        other = next((path for path in having[1:] if having[0] not in demos), None)
         if other is not None:
             raise ValueError(
                 f"column {column} must be in one table, received it in {having[0]} and in {other}: "

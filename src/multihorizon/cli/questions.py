@@ -45,7 +45,6 @@ from multihorizon.likelihood.estimates import LikelihoodEvidence
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.mdp import MDP
 from multihorizon.parallel import Run
-from multihorizon.population.covariates import read_formula
 from multihorizon.population.solver import Population
 from multihorizon.problem import Problem
 from multihorizon.questions.carrying_over import CarryingOver, carry_over
@@ -190,6 +189,7 @@ def compare(options: CompareOptions) -> None:
 
 
 def _show_compared(compared: CarryingOver) -> None:
+    out.print(compared.headline(), style="bold", soft_wrap=True)
     # The columns that fit on a terminal; the page has all.
     shown = carried_table(compared).select("from", "to", "own", "one_discount", "chance", "gain", "gain_low", "gain_high")
     out.print(shown.rich())
@@ -411,6 +411,7 @@ def _recorded_design(options: DesignOptions) -> dict[str, Any]:
 def _show_design(planned: Design) -> None:
     given, errors, _ = planned._tables(compute=True)
     listed = 15  # candidates that the terminal shows; `design.csv` has all
+    out.print(planned.headline(), style="bold", soft_wrap=True)
     out.print(given.rich(listed))
     if len(given.frame) > listed:
         out.print(f"… and {len(given.frame) - listed} more, which --out writes to design.csv.")
@@ -435,15 +436,8 @@ def recover(options: RecoverOptions) -> None:
         for option, value in {"--people": options.people, "--effect": options.effect, "--term": options.term}.items():
             if population is None and value:
                 raise ValueError(f"{option} must come with --formula, which describes the people to draw, received none")
-        if population is not None:
-            known_columns = [] if population.persons is None else list(map(str, population.persons.columns))
-            unknown = [column for column in read_formula(population.formula).columns if column not in known_columns]
-            if unknown:
-                raise ValueError(
-                    f"--formula {options.formula} must come with --persons FILE that has its columns, and names {unknown[0]}, "
-                    "which it does not have: recover draws new persons, and cannot put them under conditions"
-                )
-        study = read_study(options)
+        tables, left_out = read_decisions(options, population)
+        study = read_study(options, tables)
         known_reward = known_reward_of(options, study)
         solver: MaximumLikelihood | Population = replace(population or plain, known_reward=known_reward)
         read = read_options(options)
@@ -454,7 +448,7 @@ def recover(options: RecoverOptions) -> None:
             "missing": options.missing if options.formula else None,
             "reference": options.reference,
         }
-        _simulate(options, study.problem, solver, recorded, study.remarks, demonstrations=study.tables)
+        _simulate(options, study.problem, solver, recorded, [*study.remarks, *left_out], demonstrations=study.tables)
 
 
 def _recover_planned(options: RecoverOptions) -> None:
@@ -462,7 +456,7 @@ def _recover_planned(options: RecoverOptions) -> None:
     if options.pilot is None or options.schedule is None:
         lacking = "--schedule" if options.schedule is None else "--pilot"
         raise ValueError(f"--pilot and --schedule must come together, received none for {lacking}")
-    others = ("smoothing", "temperature", "known_reward", "persons", "formula", "reference", "ridge", "time")
+    others = ("smoothing", "temperature", "known_reward", "persons", "episodes", "formula", "reference", "ridge", "time")
     wrong = "demos" if options.demos else next((name for name in others if getattr(options, name)), None)
     if wrong is not None:
         what = "tables of decisions" if wrong == "demos" else f"--{wrong.replace('_', '-')}"
@@ -515,6 +509,7 @@ def _simulate(
 
 def _show_recovery(recovery: Recovery) -> None:
     # The columns that fit on a terminal; the report has all.
+    out.print(recovery.headline(), style="bold", soft_wrap=True)
     shown = sizes_table(recovery).select("people", "decisions", "effect", "error", "correlation", "coverage", "power")
     out.print(shown.rich())
     out.print(recovery.sentences(), soft_wrap=True)

@@ -48,7 +48,7 @@ from multihorizon.parallel import Run
 from multihorizon.population.covariates import Covariates, least_persons
 from multihorizon.population.findings import PopulationEvidence
 from multihorizon.population.solver import Population
-from multihorizon.problem import Expert, Problem, require_counts
+from multihorizon.problem import Expert, Problem, cells_of_episodes, require_counts
 from multihorizon.solution import Solution, Status
 from multihorizon.words import in_words
 
@@ -92,32 +92,51 @@ class StudyDesign:
         starts: for each of the problem's experts the states in which episodes begin; None where only visited states are known.
         lengths: the most decisions of each of these episodes.
         decisions: the mean number of decisions of a person.
+        persons: their names.
+        owner: whose each of the problem's experts is, where these are cells: persons under one combination of conditions.
+        conditions: of each cell; None where persons are the cells.
     """
 
     problem: Problem
     starts: tuple[Ints, ...] | None
     lengths: tuple[Ints, ...]
     decisions: float
+    persons: tuple[str, ...]
+    owner: Ints
+    conditions: pd.DataFrame | None = None
 
     def draw_people(self, people: int, rng: np.random.Generator) -> Ints:
         """Return which person of the study each of so many is made after: everyone equally often, the rest drawn."""
-        k = self.problem.n_experts
+        k = len(self.persons)
         rest = np.sort(rng.permutation(k)[: people % k])
         return np.concatenate([np.tile(np.arange(k), people // k), rest]).astype(np.int64)
 
     def names_of(self, members: Ints) -> list[str]:
         """Return a name for each person made after a pattern: the first has the pattern's own, each further one a number too."""
-        before = [int((members[:i] == k).sum()) for i, k in enumerate(members)]
-        names = [self.problem.names[k] for k in members]
-        return [f"{name} #{number + 1}" if number else name for name, number in zip(names, before, strict=True)]
+        return _numbered(self.persons, members)
 
-    def of_people(self, members: Ints) -> tuple[Problem, list[int]]:
-        """Return the problem of these persons with the decisions of their patterns, and the pattern of each of its experts."""
+    def cells_of(self, members: Ints) -> tuple[Ints, Ints]:
+        """Return the cells of these persons, one person after the other, and the place of the person whose each is."""
+        if self.conditions is None:
+            return members, np.arange(members.size)
+        cells = [np.flatnonzero(self.owner == k) for k in members]
+        return np.concatenate(cells), np.repeat(np.arange(members.size), [one.size for one in cells])
+
+    def of_cells(self, cells: Ints) -> tuple[Problem, list[int]]:
+        """Return the problem of these cells with the decisions of their patterns, and the pattern of each of its experts."""
         owners = list(enumerate(self.problem.owner))
-        pairs = zip(members, self.names_of(members), strict=True)
+        pairs = zip(cells, _numbered(self.problem.names, cells), strict=True)
         made = [(place, name) for k, name in pairs for place, owner in owners if owner == k]
         experts = [replace(self.problem.experts[place], name=name) for place, name in made]
         return self.problem.with_experts(experts), [place for place, _ in made]
+
+    def together(self, problem: Problem, members: Ints, cells: Ints, whose: Ints) -> Problem:
+        """Return the problem of these persons, of whose cells this is the problem."""
+        if self.conditions is None:
+            return problem
+        conditions = self.conditions.iloc[cells].reset_index(drop=True)
+        tasks = problem.cells.tasks
+        return Problem.of_tasks(tuple(self.names_of(members)), problem.parameter_names, tasks, whose, conditions)
 
     def simulate(self, problem: Problem, patterns: Sequence[int], policies: Sequence[Floats], share: float, seed: int) -> Problem:
         """Return the problem with new decisions by these policies, `share` times as many as the patterns have."""
@@ -151,6 +170,38 @@ class StudyDesign:
         return counts
 
 
+def _numbered(names: Sequence[str], members: Ints) -> list[str]:
+    """Return the names of members; of one that occurs again, with a number."""
+    before = [int((members[:i] == k).sum()) for i, k in enumerate(members)]
+    return [f"{names[k]} #{number + 1}" if number else names[k] for k, number in zip(members, before, strict=True)]
+
+
+def design_under(
+    problem: Problem, demonstrations: Demonstrations | Sequence[Demonstrations] | None, covariates: Covariates
+) -> StudyDesign:
+    """Return the design of a study whose persons were seen under conditions: each person under each combination is a cell.
+
+    Episodes begin where they did where there is one table of decisions; else decisions are drawn in the states of each cell.
+    """
+    gathered = covariates.gathered(problem)
+    cells = gathered.cells
+    assert cells.owner is not None
+    assert cells.conditions is not None
+    names = tuple(f"{i}" for i in range(len(cells.owner)))
+    apart = Problem.of_tasks(names, gathered.parameter_names, cells.tasks)
+    decisions = float(sum(task.counts.sum() for task in cells.tasks)) / gathered.n_experts
+    starts, lengths = None, (np.zeros(0, dtype=np.int64),) * len(apart.experts)
+    tables = [demonstrations] if isinstance(demonstrations, Demonstrations) else list(demonstrations or ())
+    if len(tables) == 1 and tables[0].conditions is not None and len(apart.experts) == len(names):
+        episodes = tables[0].by_episode
+        cell = covariates.cell[cells_of_episodes(tables[0], [*map(str, tables[0].conditions)])]
+        states = tables[0].match(apart.experts[0].mdp)[0][episodes.first_state]
+        starts = tuple(states[cell == i] for i in range(len(names)))
+        longest = [episodes.length[cell == i].max(initial=1) for i in range(len(names))]
+        lengths = tuple(np.full(one.size, int(most)) for one, most in zip(starts, longest, strict=True))
+    return StudyDesign(apart, starts, lengths, decisions, gathered.names, cells.owner, cells.conditions)
+
+
 def read_design(problem: Problem, demonstrations: Demonstrations | Sequence[Demonstrations] | None) -> StudyDesign:
     """Return the design of a study, with the starts of its episodes where the tables are given, one for each task in order.
 
@@ -158,7 +209,8 @@ def read_design(problem: Problem, demonstrations: Demonstrations | Sequence[Demo
     """
     decisions = float(sum(require_counts(expert).sum() for expert in problem.experts)) / problem.n_experts
     if demonstrations is None:
-        return StudyDesign(problem, None, (np.zeros(0, dtype=np.int64),) * len(problem.experts), decisions)
+        nothing = (np.zeros(0, dtype=np.int64),) * len(problem.experts)
+        return StudyDesign(problem, None, nothing, decisions, problem.names, np.arange(problem.n_experts))
     starts: list[Ints] = []
     lengths: list[Ints] = []
     everybody = set(problem.names)
@@ -171,7 +223,7 @@ def read_design(problem: Problem, demonstrations: Demonstrations | Sequence[Demo
                 of_expert = episodes.expert == expert
                 starts.append(states[of_expert])
                 lengths.append(np.full(starts[-1].size, int(episodes.length[of_expert].max())))
-    return StudyDesign(problem, tuple(starts), tuple(lengths), decisions)
+    return StudyDesign(problem, tuple(starts), tuple(lengths), decisions, problem.names, np.arange(problem.n_experts))
 
 
 @dataclass(frozen=True)
@@ -417,7 +469,8 @@ class Schedule:
         places = [number[id(expert.mdp)] for expert in everywhere.experts]
         decided = [float(self.times @ self.visits(t, policy).sum(axis=1)) for t, policy in zip(places, policies, strict=True)]
         by_expert = [tuple(array[place] for place in places) for array in (starts, lengths)]
-        return StudyDesign(everywhere, by_expert[0], by_expert[1], sum(decided) / problem.n_experts)
+        persons = everywhere.names, np.arange(everywhere.n_experts)
+        return StudyDesign(everywhere, by_expert[0], by_expert[1], sum(decided) / problem.n_experts, *persons)
 
 
 def in_tasks(problem: Problem, tasks: Sequence[MDP], features: Sequence[Any] | None = None, known_reward: Any = None) -> Problem:

@@ -5,8 +5,9 @@ policy in the same tasks, and counts their decisions. In its place there can be 
 the best.
 
 *Truth.* After a `Population` persons are drawn anew for each study from the fitted population, with a chosen effect of one
-covariate if wanted. After `MaximumLikelihood` each person has the fitted discount and temperature, or a chosen discount. The
-reward is the fitted one.
+covariate or condition if wanted. Under conditions each person decides in the cells of the pattern, and the test of the effect
+compares persons with themselves. After `MaximumLikelihood` each person has the fitted discount and temperature, or a chosen
+discount. The reward is the fitted one.
 
 *Sizes.* Besides the study as designed there are studies with other numbers of decisions per person, of people, and with other
 effects, one of these changed at a time. All sizes use the same random numbers, so that they differ by little else than size.
@@ -47,7 +48,6 @@ from multihorizon.checks import (
     as_jobs,
     as_level,
     as_seed,
-    first_few,
     label,
     numbers_of,
     renamed,
@@ -57,6 +57,7 @@ from multihorizon.choice.settings import check_discounts
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.driver import solve
 from multihorizon.files import read_json
+from multihorizon.likelihood.estimates import principal_root
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood, resume
 from multihorizon.likelihood.search import climb
 from multihorizon.parallel import Progress, Run, in_parallel, silent
@@ -64,7 +65,7 @@ from multihorizon.population.covariates import Covariates, least_persons
 from multihorizon.population.findings import PopulationEvidence, PopulationFindings
 from multihorizon.population.solver import Population
 from multihorizon.problem import Problem, require_finite
-from multihorizon.questions.schedule import Schedule, StudyDesign, policies_of, read_design, tables_of
+from multihorizon.questions.schedule import Schedule, StudyDesign, design_under, policies_of, read_design, tables_of
 from multihorizon.result import COLOURS, Result, package_version
 from multihorizon.solution import Solution, Status
 from multihorizon.words import count, decimals, percent_with_error
@@ -96,8 +97,8 @@ def simulate_study(
             study did; without it, persons decide again in the states in which they decided.
         schedule: in place of a study that was run, one that is planned, as `design` proposes it. Persons are those of the
             solution, and `people` is one number: as many persons take part, each made after one of the solution's.
-        effects: sizes of the effect of one covariate on logit γ, for `Population`. The last one is that of studies of other
-            sizes. By default no effect and the fitted one.
+        effects: sizes of the effect of one covariate or condition on logit γ, for `Population`. The last one is that of studies
+            of other sizes. By default no effect and the fitted one.
         term: the covariate's term in the formula; not needed where there is one besides the intercept.
         discounts: chosen discounts by name, for `MaximumLikelihood`; others are those of the solution.
         decisions: numbers of decisions per person to try besides the study's own; by default half and twice as many.
@@ -127,12 +128,13 @@ def simulate_study(
     used = solver or (study.solver_used(MaximumLikelihood, Population) if isinstance(study, Solution) else MaximumLikelihood())
     problem = study.require_problem() if isinstance(study, Solution) else require_finite(study)
     covariates = used.covariates(problem) if isinstance(used, Population) else None
-    if covariates is not None and covariates.conditions:
-        raise ValueError(
-            "a simulated study must have a formula without conditions, as persons are drawn and not their episodes, received "
-            f"{first_few(covariates.conditions)}: leave them out"
-        )
+    whole, within = problem, covariates is not None and bool(covariates.conditions)
     problem = problem if covariates is None else covariates.compared(problem)
+    if within and schedule is not None:
+        raise ValueError(
+            "a schedule must come with a formula without conditions, received one with conditions: simulate the study that was "
+            "run, with other numbers of people and decisions"
+        )
     if schedule is not None and demonstrations is not None:
         raise ValueError("a study must have demonstrations or a schedule, received both")
     varied = _check_request(covariates, term, effects, discounts, decisions, None if schedule is not None else people)
@@ -144,7 +146,8 @@ def simulate_study(
     population = None if covariates is None else PopulationEvidence.of(fitted).population
     truth = Truth(fitted.personal_rewards, discounts_used, fitted.temperature, varied, covariates, population)
     if schedule is None:
-        design = read_design(problem, demonstrations)
+        remembered = list(whole.tables) if within and demonstrations is None and whole.tables else demonstrations
+        design = design_under(whole, remembered, covariates) if within and covariates else read_design(problem, demonstrations)
         sizes = _sizes(design, truth, effects, decisions, people)
     else:
         design = schedule.study(problem, used.known_reward, fitted.personal_rewards, discounts_used, fitted.temperature)
@@ -219,18 +222,34 @@ class Truth:
         """Return the fitted effect of the term on logit γ."""
         return np.nan if self.population is None or self.term is None else self.population.discount[self.term]["estimate"]
 
-    def draw(self, members: Ints, effect: float, rng: np.random.Generator) -> tuple[Floats, Floats]:
-        """Return discounts and temperatures of persons made after these, with this effect of the term."""
+    def draw(
+        self, members: Ints, effect: float, rng: np.random.Generator, cells: Ints, whose: Ints
+    ) -> tuple[Floats, Floats, Floats]:
+        """Return discounts and temperatures of the cells of persons made after these, with this effect of the term, and the
+        discounts of the persons on the average of conditions.
+
+        `cells` are theirs, and `whose` says of which of the members each is.
+        """
         if self.covariates is None or self.population is None:
-            return self.discounts[members], self.temperatures[members]
+            return self.discounts[members], self.temperatures[members], self.discounts[members]
         effects, spread = self.population.effects, self.population.spread
         if self.term is not None:
             effects[self.covariates.terms.index(self.term), 0] = effect
+        largest = self.population.largest_discount
+        if self.covariates.conditions:
+            root = principal_root(np.array(self.population.person_covariance))
+            own = (rng.normal(size=(members.size, len(root))) @ root.T).reshape(members.size, -1, 2)
+            matrix, random = self.covariates.matrix[cells], self.covariates.random[cells]
+            eta = matrix @ effects + np.einsum("cq,cqk->ck", random, own[whose])
+            mean = self.covariates.typical[members] @ effects
+            mean += np.einsum("cq,cqk->ck", self.covariates.typical_random[members], own)
+            return largest * expit(eta[:, 0]), np.exp(eta[:, 1]), largest * expit(mean[:, 0])
         rho = spread["correlation"]["estimate"]
         widths = np.array([spread[kind]["estimate"] for kind in ("discount", "temperature")])
         root = widths[:, None] * np.array([[1.0, 0.0], [rho, np.sqrt(max(0.0, 1 - rho**2))]])
         eta = self.covariates.matrix[members] @ effects + rng.normal(size=(members.size, 2)) @ root.T
-        return self.population.largest_discount * expit(eta[:, 0]), np.exp(eta[:, 1])
+        drawn = largest * expit(eta[:, 0])
+        return drawn, np.exp(eta[:, 1]), drawn
 
 
 @dataclass(frozen=True)
@@ -250,7 +269,7 @@ def _sizes(
     people: Sequence[int] | None,
 ) -> list[Size]:
     """Return the study as designed first, then one change at a time."""
-    k, designed = design.problem.n_experts, design.decisions
+    k, designed = len(design.persons), design.decisions
     tried = effects or ([np.nan] if truth.term is None else [0.0, truth.effect])
     if decisions is None:
         decisions = [round(0.5 * designed), round(2.0 * designed)]
@@ -311,13 +330,16 @@ class _Study:
         size, number = item
         seeds = np.random.SeedSequence([self.seed, number]).generate_state(3)
         members = self.design.draw_people(size.people, np.random.default_rng(seeds[0]))
-        problem, patterns = self.design.of_people(members)
-        discounts, temperatures = self.truth.draw(members, size.effect, np.random.default_rng(seeds[1]))
-        policies = policies_of(problem, self.solver.known_reward, self.truth.rewards[members], discounts, temperatures)
+        cells, whose = self.design.cells_of(members)
+        problem, patterns = self.design.of_cells(cells)
+        rng = np.random.default_rng(seeds[1])
+        under, temperatures, discounts = self.truth.draw(members, size.effect, rng, cells, whose)
+        policies = policies_of(problem, self.solver.known_reward, self.truth.rewards[members[whose]], under, temperatures)
         share = size.decisions / self.design.decisions
         simulated = self.design.simulate(problem, patterns, policies, share, int(seeds[2]))
         try:
-            solution = solve(simulated, self._solver(members), seed=number)
+            study = self.design.together(simulated, members, cells, whose)
+            solution = solve(study, self._solver(members), seed=number)
         except ValueError as error:
             return Outcome.without_answer(discounts, str(error))
         return Outcome.of(solution, discounts, self.truth.term)
@@ -327,7 +349,7 @@ class _Study:
         if not isinstance(self.solver, Population) or self.solver.persons is None:
             return self.solver
         labels = [label(value, "column expert of persons") for value in self.solver.persons["expert"]]
-        rows = self.solver.persons.set_axis(labels, axis=0).loc[[self.design.problem.names[k] for k in members]]
+        rows = self.solver.persons.set_axis(labels, axis=0).loc[[self.design.persons[k] for k in members]]
         frame = rows.assign(expert=self.design.names_of(members)).reset_index(drop=True)
         return replace(self.solver, persons=frame, missing="fail")
 
