@@ -454,5 +454,3 @@ def test_what_conditions_cannot_be_asked_is_said_in_one_sentence(solution: mh.So
     named = mh.Demonstrations.from_frame(table.to_frame().rename(columns={"noise": "low"}), conditions=["low"])
     with pytest.raises(ValueError, match="a condition must not be called low, as a result is"):
         solved("~ low", named)
-    with pytest.raises(ValueError, match=r"a simulated study must have a formula without conditions, .* received noise"):
-        mh.simulate_study(solution, studies=2)
