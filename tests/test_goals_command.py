@@ -46,6 +46,7 @@ def test_goals_writes_groups_and_a_report(folder, tmp_path, golden):
     assert np.shape(content["memberships"]) == (4, 2)
     page = (tmp_path / "goals.html").read_text(encoding="utf-8")
     assert '<p class="answer">' in page
+    assert 'aria-label="How likely each expert shares each goal. Ann &amp; &lt;Co&gt; shares goal 1: 100%' in page
     assert "Ann &amp; &lt;Co&gt;" in page
     assert '<th class="short" scope="col">goal 1</th>\n<th class="short" scope="col">goal 2</th>' in page
     golden(page)

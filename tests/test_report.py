@@ -259,6 +259,19 @@ def test_headings_headers_and_figures_can_be_read_aloud(found):
     assert "animation" not in style
 
 
+def test_a_map_names_its_cells_and_a_model_stands_in_one_column(found):
+    page = fit_page(found, {}).render()
+    for name in CLIFF.mdp.state_names:
+        assert re.search(f'class="soft corner" x="[0-9]+" y="[0-9]+">{name}</text>', page)
+    assert "one shared discount, as with discount 0</th>" in page  # one discount for all is not identified
+    assert ">discount 0</th>" not in page
+    held_out = found.checks.held_out
+    other = found.checks.held_out | {"discount 0": held_out["discount 0"] - 0.01}
+    page = fit_page(replace(found, checks=replace(found.checks, held_out=other)), {}).render()
+    assert ">one shared discount</th>" in page
+    assert ">discount 0</th>" in page
+
+
 def test_a_card_holds_its_reasons(found):
     page = fit_page(found, {}).render()
     cards = page[page.index('class="cards"') :].split('<div class="card ')

@@ -17,7 +17,7 @@ import multihorizon as mh
 from multihorizon.estimate import interval_ends
 from multihorizon.questions.whatif.change import read_change
 from multihorizon.questions.whatif.predict import Outcomes, Prediction
-from multihorizon.report.pages import changes_in_words, write_whatif
+from multihorizon.report.pages import changes_in_words, whatif_page, write_whatif
 from multihorizon.words import percent
 
 
@@ -420,6 +420,23 @@ def test_the_first_sentence_is_the_answer() -> None:
     assert mh.predict(problem, pay={"4": 0.0}).headline() == "No choice changes."
     groups = mh.predict(tiny_solutions()["population"].solution, pay={"1": 1.0}, persons="groups").headline()
     assert "new person" not in groups
+
+
+def test_a_task_without_a_grid_is_shown_as_states_and_actions() -> None:
+    """A large graph cannot be read: then actions before and after stand in tables of colours, states in natural order."""
+    mdp = mh.domains.random_mdp(24, 3, n_terminal=1, seed=3)
+    problem = mh.Problem(mdp, [mh.soft_plan(mdp, np.linspace(-1, 1, 24), g).policy for g in (0.3, 0.8)], names=["near", "far"])
+    found = mh.predict(problem, pay={"5": 3.0, "12": 3.0}, discount={"near": 0.3, "far": 0.8})
+    page = whatif_page(found, {})
+    before, after = page.sections[0].blocks[1].blocks
+    assert before.columns == list(mdp.action_names)
+    assert list(before.rows) == sorted(before.rows, key=int) == list(after.rows)
+    assert len(before.cells) == 3 * len(before.rows)
+    s = mdp.state_names.index(after.rows[0])
+    assert after.cells[0][2] == f"{found.after[0, s, 0] - found.before[0, s, 0]:+.2f}"
+    html = page.render()
+    assert f'text-anchor="end">{before.rows[-1]}</text>' in html
+    assert f'text-anchor="middle">{mdp.action_names[0]}</text>' in html
 
 
 @pytest.mark.parametrize("name", REFUSED)

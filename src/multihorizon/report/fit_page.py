@@ -56,7 +56,7 @@ from multihorizon.report.charts import (
     look_ahead,
     look_ahead_range,
 )
-from multihorizon.report.maps import DARKEST, MOST_CELLS, GridMap, Person, expected_in, explorer, grid_map
+from multihorizon.report.maps import MOST_CELLS, Person, expected_in, explorer, grid_map, heat_map, natural
 from multihorizon.report.pages import UNIT_OF_REWARD, goals_blocks, lookahead_blocks, options_text, recovery_blocks
 from multihorizon.report.people import (
     condition_figures,
@@ -324,17 +324,14 @@ def _deviation_maps(analysis: Analysis, deviations: Deviations) -> list[Block]:
         few = f"Shown are those who deviate most, {len(maps)} of {len(values)}. " if len(values) > len(maps) else ""
         return [Beside(maps), Items([f"{few}{colours}"])]
     rows = analysis.order if len(experts) <= 40 else experts[:40]
-    columns = sorted(np.argsort(-np.abs(values).max(axis=0), kind="stable")[:24].tolist())
-    cells = []
-    for k in rows:
-        shares = values[k] / (most or 1.0)
-        texts = tips(k)
-        cells += [(float(shares[j]), DARKEST * float(np.sqrt(abs(shares[j]))), "", False, texts[j]) for j in columns]
+    columns = sorted(np.argsort(-np.abs(values).max(axis=0), kind="stable")[:24].tolist(), key=lambda j: natural(names[j]))
+    said = [tips(k)[j] for k in rows for j in columns]
     what = "state" if problem.tabular else "feature"
     caption = (
         f"Deviations from the shared reward: one row per expert, from the shortest horizon down, one column per {what}. {colours}"
     )
-    return [GridMap(caption, (48 * len(columns), 48 * len(rows)), cells, [])]
+    shown = [solution.experts[k] for k in rows], [names[j] for j in columns]
+    return [heat_map(*shown, values[np.ix_(rows, columns)], said, caption, most)]
 
 
 def _discounts_beside(analysis: Analysis, deviations: Deviations) -> list[Block]:
@@ -557,6 +554,10 @@ def _fit(analysis: Analysis) -> list[Section]:
     if checks is not None:
         repeat = analysis.compared is not None and analysis.compared.repeat
         models = [model for model in checks.held_out if repeat or model != "own frequencies"]
+        titles = list(models)
+        if np.allclose(checks.held_out["one shared discount"], checks.held_out["discount 0"], rtol=0, atol=1e-3):
+            models.remove("discount 0")  # one discount for all that the decisions do not tell from 0 is no other model
+            titles = ["one shared discount, as with discount 0" if m == "one shared discount" else m for m in models]
         rows = [
             [checks.experts[k], *(decimals(checks.held_out[m][k], 3) for m in models), decimals(analysis.chance[k], 3)]
             for k in analysis.order
@@ -565,7 +566,7 @@ def _fit(analysis: Analysis) -> list[Section]:
             "Each half of the episodes was predicted by a model fitted to the other half. Numbers nearer to zero are better."
         )
         caption = "Mean held-out log-likelihood per decision"
-        blocks.append(PageTable(["expert", *models, "chance"], rows, caption, [[k] for k in analysis.order]))
+        blocks.append(PageTable(["expert", *titles, "chance"], rows, caption, [[k] for k in analysis.order]))
     return [Section(analysis.fit.question, [*blocks, _worst_states(analysis), *_not_explained(analysis)])]
 
 
@@ -657,7 +658,7 @@ def _decisions(analysis: Analysis) -> list[Section]:
     headers = ["state", *([names[k] for k in analysis.order] if few else ["decisions", "experts who decided"])]
     rows = [
         [state, *([int(row[k]) for k in analysis.order] if few else [int(row.sum()), int((row > 0).sum())])]
-        for state, row in decisions.items()
+        for state, row in sorted(decisions.items(), key=lambda item: natural(item[0]))
     ]
     columns = [[], *([k] for k in analysis.order)] if few else []
     return [Section("Decisions by state", [PageTable(headers, rows, "Decisions in each state", columns=columns)])]

@@ -12,6 +12,7 @@ where decisions are known.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import cos, hypot, pi, sin
@@ -50,14 +51,25 @@ class GridMap(Block):
     """The cells of a grid, 48 units wide, row by row.
 
     Each has a reward as a share of the largest difference from the median, NaN where it is not known, an opacity, a number,
-    whether the episode ends there, and a tip. An arrow is whether it is shown, and its path.
+    whether the episode ends there, and a tip. An arrow is whether it is shown, and its path. Names of cells stand in their
+    corners, and those of rows and columns at their sides.
     """
 
     template: ClassVar[str] = "maps.html"
     caption: str
     size: tuple[int, int]
     cells: Sequence[tuple[float, float, str, bool, str]]
-    arrows: Sequence[tuple[bool, str]]
+    arrows: Sequence[tuple[bool, str]] = ()
+    names: Sequence[str] = ()
+    rows: Sequence[str] = ()
+    columns: Sequence[str] = ()
+
+    @property
+    def room(self) -> tuple[float, float]:
+        """Return how much the names of rows and columns need, at the left and above."""
+        left = 8 + 6.6 * max(map(len, self.rows), default=0) if self.rows else 0.0
+        longest = max(map(len, self.columns), default=0)
+        return left, (20.0 if longest <= 7 else 10 + 6.6 * longest) if self.columns else 0.0
 
     @property
     def label(self) -> str:
@@ -98,7 +110,38 @@ def grid_map(
         tip = x + 17 * right, y + 17 * down
         paths.append((shown, f"M{x:g} {y:g}L{tip[0]:g} {tip[1]:g}{_head(*tip, right, down)}"))
     cells = list(zip(shares.tolist(), opacities.tolist(), numbers, ends, tips, strict=True))
-    return GridMap(caption, (48 * width, 48 * height), cells, paths)
+    named = mdp.n_states <= READABLE_CELLS and max(map(len, mdp.state_names)) <= 6
+    return GridMap(caption, (48 * width, 48 * height), cells, paths, mdp.state_names if named else ())
+
+
+def heat_map(
+    rows: Sequence[str],
+    columns: Sequence[str],
+    values: Floats,
+    tips: Sequence[str],
+    caption: str,
+    most: float,
+    written: Callable[[float], str] | None = None,
+) -> GridMap:
+    """Return a table of numbers `(r,c)` as coloured cells, `most` the darkest, with the names of its rows and columns."""
+    shares = values.ravel() / (most or 1.0)
+    numbers = [""] * shares.size if written is None else [written(value) for value in values.ravel().tolist()]
+    opacities = (DARKEST * np.sqrt(np.abs(shares))).tolist()
+    cells = list(zip(shares.tolist(), opacities, numbers, [False] * shares.size, tips, strict=True))
+    size = 48 * len(columns), 48 * len(rows)
+    return GridMap(
+        caption, size, cells, rows=[shortened(name, 24) for name in rows], columns=[shortened(name, 16) for name in columns]
+    )
+
+
+def natural(name: str) -> list[tuple[int, int, str]]:
+    """Return a key by which names are sorted as people count, 2 before 10.
+
+    Example:
+        >>> sorted(["s10", "s2", "10", "2"], key=natural)
+        ['2', '10', 's2', 's10']
+    """
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", name) if part]
 
 
 def _head(x: float, y: float, right: float, down: float) -> str:

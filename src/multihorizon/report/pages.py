@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ from multihorizon.report.charts import (
     TableBlock,
     number_ticks,
 )
-from multihorizon.report.maps import MOST_CELLS, Arrow, GraphMap, GridMap, graph_map, grid_map
+from multihorizon.report.maps import MOST_CELLS, Arrow, GraphMap, GridMap, graph_map, grid_map, heat_map, natural
 from multihorizon.report.plots import ARROWS
 from multihorizon.result import package_version
 from multihorizon.solution import Solution, Status
@@ -76,6 +77,7 @@ from multihorizon.words import (
     percent_with_error,
     plus_minus,
     shortened,
+    signed,
     significant,
 )
 
@@ -188,6 +190,14 @@ def goals_blocks(goals: Goals[Solution], names: Sequence[str]) -> list[str | Blo
         roles=roles,
     )
     blocks.append(TableBlock(members, [[names.index(name)] for name in goals.experts], horizon=horizon))
+    if len(goals.groups) > 1 and len(goals.experts) <= 40:
+        order = sorted(range(len(goals.experts)), key=lambda k: (number[goals.experts[k]], k))
+        tips = [f"{goals.experts[k]} {goal}: {percent(shares[goal][k])}" for k in order for goal in shares]
+        caption = "How likely each expert shares each goal."
+        rows = [goals.experts[k] for k in order]
+        blocks.append(
+            heat_map(rows, [f"goal {g + 1}" for g in range(len(shares))], goals.memberships[order], tips, caption, 1.0, percent)
+        )
 
     columns: dict[str, list[str | None]] = {}
     for g, solution in enumerate(goals.solutions):
@@ -864,9 +874,32 @@ def _pair(prediction: Prediction, old: Floats, new: Floats, visited: Floats, vis
         else:
             drawn = graph_map(mdp, tips, caption, arrows)
         if drawn is None:
-            return []
+            return _heat_pair(prediction, old, new)
         pair.append(drawn)
     return pair
+
+
+def _heat_pair(prediction: Prediction, old: Floats, new: Floats) -> list[Block]:
+    """Return the probabilities of actions before, and how they change, in the 20 states where they change most."""
+    live, change = prediction.change.mdp.live, np.nan_to_num(new - old)
+    most_in = np.where(live, np.abs(change), 0.0).max(axis=1)
+    states = [int(s) for s in np.argsort(-most_in, kind="stable")[:20] if most_in[s] >= 5e-4]
+    states.sort(key=lambda s: natural(prediction.states[s]))
+    if not states or live.shape[1] > 12:
+        return []
+    names = [prediction.states[s] for s in states], list(prediction.actions)
+    tips = [
+        f"{prediction.actions[a]} in {prediction.states[s]}: {decimals(old[s, a], 3, 'unknown')}, then {decimals(new[s, a], 3)}"
+        for s in states
+        for a in range(live.shape[1])
+    ]
+    allowed = live[states]
+    before = np.where(allowed, old[states], np.nan)
+    changed = np.where(allowed, change[states], np.nan)
+    first = "Before: the probability of each action, in the states where choices change most."
+    then = "After: how much more likely it is (blue), or less (orange)."
+    shown = (partial(decimals, digits=2, unknown=""), lambda value: "" if np.isnan(value) else signed(value, 2))
+    return [heat_map(*names, before, tips, first, 1.0, shown[0]), heat_map(*names, changed, tips, then, 1.0, shown[1])]
 
 
 def _likeliest(live: Any, policy: Floats) -> list[Arrow]:
