@@ -2,13 +2,14 @@
 
 import importlib.util
 import re
+import shutil
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 
 
-def load():
-    spec = importlib.util.spec_from_file_location("draw_architecture", ROOT / "docs" / "draw_architecture.py")
+def load(root=ROOT):
+    spec = importlib.util.spec_from_file_location("draw_architecture", root / "docs" / "draw_architecture.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -22,10 +23,13 @@ def test_the_picture_and_the_table_are_those_of_the_imports() -> None:
     assert page == draw.page(page), hint
 
 
-def test_an_import_that_is_added_changes_the_map(tmp_path, monkeypatch) -> None:
-    draw = load()
-    (tmp_path / "checks.py").write_text('"""Checks. More."""\nfrom multihorizon.mdp import MDP\nimport multihorizon as mh\n')
-    monkeypatch.setattr(draw, "SOURCE", tmp_path)
+def test_an_import_that_is_added_changes_the_map(tmp_path) -> None:
+    (tmp_path / "docs").mkdir()
+    shutil.copy(ROOT / "docs" / "draw_architecture.py", tmp_path / "docs")
+    source = tmp_path / "src" / "multihorizon"
+    source.mkdir(parents=True)
+    (source / "checks.py").write_text('"""Checks. More."""\nfrom multihorizon.mdp import MDP\nimport multihorizon as mh\n')
+    draw = load(tmp_path)
     assert draw.imports("checks") == {"mdp", "__init__"}
     assert draw.owns("checks") == "Checks"
 

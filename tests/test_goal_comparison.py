@@ -167,7 +167,7 @@ def test_deviations_are_drawn_on_the_grid_or_by_expert_and_feature():
     assert (
         page.count("deviations from the shared reward.") == 6
     )  # a caption and a text for readers who cannot see, of each of three
-    assert "a column for each feature" not in page
+    assert "one column per feature" not in page
     assert "one column per feature" in fit_page(fitted(1.5), {}).render()
 
 

@@ -105,4 +105,4 @@ def test_a_fit_that_did_not_end_says_of_nobody_that_they_are_identified(toys, go
     solution = mh.solve(mh.Problem(mh.MDP.from_npz(toys / "1.npz"), table), mh.MaximumLikelihood())
     page = identify_page(replace(solution, status=mh.Status.NOT_CONVERGED), None, []).render()
     golden(page)
-    assert '<td class="short">yes</td>' not in page
+    assert not re.search(r"<td[^>]*>yes</td>", page)
