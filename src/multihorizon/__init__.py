@@ -69,6 +69,7 @@ _HOMES = {
     "simulate_study": "questions.study",
     "design": "questions.design",
     "check_model": "questions.model_checks",
+    "robustness": "questions.robustness",
     "track": "questions.track",
     "predict": "questions.whatif.predict",
     "nudge": "questions.whatif.nudge",

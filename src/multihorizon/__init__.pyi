@@ -52,6 +52,7 @@ from multihorizon.questions.goals import goals as goals
 from multihorizon.questions.lookahead_comparison import compare_lookahead as compare_lookahead
 from multihorizon.questions.model_checks import check_model as check_model
 from multihorizon.questions.posterior import posterior as posterior
+from multihorizon.questions.robustness import robustness as robustness
 from multihorizon.questions.sharing import pairwise_tests as pairwise_tests
 from multihorizon.questions.sharing import shared_discount_test as shared_discount_test
 from multihorizon.questions.study import bootstrap as bootstrap

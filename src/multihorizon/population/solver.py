@@ -243,9 +243,11 @@ class Population:
             return types_solution(units, fit_types(units, reward, self.types, self.ridge, run))
         if self.deviations:
             self._require_deviations(problem)
-        covariates, maximum, identified, ridge_reason, lapses = self.search(
-            problem, run.part(0.0, 0.3) if self.deviations else run
-        )
+        return self.answer(self.search(problem, run.part(0.0, 0.3) if self.deviations else run), run)
+
+    def answer(self, found: Search, run: Run) -> Solution:
+        """Return what follows from where the search ended."""
+        covariates, maximum, identified, ridge_reason, lapses = found
         typical = None
         if covariates.conditions:
             typical = covariates.typical @ covariates.units, covariates.typical_random @ covariates.random_units

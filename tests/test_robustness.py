@@ -1,0 +1,70 @@
+"""The same question under rival models of choice."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+from test_planners import best_action, decisions, lapsing, players, problem_of
+
+import multihorizon as mh
+from multihorizon.questions.robustness import Robustness
+
+RIVALS = ["values by the best action", "lapses", "stickiness"]
+
+
+@cache
+def of_lapsing() -> Robustness:
+    return mh.robustness(lapsing(), mh.MaximumLikelihood(starts=2), ["lapses", "values by the best action"])
+
+
+def test_intervals_under_all_models_that_predict_as_well_hold_what_the_fit_alone_does_not() -> None:
+    found = of_lapsing()
+    truth, alone = np.array([0.3, 0.7, 0.92]), found.rivals[0].intervals
+    assert not ((alone[:, 0] <= truth) & (truth <= alone[:, 1])).any()
+    assert ((found.intervals[:, 0] <= truth) & (truth <= found.intervals[:, 1])).all()
+    lapses = next(rival for rival in found.rivals if rival.name == "lapses")
+    assert lapses.predicts
+    assert lapses.held_out == max(rival.held_out for rival in found.rivals)
+    assert lapses.weight > 0.5
+    assert "more than twice as wide as the fit alone" in found.sentences()
+
+
+def test_held_out_predictions_are_those_of_fits_to_the_other_episodes() -> None:
+    problem = problem_of(decisions("soft", 0.0, 0.0, 4, each=300))
+    found = mh.robustness(problem, mh.MaximumLikelihood(starts=1), ["values by the best action"], folds=2)
+    inside = max(rival.log_likelihood for rival in found.rivals) / 900
+    assert all(inside - 0.1 < rival.held_out < inside for rival in found.rivals)
+    assert found.unit == "episode"
+    assert sum(rival.weight for rival in found.rivals) == pytest.approx(1)
+
+
+def test_what_robustness_found_is_written(tmp_path) -> None:
+    found = of_lapsing()
+    found.to_json(tmp_path / "r.json")
+    assert set(found.to_dict()) == {"the fit", "lapses", "values by the best action"}
+    assert set(found.to_dict()["lapses"]) >= {"discounts", "held_out", "conclusion"}
+    assert len(found.to_frame()) == 9
+    assert found.verdict() in found.summary()
+    assert "<table" in found._repr_html_()
+
+
+def test_a_population_is_asked_about_its_groups() -> None:
+    problem = players(0.15)
+    young = {"expert": list(problem.names), "group": ["young", "old"] * 10}
+    paid = mh.domains.space_adventure().reward
+    solver = mh.Population("~ group", young, known_reward=paid, nodes=5)
+    found = mh.robustness(problem, solver, {"lapses of 15%": {"lapse": 0.15}, "own planner": {"planner": best_action}}, folds=2)
+    assert found.contrasts == ("group: young less old",)
+    assert found.unit == "person"
+    lapses, own = found.rivals[1:]
+    assert lapses.held_out > own.held_out
+    assert found.rivals[0].conclusion == "as fitted"
+
+
+def test_rivals_that_are_not_known_are_refused() -> None:
+    with pytest.raises(ValueError, match="rivals must be among"):
+        mh.robustness(lapsing(), rivals=["wishes"])
+    with pytest.raises(ValueError, match="hyperbolic is no rival here"):
+        mh.robustness(lapsing(), rivals=["hyperbolic"])
+    with pytest.raises(ValueError, match="robustness is asked of"):
+        mh.robustness(lapsing(), mh.ClosedForm())
