@@ -71,6 +71,7 @@ RESULTS: dict[str, Callable[[], Result]] = {
     "GoalComparison": lambda: mh.compare_goals(of("deviations"), table()),
     "Bootstrap": lambda: mh.bootstrap(of(), 3),
     "ModelChecks": lambda: mh.check_model(of(), table()),
+    "Robustness": lambda: mh.robustness(of(), rivals=["values by the best action"]),
     "LookaheadComparison": lambda: mh.compare_lookahead(of().require_problem(), [mh.Exponential()]),
     "CarryingOver": carried,
     "SharedDiscountTest": lambda: mh.shared_discount_test(of()),
