@@ -225,7 +225,7 @@ def test_transitions_give_way_to_decisions_and_their_gradient_is_exact():
     problem = estimated_problem()
     model = Likelihood(problem, Settings(moves=True))
     rng = np.random.default_rng(0)
-    x = model.pack(np.array([1.0, -1.0]), np.array([0.3, 0.8]), transitions=0.3 * rng.normal(size=model.moves[0].size))
+    x = model.pack(np.array([1.0, -1.0]), np.array([0.3, 0.8]), beside=0.3 * rng.normal(size=model.moves[0].size))
     point, step = model.at(x), 1e-5 * rng.normal(size=x.size)
     change = (model.at(x + step).objective - model.at(x - step).objective) / 2
     assert change == pytest.approx(point.gradient @ step, rel=1e-6)
