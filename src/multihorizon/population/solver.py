@@ -245,7 +245,7 @@ class Population:
             self._require_deviations(problem)
         return self.answer(self.search(problem, run.part(0.0, 0.3) if self.deviations else run), run)
 
-    def answer(self, found: Search, run: Run) -> Solution:
+    def answer(self, found: Searched, run: Run) -> Solution:
         """Return what follows from where the search ended."""
         covariates, maximum, identified, ridge_reason, lapses = found
         typical = None
@@ -275,7 +275,7 @@ class Population:
         inference.lapses = lapses
         return inference.solution(ridge_reason, maximum.marginal.layout.problem)
 
-    def search(self, whole: Problem, run: Run) -> Search:
+    def search(self, whole: Problem, run: Run) -> Searched:
         """Return the covariates, the maximum, whether the decisions identify anybody's discount, and why a penalty holds the
         rewards."""
         covariates = self.covariates(whole)
@@ -310,7 +310,7 @@ class Population:
         part = run.part(0.3, 0.6 if self.distribution == "free" else 1.0)
         if self.lapse != "estimated":
             maximum = maximise(layout, start, self.nodes, part, self.tolerance, self.max_steps)
-            return Search(covariates, maximum, identified, ridge_reason)
+            return Searched(covariates, maximum, identified, ridge_reason)
 
         def at(share: float, other: Maximum) -> Maximum:
             lapsing = PsiLayout(*given, Choosing(value, Habits(share, 0.0)))
@@ -321,7 +321,7 @@ class Population:
         whole_run, lapses = part.parts(1, 3)
         without = maximise(layout, start, self.nodes, whole_run, self.tolerance, self.max_steps)
         found = most_likely_lapse(without, at, lapses)
-        return Search(covariates, found.maximum, identified, ridge_reason, found)
+        return Searched(covariates, found.maximum, identified, ridge_reason, found)
 
     @classmethod
     def estimate_of(cls, solution: Solution) -> Estimate:
@@ -383,7 +383,7 @@ class Population:
         return pd.DataFrame(values, columns=["discount", "low", "high", "person_low", "person_high"], index=new.index)
 
 
-class Search(NamedTuple):
+class Searched(NamedTuple):
     """Where a search ended: the covariates, the maximum, whether the decisions identify anybody's discount, why a penalty holds
     the rewards, and the search for the share of lapses, if there was one.
     """

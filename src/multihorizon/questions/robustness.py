@@ -248,7 +248,7 @@ class Robustness(Result):
         return {"verdict": self.verdict(), "holds": self.holds, "held_out": self.unit, "robustness": self.to_dict()}
 
 
-class _Fitted(NamedTuple):
+class _Answer(NamedTuple):
     """A rival fitted to everything: what it says, and the log-likelihood of each episode or person when it was held out.
 
     `held_out` is empty where nothing could be held out.
@@ -303,7 +303,7 @@ def robustness(
     folds, run = as_count(folds, "folds", least=2), Run(as_seed(seed), as_jobs(jobs), progress)
     problem, base = _asked_about(subject, solver)
     changes: dict[str, Mapping[str, Any]] = {"the fit": {}, **_changes(base, problem, rivals)}
-    fitted: dict[str, _Fitted | str] = {}
+    fitted: dict[str, _Answer | str] = {}
     dealt: Dealt | None = None
     first: Point | None = None
     for (name, change), part in run.over(list(changes.items())):
@@ -395,7 +395,7 @@ def _ahead_of_discounts(discounts: Floats, intervals: Floats) -> Floats:
 
 def _fit_experts(
     problem: Problem, solver: MaximumLikelihood, dealt: Dealt | None, folds: int, run: Run
-) -> tuple[_Fitted, Point | None, Dealt | None]:
+) -> tuple[_Answer, Point | None, Dealt | None]:
     """Return a rival fitted to experts, the model at its answer, and how episodes are dealt."""
     solution = solver.solve(problem, run.seed, run.progress)
     if solution.status == Status.NOT_CONVERGED:
@@ -408,13 +408,13 @@ def _fit_experts(
     evidence = solution.evidence
     if not isinstance(solution.interval_source, JointEstimate):  # persons who were fitted one by one
         free = 2 * problem.n_experts
-        return _Fitted(*numbers, float(evidence["log_likelihood"]), float(evidence["decisions"]), free, np.zeros(0)), None, dealt
+        return _Answer(*numbers, float(evidence["log_likelihood"]), float(evidence["decisions"]), free, np.zeros(0)), None, dealt
     point = solution.interval_source.point
     model = point.likelihood
     parameters = _rank(precision(point)) - model.n_transitions
     dealt = dealt or _dealt_episodes(point, folds)
     held_out = np.zeros(0) if dealt is None else _held_out_episodes(point, dealt)
-    return _Fitted(*numbers, point.value, model.decisions, parameters, held_out), point, dealt
+    return _Answer(*numbers, point.value, model.decisions, parameters, held_out), point, dealt
 
 
 def _dealt_episodes(point: Point, folds: int) -> Dealt | None:
@@ -459,7 +459,7 @@ def _held_out_episodes(point: Any, dealt: Dealt, further: Callable[[Any], Any] |
     return held_out
 
 
-def _fit_weights(base: Point, family: Lookahead, dealt: Dealt | None) -> _Fitted:
+def _fit_weights(base: Point, family: Lookahead, dealt: Dealt | None) -> _Answer:
     """Return a family of look-ahead weights fitted from the first fit."""
     fit = fit_lookahead(base, family)
     if not fit.ascent.finished:
@@ -480,7 +480,7 @@ def _fit_weights(base: Point, family: Lookahead, dealt: Dealt | None) -> _Fitted
     parameters = (
         _rank(precision(base)) - base.likelihood.n_transitions - base.likelihood.n_discounts + sum(lookahead_counts(model))
     )
-    return _Fitted(nothing[:, 0], nothing, ahead, np.zeros((0, 4)), point.value, model.decisions, parameters, held_out)
+    return _Answer(nothing[:, 0], nothing, ahead, np.zeros((0, 4)), point.value, model.decisions, parameters, held_out)
 
 
 def _weights(family: Lookahead, coordinates: Floats, steps: int) -> Floats:
@@ -491,7 +491,7 @@ def _weights(family: Lookahead, coordinates: Floats, steps: int) -> Floats:
     return weights
 
 
-def _fit_population(problem: Problem, solver: Population, dealt: Dealt | None, folds: int, run: Run) -> tuple[_Fitted, Dealt]:
+def _fit_population(problem: Problem, solver: Population, dealt: Dealt | None, folds: int, run: Run) -> tuple[_Answer, Dealt]:
     """Return a rival fitted to a population, and how persons are dealt."""
     first, second = run.parts(1, 1)
     found = solver.search(problem, first)
@@ -512,7 +512,7 @@ def _fit_population(problem: Problem, solver: Population, dealt: Dealt | None, f
     parameters = layout.size + (found.lapses is not None)
     numbers = solution.discounts, intervals, _ahead_of_discounts(solution.discounts, intervals), np.array(rows, dtype=np.float64)
     held_out = _held_out_persons(maximum, dealt, second)
-    return _Fitted(*numbers, float(maximum.value.persons.sum()), float(layout.counts.sum()), parameters, held_out), dealt
+    return _Answer(*numbers, float(maximum.value.persons.sum()), float(layout.counts.sum()), parameters, held_out), dealt
 
 
 def _held_out_persons(maximum: Maximum, dealt: Dealt, run: Run) -> Floats:
@@ -543,7 +543,7 @@ def _contrast_names(base: Solver, problem: Problem) -> tuple[str, ...]:
 
 
 def _compared(
-    experts: tuple[str, ...], contrasts: tuple[str, ...], fitted: Mapping[str, _Fitted | str], dealt: Dealt | None
+    experts: tuple[str, ...], contrasts: tuple[str, ...], fitted: Mapping[str, _Answer | str], dealt: Dealt | None
 ) -> Robustness:
     """Return the rivals beside each other."""
     answers = {name: fit for name, fit in fitted.items() if not isinstance(fit, str)}
@@ -604,7 +604,7 @@ def _compared(
     return Robustness(experts, contrasts, tuple(rivals), dealt.unit if of_units and dealt is not None else "")
 
 
-def _is_same(fit: _Fitted, first: _Fitted) -> bool:
+def _is_same(fit: _Answer, first: _Answer) -> bool:
     """Return whether a rival is the first fit again, as where temperatures of each turn out to be equal."""
     same_values = np.allclose(fit.discounts, first.discounts, rtol=0, atol=1e-7)
     return same_values and abs(fit.log_likelihood - first.log_likelihood) < 1e-7
@@ -626,7 +626,7 @@ def _apart(one: Floats, two: Floats) -> Bools:
     return outside & ((two[..., 0] < one[..., 1] - 1e-9) | (two[..., 0] > one[..., 2] + 1e-9))
 
 
-def _what_changes(experts: Sequence[str], contrasts: Sequence[str], first: _Fitted, fit: _Fitted) -> str:
+def _what_changes(experts: Sequence[str], contrasts: Sequence[str], first: _Answer, fit: _Answer) -> str:
     """Return what a rival says otherwise than the first fit; empty where that is nothing."""
     if contrasts:
         said = []
