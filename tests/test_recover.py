@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from dataclasses import replace
 
 import numpy as np
@@ -15,8 +16,9 @@ from typer.testing import CliRunner
 
 import multihorizon as mh
 from multihorizon.cli import app
-from multihorizon.questions.schedule import design_under, policies_of, read_design
+from multihorizon.questions.schedule import WITHIN, Schedule, design_under, policies_of, read_design
 from multihorizon.questions.study import Outcome, Recovery, Truth
+from multihorizon.report.files import write_fit
 from multihorizon.report.pages import FILES
 
 KNOWN = mh.MaximumLikelihood(1.0, known_reward=mh.domains.cliff().reward, starts=1)
@@ -335,3 +337,45 @@ def test_power_within_persons(twice, tmp_path, monkeypatch) -> None:
     result = CliRunner().invoke(app, typed)
     assert result.exit_code == 0, result.output
     assert found.headline() in " ".join(result.stdout.split())
+
+
+def test_a_study_within_persons_is_planned_and_simulated(twice, tmp_path, monkeypatch) -> None:
+    """The best starts for the effect of a condition, from memory and from a saved pilot; its schedule is simulated."""
+    task, table, solver = twice
+    problem = mh.Problem(task.mdp, table)
+    pilot = mh.solve(problem, solver)
+    plan = mh.design(None, pilot, difference=1.0, draws=1, persons=20)
+    larger = mh.design(None, pilot, difference=1.0, draws=1, persons=80)
+    assert plan.targets == ("noise[T.high]",)
+    assert WITHIN in plan.remarks
+    assert larger.expected_standard_errors == pytest.approx(plan.expected_standard_errors / 2)
+    assert plan.expected_standard_errors[0] < plan.uniform_standard_errors[0]
+    effect = pilot.evidence["population"].discount["noise[T.high]"]
+    own = mh.design(None, pilot, draws=1)  # the uniform study is the pilot again
+    assert own.uniform_standard_errors[0] == pytest.approx(effect["standard_error"], rel=0.5)
+    monkeypatch.chdir(tmp_path)
+    found = mh.analyse(table, task.mdp, known_reward=task.reward, population=solver, quick=True)
+    write_fit(tmp_path / "pilot", found, {})
+    again = mh.design(None, mh.load(tmp_path / "pilot"), difference=1.0, draws=1, persons=20)
+    assert again.times.tolist() == plan.times.tolist()
+    assert again.expected_standard_errors == pytest.approx(plan.expected_standard_errors, rel=1e-3)
+    planned = ["design", "--pilot", "pilot", "--persons", "12", "--draws", "1", "--out", "study"]
+    said = CliRunner().invoke(app, planned)
+    assert said.exit_code == 0, said.output
+    command = next(line for line in said.stdout.splitlines() if line.startswith("Check it by simulation: "))
+    result = CliRunner().invoke(app, [*shlex.split(command)[5:], "--studies", "2", "--effect", "2"])
+    assert result.exit_code == 0, result.output
+    assert "12 participants with 120 decisions each" in " ".join(result.stdout.split())
+
+
+def test_candidates_of_a_person_are_shared_out_among_the_conditions(twice) -> None:
+    task, table, solver = twice
+    problem = mh.Problem(task.mdp, table)
+    covariates = solver.covariates(problem)
+    states = task.mdp.state_names
+    schedule = Schedule.read(pd.DataFrame({"state": states[:2], "length": 1, "times": [3, 4]}), task.mdp)
+    parameters = np.zeros((16, 0)), np.full(16, 0.5), np.ones(16)
+    cells = covariates.owner, covariates.frame[["noise"]]
+    study = schedule.study(covariates.compared(problem), task.reward, *parameters, cells)
+    assert [np.bincount(starts).tolist() for starts in study.starts[:2]] == [[2, 2], [1, 2]]
+    assert study.decisions == pytest.approx(7.0)

@@ -47,11 +47,13 @@ from multihorizon.numerics.spectrum import spectrum
 from multihorizon.parallel import Run
 from multihorizon.population.covariates import Covariates, least_persons
 from multihorizon.population.findings import PopulationEvidence
-from multihorizon.population.solver import Population
+from multihorizon.population.solver import Population, remembered
 from multihorizon.problem import Expert, Problem, cells_of_episodes, require_counts
 from multihorizon.solution import Solution, Status
 from multihorizon.words import in_words
 
+#: What is said of a study of conditions.
+WITHIN = "Each person is given the candidates under every condition of the pilot, evenly, and is compared with themselves."
 #: Nobody is given anything more often, or asked for more episodes or decisions, than this.
 MOST_TIMES = 1_000_000
 
@@ -450,27 +452,45 @@ class Schedule:
                     break
         return visits
 
-    def study(self, problem: Problem, known: Any, rewards: Floats, discounts: Floats, temperatures: Floats) -> StudyDesign:
+    def study(
+        self,
+        problem: Problem,
+        known: Any,
+        rewards: Floats,
+        discounts: Floats,
+        temperatures: Floats,
+        cells: tuple[Ints, pd.DataFrame] | None = None,
+    ) -> StudyDesign:
         """Return the planned study of a problem's persons, who have these parameters, each given the candidates as often as it
         says.
 
-        `known` and `rewards` are as in `policies_of`.
+        `known` and `rewards` are as in `policies_of`. With the owner `(m,)` and the conditions of `cells`, parameters are theirs,
+        and the candidates of a person are shared out among the person's cells.
         """
         everywhere = in_tasks(problem, self.tasks, self.features, known)
-        starts, lengths = [], []
-        for task in range(len(self.tasks)):
-            times = [(c, n) for c, n in zip(self.candidates, self.times.tolist(), strict=True) if c.task == task]
-            starts.append(np.array([s for c, n in times for s in c.starts * n], dtype=np.int64))
-            lengths.append(np.array([length for c, n in times for length in c.lengths * n], dtype=np.int64))
-        if not sum(states.size for states in starts):
+        persons = everywhere.names
+        owner, conditions = (np.arange(len(persons)), None) if cells is None else cells
+        if cells is not None:
+            every = zip(everywhere.experts, everywhere.owner, strict=True)
+            everywhere = everywhere.with_experts(
+                [replace(expert, name=f"{cell}") for expert, k in every for cell in np.flatnonzero(owner == k).tolist()]
+            )
+        if not self.times.any():
             raise ValueError("a schedule must have at least one candidate that is given once, received none")
+        among = np.bincount(owner)[owner][:, None]
+        place = np.arange(owner.size) - np.searchsorted(owner, owner)
+        turn = (place[:, None] + np.arange(self.times.size)) % among
+        given = self.times // among + (turn < self.times % among)  # how often each cell is given each candidate
         policies = policies_of(everywhere, known, rewards, discounts, temperatures)
         number = {id(mdp): task for task, mdp in enumerate(self.tasks)}
-        places = [number[id(expert.mdp)] for expert in everywhere.experts]
-        decided = [float(self.times @ self.visits(t, policy).sum(axis=1)) for t, policy in zip(places, policies, strict=True)]
-        by_expert = [tuple(array[place] for place in places) for array in (starts, lengths)]
-        persons = everywhere.names, np.arange(everywhere.n_experts)
-        return StudyDesign(everywhere, by_expert[0], by_expert[1], sum(decided) / problem.n_experts, *persons)
+        starts, lengths, decided = [], [], 0.0
+        for expert, cell, policy in zip(everywhere.experts, everywhere.owner, policies, strict=True):
+            task = number[id(expert.mdp)]
+            times = [(c, n) for c, n in zip(self.candidates, given[cell].tolist(), strict=True) if c.task == task]
+            starts.append(np.array([s for c, n in times for s in c.starts * n], dtype=np.int64))
+            lengths.append(np.array([length for c, n in times for length in c.lengths * n], dtype=np.int64))
+            decided += float(given[cell] @ self.visits(task, policy).sum(axis=1))
+        return StudyDesign(everywhere, tuple(starts), tuple(lengths), decided / len(persons), persons, owner, conditions)
 
 
 def in_tasks(problem: Problem, tasks: Sequence[MDP], features: Sequence[Any] | None = None, known_reward: Any = None) -> Problem:
@@ -861,11 +881,9 @@ def _population(
     if used.distribution != "normal":
         raise ValueError("a study can be designed for a normal population, received one with types or a free distribution")
     if populations[0].conditions:  # a saved fit does not hold under which of them each decision was made
-        raise ValueError(
-            f"a study can be designed for covariates of persons, received the conditions {first_few(populations[0].conditions)}: "
-            "fit the pilot without them"
-        )
-    covariates = used.covariates(problem)
+        covariates = remembered(first, used.formula, used.persons, used.reference)
+    else:
+        covariates = used.covariates(problem)
     wanted = _wanted(covariates, term)
     terms = covariates.terms
     effects = [one.effects for one in populations]
@@ -873,18 +891,26 @@ def _population(
         roots = [principal_root(covariance) for covariance in populations[0].effect_covariances]
         for z in paired_normal(draws - 1, 2 * len(terms), run.seed):
             effects.append(effects[0] + np.column_stack([root @ part for root, part in zip(roots, np.split(z, 2), strict=True)]))
-    rows, shares = _patterns(covariates, effects[0])
+    patterns, shares = _patterns(covariates, effects[0])
     # Many patterns need few nodes each.
-    nodes, weights = normal_nodes(*((5, 3) if len(rows) <= 8 else (3, 1)))
+    nodes, weights = normal_nodes(*((5, 3) if sum(map(len, patterns)) <= 8 else (3, 1)))
     number = len(covariates.names) if persons is None else persons
     if number < least_persons(len(terms)):
         raise ValueError(
             f"persons must be at least {least_persons(len(terms))}, as the formula has {len(terms)} terms, received {number}"
         )
-    weight = number * np.outer(shares, weights).ravel()
-    spread = populations[0].between[:2, :2] + 1e-4 * np.eye(2)
-    matrix = np.repeat(rows, len(nodes), axis=0)
-    noise = np.tile(nodes @ np.linalg.cholesky(spread).T, (len(rows), 1))
+    spread = populations[0].between + 1e-4 * np.eye(len(populations[0].between))
+    own = nodes @ np.linalg.cholesky(spread[:2, :2]).T  # where effects differ between persons, a kind has the typical one
+    kinds = [
+        (rows, node, share * part)
+        for rows, share in zip(patterns, shares, strict=True)
+        for node, part in zip(own, weights, strict=True)
+    ]
+    person = np.repeat(np.arange(len(kinds)), [len(rows) for rows, _, _ in kinds])
+    cells = np.concatenate([rows for rows, _, _ in kinds])
+    matrix, random = np.split(cells, [len(terms)], axis=1)
+    weight = number * np.concatenate([np.full(len(rows), share / len(rows)) for rows, _, share in kinds])
+    noise = random[:, :1] * np.array([node for _, node, _ in kinds])[person]
     every = [task.pooled for task in problem.tasks]
     paid = problem.with_experts(every)
     reward = with_known_reward(paid, used.known_reward)[1]
@@ -902,14 +928,19 @@ def _population(
         problem=paid.with_experts([replace(expert, name=f"kind {i}") for expert in every for i in range(len(matrix))]),
         known_reward=used.known_reward,
         draws=[persons_with(effect) for effect in effects],
-        layout=partial(_layout_of_population, matrix, weight, np.linalg.inv(spread), terms.index(wanted), d, largest),
+        layout=partial(
+            _layout_of_population, matrix, random, person, weight, np.linalg.inv(spread), terms.index(wanted), d, largest
+        ),
         targets=(wanted,),
         told_of=np.zeros(1, dtype=np.int64),
         of_population=True,
         persons=number,
         decisions=sum(float(task.counts.sum()) for task in problem.tasks) / problem.n_experts,
         tasks=[expert.mdp for expert in every],
-        remarks=["Draws leave the pilot's rewards as they are."] if d and len(effects) > 1 else [],
+        remarks=[
+            *(["Draws leave the pilot's rewards as they are."] if d and len(effects) > 1 else []),
+            *([WITHIN] if covariates.conditions else []),
+        ],
         differing=None if difference is None else persons_with(other),
         degrees=number - len(terms),
     )
@@ -925,24 +956,43 @@ def _wanted(covariates: Covariates, term: str | None) -> str:
     return term or (others[0] if others else "Intercept")
 
 
-def _patterns(covariates: Covariates, effects: Floats) -> tuple[Floats, Floats]:
-    """Return distinct rows of X and the shares of persons who have them; of very many, 60 evenly spread over what they
-    predict."""
-    rows, times = np.unique(covariates.matrix, axis=0, return_counts=True)
-    if len(rows) > 60:
-        parts = np.array_split(np.argsort(rows @ effects[:, 0], kind="stable"), 60)
-        rows = rows[[part[part.size // 2] for part in parts]]
+def _patterns(covariates: Covariates, effects: Floats) -> tuple[list[Floats], Floats]:
+    """Return distinct patterns of persons and the shares of persons who have them: the rows of X and Z of each of their cells; of
+    very many patterns, 60 evenly spread over what they predict.
+    """
+    cells = np.concatenate([covariates.matrix, covariates.random], axis=1)
+    groups = np.split(cells, np.searchsorted(covariates.owner, np.arange(1, len(covariates.names))))
+    size = max(map(len, groups))
+    rows = np.stack([np.pad(rows, ((0, size - len(rows)), (0, 0)), constant_values=np.nan).ravel() for rows in groups])
+    distinct, times = np.unique(rows, axis=0, return_counts=True, equal_nan=True)
+    patterns = [one[~np.isnan(one).all(axis=1)] for one in distinct.reshape(len(distinct), size, -1)]
+    if len(patterns) > 60:
+        ahead = np.array([float((one[:, : len(effects)] @ effects[:, 0]).mean()) for one in patterns])
+        parts = np.array_split(np.argsort(ahead, kind="stable"), 60)
+        patterns = [patterns[part[part.size // 2]] for part in parts]
         times = np.array([times[part].sum() for part in parts])
-    return rows, times / times.sum()
+    return patterns, times / times.sum()
 
 
 def _layout_of_population(
-    matrix: Floats, weight: Floats, precision: Any, place: int, d: int, largest: float, at: Parameters
+    matrix: Floats,
+    random: Floats,
+    person: Ints,
+    weight: Floats,
+    precision: Any,
+    place: int,
+    d: int,
+    largest: float,
+    at: Parameters,
 ) -> Layout:
-    """Return the effect first; then rewards, the other effects on logit γ, those on log λ, and two numbers of each kind's own."""
+    """Return the effect first; then rewards, the other effects on logit γ, those on log λ, and the numbers of each kind's own.
+
+    A kind of person is `person` of its cells, which share what is its own.
+    """
     n, p = matrix.shape
     others = [i for i in range(p) if i != place]
-    size = d + 2 * p + 2 * n
+    start, own = d + 2 * p, len(precision)
+    size = start + own * (int(person.max()) + 1)
     maps, prior = np.zeros((n, d + 2, size)), np.zeros((size, size))
     slope = at.discounts * (1 - at.discounts / largest)  # of γ in its logit
     maps[:, np.arange(d), 1 + np.arange(d)] = 1.0
@@ -950,7 +1000,8 @@ def _layout_of_population(
     maps[:, d, 1 + d : d + p] = slope[:, None] * matrix[:, others]
     maps[:, d + 1, d + p : d + 2 * p] = matrix
     for e in range(n):
-        first = d + 2 * p + 2 * e
-        maps[e, d, first], maps[e, d + 1, first + 1] = slope[e], 1.0
-        prior[first : first + 2, first : first + 2] = weight[e] * precision
+        first = start + own * person[e]
+        last = first + own
+        maps[e, d, first:last:2], maps[e, d + 1, first + 1 : last : 2] = slope[e] * random[e], random[e]
+        prior[first:last, first:last] += weight[e] * precision
     return Layout(np.arange(n), weight, maps, prior, 1)

@@ -63,7 +63,7 @@ from multihorizon.likelihood.search import climb
 from multihorizon.parallel import Progress, Run, in_parallel, silent
 from multihorizon.population.covariates import Covariates, least_persons
 from multihorizon.population.findings import PopulationEvidence, PopulationFindings
-from multihorizon.population.solver import Population
+from multihorizon.population.solver import Population, remembered
 from multihorizon.problem import Problem, require_finite
 from multihorizon.questions.schedule import Schedule, StudyDesign, design_under, policies_of, read_design, tables_of
 from multihorizon.result import COLOURS, Result, package_version
@@ -127,14 +127,15 @@ def simulate_study(
     as_jobs(jobs)
     used = solver or (study.solver_used(MaximumLikelihood, Population) if isinstance(study, Solution) else MaximumLikelihood())
     problem = study.require_problem() if isinstance(study, Solution) else require_finite(study)
-    covariates = used.covariates(problem) if isinstance(used, Population) else None
+    covariates = None
+    if isinstance(used, Population):
+        # A saved fit does not hold under which condition each decision was made.
+        if schedule is not None and isinstance(study, Solution) and PopulationEvidence.of(study).population.conditions:
+            covariates = remembered(study, used.formula, used.persons, used.reference)
+        else:
+            covariates = used.covariates(problem)
     whole, within = problem, covariates is not None and bool(covariates.conditions)
     problem = problem if covariates is None else covariates.compared(problem)
-    if within and schedule is not None:
-        raise ValueError(
-            "a schedule must come with a formula without conditions, received one with conditions: simulate the study that was "
-            "run, with other numbers of people and decisions"
-        )
     if schedule is not None and demonstrations is not None:
         raise ValueError("a study must have demonstrations or a schedule, received both")
     varied = _check_request(covariates, term, effects, discounts, decisions, None if schedule is not None else people)
@@ -146,11 +147,17 @@ def simulate_study(
     population = None if covariates is None else PopulationEvidence.of(fitted).population
     truth = Truth(fitted.personal_rewards, discounts_used, fitted.temperature, varied, covariates, population)
     if schedule is None:
-        remembered = list(whole.tables) if within and demonstrations is None and whole.tables else demonstrations
-        design = design_under(whole, remembered, covariates) if within and covariates else read_design(problem, demonstrations)
+        tables = list(whole.tables) if within and demonstrations is None and whole.tables else demonstrations
+        design = design_under(whole, tables, covariates) if within and covariates else read_design(problem, demonstrations)
         sizes = _sizes(design, truth, effects, decisions, people)
     else:
-        design = schedule.study(problem, used.known_reward, fitted.personal_rewards, discounts_used, fitted.temperature)
+        given = fitted.personal_rewards, discounts_used, fitted.temperature
+        cells = None
+        if covariates is not None and population is not None and within:
+            eta = covariates.matrix @ population.effects
+            given = given[0][covariates.owner], population.largest_discount * expit(eta[:, 0]), np.exp(eta[:, 1])
+            cells = covariates.owner, covariates.frame[list(covariates.conditions)]
+        design = schedule.study(problem, used.known_reward, *given, cells)
         if people and len(people) > 1:
             raise ValueError(f"a schedule is for one number of people, received {' and '.join(map(str, people))}")
         number = people[0] if people else problem.n_experts
