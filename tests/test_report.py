@@ -26,7 +26,21 @@ from multihorizon.questions import fitted
 from multihorizon.questions.fitted import not_to_be_used, predicts_worse
 from multihorizon.questions.horizons import discount_text, interval_text, steps_text
 from multihorizon.questions.model_checks import FEWEST_DECISIONS, Extent
-from multihorizon.report.charts import Axis, Badge, Bar, Chart, Listing, Mark, Page, Panel, Section, TableBlock, asset, figure
+from multihorizon.report.charts import (
+    Axis,
+    Badge,
+    Bar,
+    Chart,
+    Listing,
+    Mark,
+    Page,
+    Panel,
+    Section,
+    Surface,
+    TableBlock,
+    asset,
+    figure,
+)
 from multihorizon.report.files import result_of, write_fit
 from multihorizon.report.fit_page import fit_page
 from multihorizon.report.plots import new_axes
@@ -270,6 +284,17 @@ def test_a_map_names_its_cells_and_a_model_stands_in_one_column(found):
     page = fit_page(replace(found, checks=replace(found.checks, held_out=other)), {}).render()
     assert ">one shared discount</th>" in page
     assert ">discount 0</th>" in page
+
+
+def test_a_surface_is_drawn_in_shades_of_the_pages_colours():
+    """Each cell belongs to one shade: blue above the middle, orange below, grey where nothing is known."""
+    values = np.array([[1.0, -1.0, 0.0], [1.0, np.nan, 0.25]])
+    drawn = Surface(np.arange(3.0), np.arange(4.0), values, 0.0, 1.0)
+    chart = Chart("Reward.", [Panel(Axis("x", high=2.0), Axis("y", high=3.0), [], surface=drawn)])
+    shades = {(colour, round(opacity, 2)): path.count("M") for colour, opacity, path in chart.shades(chart.panels[0])}
+    assert shades == {("plus", 0.8): 1, ("less", 0.8): 1, ("plus", 0.0): 1, ("unknown", 0.35): 1, ("plus", 0.4): 1}
+    assert chart.shades(chart.panels[0])[-2][2].startswith("M48 296H406V")  # two cells beside each other are one
+    assert '<path class="less" fill-opacity="0.80" d="M48 ' in chart.__html__()
 
 
 def test_a_card_holds_its_reasons(found):

@@ -545,17 +545,13 @@ class RewardFunctions(Result):
         return pictured(ax, 2.6, partial(self._draw, over=over))
 
     def _draw(self, ax: Any, over: Sequence[int] = (0, 1)) -> None:
-        steps = self.point.likelihood.problem.steps
-        arrived, places = steps.next_states[steps.known_next], list(over)[: len(self.coordinates)]
+        places = list(over)[: len(self.coordinates)]
         if len(places) == 1:
-            points = np.tile(np.median(arrived, axis=0), (200, 1))
-            x = points[:, places[0]] = np.linspace(arrived[:, places[0]].min(), arrived[:, places[0]].max(), 200)
-            reward = self.reward(points)
-            half = 1.96 * self.reward_errors(points)
+            x, reward, half = self.curve(places[0])
             ax.fill_between(x, reward - half, reward + half, color=COLOURS[0], alpha=0.3, linewidth=0)
             ax.plot(x, reward, color=COLOURS[0])
         else:
-            x, y, shown = self._surface(arrived, places)
+            x, y, shown = self.surface(places)
             limit = float(np.nanmax(np.abs(shown)))
             ax.set_facecolor("0.85")
             drawn = ax.pcolormesh(x, y, shown.T, cmap="RdBu", vmin=-limit, vmax=limit, shading="nearest")
@@ -566,11 +562,23 @@ class RewardFunctions(Result):
     def _tables(self, compute: bool) -> list[Table]:
         return [Table(self.to_frame(), drawn=("reward",), labels=self.coordinates)]
 
-    def _surface(self, arrived: Floats, pair: list[int]) -> tuple[Floats, Floats, Floats]:
+    @property
+    def _arrived(self) -> Floats:
+        steps = self.point.likelihood.problem.steps
+        return steps.next_states[steps.known_next]
+
+    def curve(self, place: int) -> tuple[Floats, Floats, Floats]:
+        """Return values of a coordinate, the reward there with the others at their medians, and half its 95% interval."""
+        arrived = self._arrived
+        points = np.tile(np.median(arrived, axis=0), (200, 1))
+        x = points[:, place] = np.linspace(arrived[:, place].min(), arrived[:, place].max(), 200)
+        return x, self.reward(points), 1.96 * self.reward_errors(points)
+
+    def surface(self, pair: Sequence[int]) -> tuple[Floats, Floats, Floats]:
         """Return axes of a pair of coordinates, and the reward over them: NaN where nobody arrived within a sixteenth of the
         range.
         """
-        size = 40
+        size, arrived, pair = 40, self._arrived, list(pair)
         ends = np.quantile(arrived[:, pair], [0.005, 0.995], axis=0)
         x, y = (np.linspace(low, high, size) for low, high in ends.T.tolist())
         points = np.tile(np.median(arrived, axis=0), (size * size, 1))

@@ -32,9 +32,11 @@ from math import ceil, floor, inf, isnan, log, log10, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from multihorizon.checks import Floats
 from multihorizon.files import visible
 from multihorizon.horizon import Horizon
 from multihorizon.words import UNKNOWN, Column, Table, decimals, significant
@@ -413,6 +415,21 @@ class Line:
     experts: Sequence[int] = ()
 
 
+@dataclass(frozen=True, eq=False)
+class Surface:
+    """Numbers over two axes as colours: `values` `(n,m)` between n + 1 edges along x and m + 1 along y; NaN is not known.
+
+    Numbers are drawn in twelve shades each way from `middle`, the darkest for `most` away from it, so that one path draws all
+    cells of a shade.
+    """
+
+    x: Floats
+    y: Floats
+    values: Floats
+    middle: float
+    most: float
+
+
 @dataclass(frozen=True)
 class Panel:
     """Axes with their marks; `kind` is a class that the page's style shows or hides."""
@@ -422,6 +439,7 @@ class Panel:
     marks: Sequence[Mark]
     lines: Sequence[Line] = ()
     kind: str = ""
+    surface: Surface | None = None
 
 
 @dataclass(frozen=True)
@@ -443,11 +461,30 @@ class Chart(Block):
         panel = self.panels[0]
         return figure_label(self.caption, [*(line.tip for line in panel.lines), *(mark.tip for mark in panel.marks)])
 
+    def shades(self, panel: Panel) -> list[tuple[str, float, str]]:
+        """Return the shades of a surface: the class of their colour, its opacity, and the path around their cells."""
+        surface, levels = panel.surface, 12
+        if surface is None:
+            return []
+        shares = np.clip((surface.values - surface.middle) / (surface.most or 1.0), -1.0, 1.0)
+        level = np.where(np.isnan(shares), levels + 1, np.round(levels * np.sign(shares) * np.sqrt(np.abs(shares))))
+        x = [self.place(panel, x=float(edge))[0] for edge in surface.x]
+        y = [self.place(panel, y=float(edge))[1] for edge in surface.y]
+        shades = []
+        for shade in np.unique(level).tolist():
+            parts = []
+            for j in range(shares.shape[1]):
+                ends = np.flatnonzero(np.diff(np.concatenate([[0], level[:, j] == shade, [0]])))
+                parts += [f"M{x[a]:g} {y[j]:g}H{x[b]:g}V{y[j + 1]:g}H{x[a]:g}z" for a, b in ends.reshape(-1, 2).tolist()]
+            colour = "unknown" if shade > levels else "plus" if shade >= 0 else "less"
+            shades.append((colour, 0.35 if shade > levels else 0.8 * abs(shade) / levels, "".join(parts)))
+        return shades
+
     @property
     def left(self) -> float:
         """Return where the panel begins."""
         longest = max((len(tick[1]) for panel in self.panels for tick in panel.y.ticks), default=0)
-        return max(48.0, 30 + 6.4 * longest)
+        return max(48.0, 28.8 + 6.4 * longest)
 
     def place(self, panel: Panel, x: float = 0.0, y: float = 0.0) -> tuple[float, float]:
         """Return where values of the panel's axes stand in the drawing, from its left and from its top."""

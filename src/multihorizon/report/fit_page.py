@@ -42,6 +42,7 @@ from multihorizon.report.charts import (
     Either,
     Items,
     Lead,
+    Line,
     Listing,
     Mark,
     Notice,
@@ -52,9 +53,10 @@ from multihorizon.report.charts import (
     Ruler,
     Section,
     Subheading,
-    figure,
+    Surface,
     look_ahead,
     look_ahead_range,
+    number_ticks,
 )
 from multihorizon.report.maps import MOST_CELLS, Person, expected_in, explorer, grid_map, heat_map, natural
 from multihorizon.report.pages import UNIT_OF_REWARD, goals_blocks, lookahead_blocks, options_text, recovery_blocks
@@ -72,7 +74,6 @@ from multihorizon.report.people import (
     temperatures_figure,
     types_section,
 )
-from multihorizon.report.plots import new_axes, plot_reward
 from multihorizon.result import package_version
 from multihorizon.solution import Deviations, Solution, Status
 from multihorizon.words import LEVEL, count, decimals, p_text, shortened, signed, significant
@@ -426,8 +427,13 @@ def _reward_map(analysis: Analysis, mdp: MDP, shape: tuple[int, int]) -> Block:
     caption = "Rewards as differences from the average logged step. "
     if mdp.n_states > MOST_CELLS:
         height, width = shape
-        drawn = plot_reward(mdp, of_states, new_axes(5.2, 5.2 * height / width * 0.85 + 0.6), "")
-        return figure(drawn, f"{caption}Grey is not known.")
+        middle = float(np.nanmedian(of_states))
+        most = float(np.nanmax(np.abs(of_states - middle)))
+        cells = Surface(np.arange(width + 1.0), np.arange(height + 1.0), of_states.reshape(shape).T, middle, most)
+        across, down = (number_ticks(0.0, float(size)) for size in (width, height))
+        axes = Axis("column", across, 0.0, width), Axis("row", down, height, 0.0)
+        text = f"{caption}Blue cells pay more than the middle one, orange cells less; grey is not known."
+        return Chart(text, [Panel(*axes, [], surface=cells)], float(np.clip(56 + 358 * height / width, 150, 760)))
     caption += "Blue cells pay more than the middle one, orange cells less; grey is not known. "
     return grid_map(mdp, of_states, tips, f"{caption}Dashed frames end the episode.")
 
@@ -674,11 +680,32 @@ def _reward_over_coordinates(analysis: Analysis, evidence: SieveEvidence) -> Sec
     if analysis.withheld:
         return Section(heading, ["No reward is given, because no maximum of the likelihood was found."])
     text = "What arriving somewhere pays, measured from the average logged arrival."
-    blocks: list[str | Block] = [f"{text} Blue pays more and red less. Grey: nobody was near."]
+    blocks: list[str | Block] = [text]
     for places in combinations(whole, min(2, len(whole))) if whole else ():
-        over = " and ".join(names[i] for i in places)
-        drawn = functions.plot(new_axes(5.0, 2.0 + len(places)), places)
-        blocks.append(figure(drawn, f"Reward over {over}{', with 95% intervals' if len(places) == 1 else ''}."))
+        over = [names[i] for i in places]
+        if len(places) == 1:
+            x, reward, half = functions.curve(places[0])
+            low, high = float((reward - half).min()), float((reward + half).max())
+            above, below = (list(zip(x.tolist(), ends.tolist(), strict=True)) for ends in (reward + half, reward - half))
+            curve = Line(list(zip(x.tolist(), reward.tolist(), strict=True)), kind="stroke thick")
+            along = Axis(over[0], number_ticks(float(x[0]), float(x[-1])), float(x[0]), float(x[-1]))
+            panel = Panel(
+                along, Axis("reward", number_ticks(low, high), low, high), [], [Line([*above, *below[::-1]], kind="area"), curve]
+            )
+            blocks.append(Chart(f"Reward over {over[0]}, with 95% intervals.", [panel]))
+            continue
+        x, y, shown = functions.surface(places)
+        across, up = (
+            Axis(n, number_ticks(e[0], e[-1]), e[0], e[-1]) for n, e in zip(over, (x.tolist(), y.tolist()), strict=True)
+        )
+        x, y = (np.concatenate([each[:1], (each[1:] + each[:-1]) / 2, each[-1:]]) for each in (x, y))
+        low, high = float(np.nanmin(shown)), float(np.nanmax(shown))
+        surface = Surface(x, y, shown, 0.0, max(-low, high))
+        caption = (
+            f"Reward over {' and '.join(over)}, from {significant(low)} to {significant(high)}. Blue pays more and orange less; "
+            "grey: nobody was near."
+        )
+        blocks.append(Chart(caption, [Panel(across, up, [], surface=surface)], 400.0))
     if evidence.left_out:
         blocks.append(f"Left out, because nobody acts on them: {', '.join(evidence.left_out)}.")
     return Section(heading, blocks)
