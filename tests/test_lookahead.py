@@ -211,12 +211,35 @@ def test_a_family_is_recovered_from_many_decisions(name, tmp_path) -> None:
     assert sum(values) == pytest.approx(solution.objective, abs=1e-6)
 
 
-def test_a_task_that_can_go_on_is_refused_in_one_sentence() -> None:
-    domain = mh.domains.cliff()
-    problem = mh.Problem(domain.mdp, mh.Demonstrations.simulate(domain.mdp, domain.soft_experts(), 20))
-    for ask in (lambda: mh.solve(problem, mh.MaximumLikelihood(lookahead=mh.Depth())), lambda: mh.compare_lookahead(problem)):
-        with pytest.raises(ValueError, match="a state can come again"):
-            ask()
+def test_where_a_state_can_come_again_people_look_so_many_steps_ahead() -> None:
+    """Wealth that goes up and down for ever: people of different depths, planned here by backward induction over look-ahead."""
+    rng, moves, paid = np.random.default_rng(0), np.zeros((2, 5, 5)), np.zeros((5, 2))
+    for level in range(5):
+        moves[0, level, max(level - 1, 0)] = moves[1, level, min(level + 1, 4)] = 1.0
+    paid[:, 0] = 0, 1, 1, 1, 4
+    mdp, rows = mh.MDP(moves, initial=np.full(5, 0.2)), []
+    for expert, depth in (("short", 2), ("far", 5)):
+        values = np.zeros(5)
+        for _ in range(depth):
+            q = paid + (moves @ values).T
+            values = 0.5 * np.log(np.exp(q / 0.5).sum(axis=1))
+        chances = np.exp((q - values[:, None]) / 0.5)
+        for episode in range(40):
+            state = int(rng.integers(5))
+            for step in range(20):
+                action = int(rng.random() > chances[state, 0])
+                after = int(moves[action, state].argmax())
+                rows.append((expert, episode, step, state, action, after))
+                state = after
+    frame = pd.DataFrame(rows, columns=["expert", "episode", "step", "state", "action", "next_state"])
+    problem = mh.Problem(mdp, mh.Demonstrations.from_frame(frame, cut_off=True))
+    solver = mh.MaximumLikelihood(0.5, known_reward=paid, lookahead=mh.Depth(), starts=1)
+    found = mh.solve(problem, solver)
+    assert dict(zip(found.experts, found.evidence["lookahead"]["parameters"]["depth"], strict=True)) == {"far": 5.0, "short": 2.0}
+    assert np.isfinite(found.policies()).all()
+    compared = mh.compare_lookahead(problem, [mh.Depth(), mh.Hyperbolic()], solver=mh.MaximumLikelihood(0.5, known_reward=paid))
+    assert compared.best == "depth"
+    assert {row.family for row in compared.rows} == {"depth", "hyperbolic"}
 
 
 def test_more_rewards_than_can_be_held_are_refused_before_the_work() -> None:

@@ -65,6 +65,6 @@ def test_rivals_that_are_not_known_are_refused() -> None:
     with pytest.raises(ValueError, match="rivals must be among"):
         mh.robustness(lapsing(), rivals=["wishes"])
     with pytest.raises(ValueError, match="hyperbolic is no rival here"):
-        mh.robustness(lapsing(), rivals=["hyperbolic"])
+        mh.robustness(lapsing(), mh.MaximumLikelihood(value="max"), rivals=["hyperbolic"])
     with pytest.raises(ValueError, match="robustness is asked of"):
         mh.robustness(lapsing(), mh.ClosedForm())

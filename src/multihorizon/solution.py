@@ -484,7 +484,7 @@ class Solution(Result):
             steps, temperature = step_discounts_of(weights)[:, None], self.temperature[owner : owner + 1]
             log = weighted_plan(expert.mdp, reward.T.ravel(), steps, temperature)[1][0, :, :, 0]
             # In states from which a plan needs weights that are not known, so is the policy.
-            reached = np.zeros(len(reward), dtype=np.bool_) if left is None else left <= len(weights)
+            reached = np.ones(len(reward), dtype=np.bool_) if left is None else left <= len(weights)
             return np.where(reached[:, None], np.exp(log.T), np.nan)
         if self.temperature is None:
             return plan(expert.mdp, reward, discount).policy

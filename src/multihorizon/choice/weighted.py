@@ -13,6 +13,8 @@ and dρ follows from the coordinates of the family by the chain rule.
 *Forwards*: rows of d log π give the Fisher information.
 
 x = (θ, coordinates of each group's look-ahead, log λ).
+
+Where a state can come again, nobody looks more than `FARTHEST` steps ahead: what comes later has no weight.
 """
 
 from __future__ import annotations
@@ -33,6 +35,9 @@ from multihorizon.mdp import MDP, refuse_durations, steps_left
 from multihorizon.parallel import limits
 from multihorizon.planning.plan import INFINITE, weighted_plan
 from multihorizon.problem import Problem, require_counts
+
+#: How many steps ahead anyone looks where a state can come again.
+FARTHEST = 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,7 +225,7 @@ def require_lookahead(problem: Problem, known_reward: Any = None) -> None:
     """Raise, before any work, where a look-ahead that is not exponential cannot be fitted.
 
     Raises:
-        ValueError: for a task in which a state can come again, a very long one, or more rewards than a dense matrix has room for.
+        ValueError: for a very long task, or more rewards than a dense matrix has room for.
     """
     person_steps(problem)
     rewards = with_known_reward(problem, known_reward)[0].n_parameters
@@ -235,7 +240,7 @@ def person_steps(problem: Problem) -> Ints:
     """Return the most steps `(K,)` that each expert could look ahead from a state in which they decided.
 
     Raises:
-        ValueError: for a task in which a state can come again, or a very long one.
+        ValueError: for a very long task.
     """
     most = np.ones(problem.n_experts, dtype=np.int64)
     left: dict[int, Ints] = {}
@@ -248,14 +253,11 @@ def person_steps(problem: Problem) -> Ints:
 
 
 def steps_ahead(mdp: MDP) -> Ints:
-    """Return the most steps `(S,)` that are left in each state; raises where that is no number, or a large one."""
+    """Return the most steps `(S,)` that anyone looks ahead in each state: those that are left; raises where they are many."""
     refuse_durations([mdp], "a look-ahead that is not exponential")
     ahead = steps_left(mdp)
     if ahead is None:
-        raise ValueError(
-            "a look-ahead that is not exponential needs a task with a limited number of steps, "
-            "received one in which a state can come again: let states say how many steps are left"
-        )
+        return np.where(mdp.terminal, 0, FARTHEST)
     if ahead.max() > MOST_LEVELS:
         raise ValueError(
             f"a look-ahead that is not exponential needs a task of at most {MOST_LEVELS} steps, received {ahead.max()}"

@@ -35,6 +35,7 @@ from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.horizon import FAMILIES, Exponential, FreeWeights, Lookahead, QuasiHyperbolic
 from multihorizon.likelihood.look_ahead import LookaheadFit, fit_lookahead, lookahead_counts, lookahead_evidence, search
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
+from multihorizon.mdp import steps_left
 from multihorizon.numerics.distributions import chi2_sf
 from multihorizon.parallel import Progress, Run, silent
 from multihorizon.problem import Problem, require_counts, require_finite
@@ -163,9 +164,9 @@ def compare_lookahead(
     """Fit several families of look-ahead to the same decisions.
 
     Args:
-        problem: decisions in tasks with a limited number of steps.
-        families: the families, of which some may be your own (`mh.Lookahead`); free weights are always fitted, because the others
-            are tested against them.
+        problem: decisions. Where a state can come again, nobody looks more than 40 steps ahead.
+        families: the families, of which some may be your own (`mh.Lookahead`). In tasks with a limited number of steps free
+            weights are always fitted, because the others are tested against them; in others there are too many of them.
         demonstrations: the table the problem was made of, or one for each task, to hold out half of each expert's episodes; where
             an expert has only one, nothing is held out.
         solver: what is known of rewards and temperatures; by default `MaximumLikelihood()`.
@@ -177,7 +178,7 @@ def compare_lookahead(
         (`multihorizon.questions.lookahead_comparison.LookaheadComparison`).
 
     Raises:
-        ValueError: for a task in which a state can come again, or one with very many rewards.
+        ValueError: for a very long task, or one with very many rewards.
 
     Example:
         >>> import multihorizon as mh
@@ -215,7 +216,8 @@ def compare_from(
     likelihood = base.likelihood
     # Free weights come last: they begin where the others ended, and the others are tested against them.
     wanted = [*dict.fromkeys(family for family in FAMILIES if family in families), *(f for f in families if f not in FAMILIES)]
-    wanted = [*(family for family in wanted if not isinstance(family, FreeWeights)), FreeWeights()]
+    free = [FreeWeights()] if all(steps_left(mdp) is not None for mdp in likelihood.problem.mdps) else []
+    wanted = [*(family for family in wanted if not isinstance(family, FreeWeights)), *free]
     fits: list[LookaheadFit] = []
     for number, family in enumerate(wanted):
         contained = [fit.point for fit in fits] if isinstance(family, FreeWeights) else []
@@ -234,7 +236,7 @@ def compare_from(
     for i in sorted(range(len(fits)), key=lambda i: (i != best, aic[i])):
         fit = fits[i]
         value = fits[i].point.value
-        statistic, degrees, free_p = _nested_test(fit, fits[-1])
+        statistic, degrees, free_p = _nested_test(fit, fits[-1] if free else fit)
         best_p, verdict = _against_best(fit, fits[best], counts[i] - counts[best])
         bic = counts[i] * float(np.log(likelihood.decisions)) - 2 * value
         figures = value, counts[i], aic[i], bic, float(held_out[i]), statistic, degrees, free_p, best_p

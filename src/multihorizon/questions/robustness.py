@@ -41,7 +41,6 @@ from multihorizon.likelihood.intervals import Precision, precision
 from multihorizon.likelihood.look_ahead import fit_lookahead, lookahead_counts, search
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.likelihood.search import climb
-from multihorizon.mdp import episodic_levels
 from multihorizon.parallel import Progress, Run, silent
 from multihorizon.population.findings import PopulationEvidence
 from multihorizon.population.marginal import Marginal, Start, modes
@@ -346,14 +345,13 @@ def _changes(base: Solver, problem: Problem, rivals: Any) -> dict[str, Mapping[s
     unknown = [name for name in asked if name not in CHANGES]
     if unknown:
         raise ValueError(f"rivals must be among {', '.join(CHANGES)}, received {unknown[0]!r}")
-    again = any(episodic_levels(mdp) is None for mdp in problem.mdps)
     kept: dict[str, Mapping[str, Any]] = {}
     for name in asked:
         change = CHANGES[name]
         has = all(hasattr(base, option) for option in change)
         same = has and all(getattr(base, option) == value for option, value in change.items())
         if isinstance(base, MaximumLikelihood) and "lookahead" in change:
-            has = not again and base.discounts is None and base.value == "soft" and base.lapse == 0 == base.stickiness
+            has = base.discounts is None and base.value == "soft" and base.lapse == 0 == base.stickiness
         if "temperature" in change and (problem.n_experts < 2 or isinstance(base, Population)):
             has = False
         if "stickiness" in change and not all(problem.tables):
