@@ -273,3 +273,44 @@ def test_a_planner_needs_a_known_reward_and_must_return_policies() -> None:
     paid = mh.domains.space_adventure().reward
     with pytest.raises(ValueError, match="the planner's policy must sum to 1"):
         mh.solve(players(0.0), mh.Population(known_reward=paid, planner=lambda task, *_: task.available / 1.0))
+
+
+def foreseeing(mdp: mh.MDP, reward: np.ndarray, beta: float, delta: float, temperature: float) -> np.ndarray:
+    """Choices of a person with present bias who foresees them, by recursion over the states to come."""
+    moves = np.stack([mdp.transition(action).toarray() for action in range(mdp.n_actions)])
+    known: dict[int, tuple[float, np.ndarray]] = {}
+
+    def at(state: int) -> tuple[float, np.ndarray]:
+        if state not in known:
+            later = np.array(
+                [moves[a, state] @ [at(s)[0] if moves[a, state, s] else 0.0 for s in range(len(reward))] for a in (0, 1)]
+            )
+            pull = (reward[state] + beta * delta * later) / temperature
+            chances = np.exp(pull - pull.max()) / np.exp(pull - pull.max()).sum()
+            worth = chances @ (reward[state] + delta * later - temperature * np.log(chances))
+            known[state] = (0.0 if mdp.terminal[state] else worth), chances
+        return known[state]
+
+    return np.array([at(state)[1] for state in range(len(reward))])
+
+
+def test_present_bias_foreseen_and_not() -> None:
+    rng, moves = np.random.default_rng(0), np.zeros((2, 7, 7))
+    for state in range(6):
+        for action in (0, 1):
+            moves[action, state, state + 1 :] = rng.dirichlet(np.ones(6 - state))
+    mdp, reward = mh.MDP(moves, terminal=[6]), np.vstack([rng.normal(size=(6, 2)) * 2, [[0, 0]]])
+    wise = mh.PresentBias(0.6, sophisticated=True)(mdp, reward, 0.9, 0.7)
+    np.testing.assert_allclose(wise[:6], foreseeing(mdp, reward, 0.6, 0.9, 0.7)[:6], atol=1e-12)
+    naive = mh.PresentBias(0.6)(mdp, reward, 0.9, 0.7)
+    later = mh.soft_plan(mdp, reward, 0.9, 0.7).values
+    pull = (reward + 0.54 * mdp.expect(later)) / 0.7
+    np.testing.assert_allclose(naive, np.exp(pull) / np.exp(pull).sum(axis=1, keepdims=True), atol=1e-12)
+    assert abs(wise - naive).max() > 1e-5
+    for foreseen in (False, True):  # without present bias nobody is surprised
+        again, paid, _ = savings()
+        unbiased = mh.PresentBias(1.0, sophisticated=foreseen)(again, paid, 0.9, 0.25)
+        np.testing.assert_allclose(unbiased, mh.soft_plan(again, paid, 0.9, 0.25).policy, atol=1e-9)
+        assert np.isfinite(mh.PresentBias(0.5, sophisticated=foreseen)(again, paid, 0.9, 0.25)).all()
+    with pytest.raises(ValueError, match="beta must be at most 1"):
+        mh.PresentBias(1.5)

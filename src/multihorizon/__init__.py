@@ -48,6 +48,7 @@ _HOMES = {
     # The verbs, and what they return.
     "plan": "planning.plan",
     "soft_plan": "planning.plan",
+    "PresentBias": "planning.plan",
     "discount_intervals": "planning.breakpoints",
     "evaluate": "planning.plan",
     "occupancy": "planning.plan",

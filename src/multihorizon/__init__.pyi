@@ -33,6 +33,7 @@ from multihorizon.paper import theory as theory
 from multihorizon.paper.mpml import MPML as MPML
 from multihorizon.parallel import cluster as cluster
 from multihorizon.planning.breakpoints import discount_intervals as discount_intervals
+from multihorizon.planning.plan import PresentBias as PresentBias
 from multihorizon.planning.plan import evaluate as evaluate
 from multihorizon.planning.plan import occupancy as occupancy
 from multihorizon.planning.plan import plan as plan

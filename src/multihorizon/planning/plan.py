@@ -780,6 +780,68 @@ def weighted_plan(mdp: MDP, reward: Floats, step_discounts: Floats, temperatures
     return values, log
 
 
+@dataclass(frozen=True)
+class PresentBias:
+    """A planner with present bias: everything but now has weight β, and loses weight at the discount δ after that.
+
+    Naive persons expect to choose without present bias later: `Q = R + βδ T V`, V the soft values at δ. Sophisticated ones expect
+    the choices that they will make, and value them at δ: `V = Σ_a π (R + δ T V − λ log π)`, `π ∝ exp((R + βδ T V)/λ)`.
+
+    It is a planner for `MaximumLikelihood` and `Population`, whose discount is δ. Where states come again, a sophisticated person
+    may have several such policies: it is the one that their own values lead to, begun at the soft values.
+
+    Args:
+        beta: β in (0,1].
+        sophisticated: whether persons foresee their choices.
+
+    References:
+        D. Laibson (1997). Golden eggs and hyperbolic discounting. Quarterly Journal of Economics 112, 443-478.
+
+    Example:
+        >>> mdp = MDP([[[0, 1, 0], [0, 0, 1], [0, 0, 0]], [[0, 0, 1], [0, 0, 1], [0, 0, 0]]], terminal=[2])
+        >>> PresentBias(0.5)(mdp, [[0, 1], [4, 4], [0, 0]], 0.9, 1.0)[0].round(2).tolist()
+        [0.75, 0.25]
+    """
+
+    beta: float
+    sophisticated: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 < as_positive(self.beta, "beta") <= 1:
+            raise ValueError(f"beta must be at most 1, received {self.beta}")
+
+    def __call__(self, task: MDP, reward: ArrayLike, discount: float, temperature: float) -> Floats:
+        """Return the policy `(S,A)`."""
+        seen = task.at(discount)
+        table = Actions(seen, reward)
+        values = soft_plan(task, reward, discount, temperature).values
+        log = self._choices(table, values, discount, temperature)
+        levels = episodic_levels(task) if self.sophisticated else []
+        # One sweep settles a level; elsewhere sweeps are halved once they no longer come nearer.
+        share, before = 1.0, np.inf
+        for _ in range(len(levels) + 1 if levels is not None else 2000):
+            if not self.sophisticated:
+                break
+            policy = np.exp(log)
+            later = table.q(values, discount)
+            worth = (policy * np.where(policy > 0, later - temperature * log, 0.0)).sum(axis=0)
+            step = np.where(seen.terminal, 0.0, worth) - values
+            left = float(np.abs(step).max())
+            if left <= 1e-12 * max(temperature, float(np.abs(values).max())):
+                break
+            share, before = (share if levels is not None or left < before else max(share / 2, 0.05)), left
+            values = values + share * step
+            log = self._choices(table, values, discount, temperature)
+        else:
+            if left > 1e-8 * max(temperature, float(np.abs(values).max())) and levels is None:
+                raise ValueError("the choices that a sophisticated person foresees were not found: they may go round in circles")
+        return np.exp(log).T
+
+    def _choices(self, table: Actions, values: Floats, discount: float, temperature: float) -> Floats:
+        """Return log π `(A,S)` of choices with present bias."""
+        return log_policies(table.q(values, self.beta * discount), temperature)[0]
+
+
 def log_policies(q: Floats, temperatures: Floats | float) -> tuple[Floats, Floats]:
     """Return `log π` of action values `(A,S)` or `(A,S,n)`, −inf where an action is unavailable, and `λ log Σ_a exp(Q/λ)`."""
     scaled = q / temperatures
