@@ -64,12 +64,13 @@ from multihorizon.questions.lookahead_comparison import check_comparable, compar
 from multihorizon.questions.people import People, is_crowd
 from multihorizon.questions.sharing import SharedGoalTest, fit_and_test, with_one_reward
 from multihorizon.result import Result, draw_rows, package_version
-from multihorizon.solution import DecisionEvidence, Solution, Status
+from multihorizon.solution import SOFT_ALONE, DecisionEvidence, Solution, Status
 from multihorizon.words import LEVEL, VAGUE_WIDTH, Finding, Table, in_words, p_text, percent, without_empty
 
 if TYPE_CHECKING:
     from multihorizon.likelihood.sieve import SieveLikelihood
 
+NO_DEVIATIONS = f"Personal deviations from one reward were not estimated: that needs {SOFT_ALONE}. All experts have one reward."
 #: What is asked of a fit: each may rest on the answers before it, and is None where it does not arise. A question is added here.
 QUESTIONS: dict[str, Callable[[Fitted, Mapping[str, Finding]], Finding | None]] = {
     "fit": model_fit,
@@ -147,6 +148,7 @@ class Analysis(Fitted, Result):
         be used, that comes first.
         """
         differ = [] if self.population is None else difference_words(self.population, self.horizon)
+        choosing = [self.choosing] if self.choosing else []
         if self.withheld and self.population is not None and self.people is None:
             return " ".join([self.warnings[0], "The comparison of persons is a fit of its own:", *differ])
         if self.withheld:
@@ -154,8 +156,8 @@ class Analysis(Fitted, Result):
         shape = [] if self.lookahead is None else [self.lookahead.sentences()]
         nearly = [self.about_deviations] if self.about_deviations else []
         if self.population is None:
-            return " ".join([*shape, self.findings["horizons"].reasons, *nearly])
-        return " ".join([*differ, *shape, *nearly])
+            return " ".join([*shape, self.findings["horizons"].reasons, *nearly, *choosing])
+        return " ".join([*differ, *shape, *nearly, *choosing])
 
     @cached_property
     def headline(self) -> str:
@@ -354,6 +356,7 @@ class Analysis(Fitted, Result):
             "message": solution.message,
             "residual": solution.residual,
             "ridge": evidence.get("ridge"),
+            "planner": evidence.get("planner") if self.population is None else self.population.evidence.get("planner"),
             "recovery": _plain(self.recovery),
             "remarks": self.remarks,
             "seconds": solution.seconds,
@@ -471,6 +474,8 @@ def analyse(
         raise ValueError(f"solver must be MaximumLikelihood(…), received {what}: use solve(problem, {what}()) with other solvers")
     if deviations is None:
         deviations = "estimated" if solver is None else solver.deviations
+    unlike = [] if solver is None or solver.is_soft or deviations != "estimated" else [NO_DEVIATIONS]
+    deviations = 0.0 if unlike else deviations
     if cluster is None:
         cluster = "auto" if solver is None or solver.cluster == "decision" else solver.cluster
     solver = replace(
@@ -495,7 +500,7 @@ def analyse(
         lookahead=lookahead,
         pairs=pairs,
         quick=quick,
-        remarks=remarks,
+        remarks=[*remarks, *unlike],
     )
     if together:
         return _carried_out(_fit_to_people(asked, problem, run), asked, keep, run)
@@ -535,8 +540,11 @@ def _fit_to_lists(asked: Asked, problem: Problem, run: Run) -> Analysis:
         p_value = LikelihoodEvidence.of(freer).equal_temperatures_p
         solution = replace(solution, evidence=replace(LikelihoodEvidence.of(solution), equal_temperatures_p=p_value))
     policies = solution.policies()
-    contrasts = reward_contrasts(resume(solution))
+    point = resume(solution)
+    contrasts = reward_contrasts(point)
     people = _decisions(problem, policies)
+    if point.likelihood.settings.stickiness:  # choices follow more than the policies
+        people["fitted"] = point.likelihood.person_values(point)
     decisions = people["decisions"].to_numpy()
     evidence = LikelihoodEvidence.of(solution)
     estimated = 0 if evidence.known["reward"] == "all" else problem.n_parameters

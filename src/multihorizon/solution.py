@@ -42,6 +42,9 @@ from multihorizon.problem import AnyProblem, Expert, Problem, require_finite
 from multihorizon.result import Result, draw_rows, package_version
 from multihorizon.words import LEVEL, Table, decimals, in_words, p_text, percent
 
+#: What exact identities of policies and tests of goals rest on.
+SOFT_ALONE = "soft values and neither lapses nor stickiness"
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Evidence(Mapping[str, Any]):
@@ -539,6 +542,16 @@ class Solution(Result):
             return kind(**{names.get(name, name): _option(value) for name, value in self.options.items()})
         except TypeError as error:
             raise ValueError(f"the options of the solution are none of {self.solver}: {error}") from error
+
+    @property
+    def is_soft(self) -> bool:
+        """Return whether choices are those of soft values alone: without other values, lapses or stickiness."""
+        return self.evidence.get("planner") is None
+
+    def require_soft(self, what: str) -> None:
+        """Raise unless choices are those of soft values alone, which `what` needs."""
+        if not self.is_soft:
+            raise ValueError(f"{what} needs a fit with {SOFT_ALONE}, received one with others")
 
     def confidence_intervals(self, level: float = 0.95) -> Floats:
         """Return intervals `(K,2)` of the discounts: profile-likelihood intervals of `MaximumLikelihood`, else what the solver

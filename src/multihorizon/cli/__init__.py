@@ -194,6 +194,30 @@ ClusterBy = Annotated[
         "go together more than their states explain, else decisions; expert needs --groups that share discounts.",
     ),
 ]
+ValueChoice = Annotated[
+    str,
+    typer.Option(
+        "--value",
+        metavar="soft|max|mean",
+        help="How people value the future: with entropy, by the best action, or by the choices they will make.",
+    ),
+]
+LapseChoice = Annotated[
+    str,
+    typer.Option(
+        "--lapse",
+        metavar="NUMBER|estimated",
+        help="The share of choices that are lapses, any of the available actions alike.",
+    ),
+]
+StickinessChoice = Annotated[
+    str,
+    typer.Option(
+        "--stickiness",
+        metavar="NUMBER|estimated",
+        help="How much more the last action is worth than others, in units of reward.",
+    ),
+]
 Pairs = Annotated[bool, typer.Option("--pairs", help="Compare every pair of experts, even of many.")]
 LookaheadChoice = Annotated[
     str | None,
@@ -292,6 +316,9 @@ class FitOptions(ChoiceOptions):
     deviations: DeviationsChoice = "estimated"
     cluster_by: ClusterBy = "auto"
     lookahead: LookaheadChoice = None
+    value: ValueChoice = "soft"
+    lapse: LapseChoice = "0"
+    stickiness: StickinessChoice = "0"
     recovered: Recovered = None
     pairs: Pairs = False
     quick: Quick = False
@@ -539,6 +566,7 @@ EXAMPLES = {
         "multihorizon fit steps.csv --state x,y --out result",
         "multihorizon fit log.csv --time when --time-unit hour --out result",
         "multihorizon fit decisions.csv --known-reward points.csv --discount Ann=0.9",
+        "multihorizon fit decisions.csv --value max --lapse estimated",
         'multihorizon fit log.csv --persons p.csv --formula "~ site" --reference site=a',
         "multihorizon fit 1.csv 2.csv --transitions a.csv --transitions b.csv",
     ),
@@ -591,7 +619,7 @@ PANELS = {
     name: panel
     for panel, names in {
         "Input": "columns transitions smoothing estimate_rest believed same_task cut_off time time_unit state pilot schedule",
-        "Model": "features temperature discount known_reward ridge deviations lookahead within",
+        "Model": "features temperature discount known_reward ridge deviations lookahead value lapse stickiness within",
         "Groups": "groups persons episodes formula missing reference distribution types condition",
         "Inference": "cluster_by common_discount pairs quick simulations effect term decisions people studies jobs "
         "cluster_at seed",

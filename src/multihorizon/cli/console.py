@@ -41,7 +41,7 @@ from multihorizon.checks import (
     as_seed,
     first_few,
 )
-from multihorizon.choice.settings import Choice, Temperature
+from multihorizon.choice.settings import Choice, Habit, Temperature, check_habit
 from multihorizon.cli import CheckOptions, ChoiceOptions, CompareOptions, FitOptions, RecoverOptions, TableOptions
 from multihorizon.data.demonstrations import Demonstrations, put_under, read_tables
 from multihorizon.data.reading import JOINT, columns_of, files_of
@@ -439,6 +439,17 @@ def deviations_of(text: str) -> float | Literal["estimated"]:
     return as_non_negative(number, "--deviations")
 
 
+def habit_of(text: str, option: str) -> Habit:
+    """Return a share of lapses or a stickiness on the command line: a number, or "estimated"."""
+    try:
+        number: Habit = "estimated" if text == "estimated" else float(text)
+        check_habit(number, option.removeprefix("--"))
+    except ValueError:
+        range_ = "a number from 0 to below 1" if option == "--lapse" else "a number"
+        raise ValueError(f"{option} must be {range_}, or estimated, received {text}") from None
+    return number
+
+
 def population_of(options: FitOptions | RecoverOptions, solver: MaximumLikelihood) -> Population | None:
     """Return what is asked about groups, persons and conditions; nothing without a formula."""
     persons, formula = options.persons, options.formula
@@ -458,8 +469,13 @@ def population_of(options: FitOptions | RecoverOptions, solver: MaximumLikelihoo
         raise ValueError("--formula must have discounts of all experts to explain: leave out --discount and --groups")
     read_formula(formula or "~ 1")  # before decisions are read, of which there may be many
     rows = None if persons is None else read_persons(persons, called(options))
+    if solver.stickiness:
+        raise ValueError(
+            "--stickiness must come without --formula: persons of a population choose by their plans and lapses alone"
+        )
     missing: Missing = "drop" if options.missing == "drop" else "fail"
-    return Population(formula or "~ 1", rows, solver.known_reward, solver.ridge, missing=missing, reference=first or None)
+    how: dict[str, Any] = {"missing": missing, "reference": first or None, "value": solver.value, "lapse": solver.lapse}
+    return Population(formula or "~ 1", rows, solver.known_reward, solver.ridge, **how)
 
 
 def read_decisions(

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, cast, get_args
 
 import numpy as np
 import pandas as pd
@@ -28,6 +28,7 @@ from multihorizon.cli.console import (
     deviations_of,
     discounts_of,
     families_of,
+    habit_of,
     in_options,
     out,
     population_of,
@@ -54,6 +55,7 @@ from multihorizon.horizon import Horizon
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.mdp import MDP
 from multihorizon.parallel import Progress, part_of, silent
+from multihorizon.planning.plan import Value
 from multihorizon.population.findings import PopulationEvidence, PopulationFindings
 from multihorizon.population.solver import Population, absent_words
 from multihorizon.problem import Problem, require_counts
@@ -414,7 +416,17 @@ def _analyse(options: FitOptions, **how: Any) -> Analysis:
         solver_of_steps = SieveLikelihood(temperature=temperature, discounts=discounts)
         return analyse(_read_steps(options, options.state), solver=solver_of_steps, **how)
     together = None if options.groups is None else read_groups(options.groups, called(options))
-    solver = MaximumLikelihood(temperature, discounts, groups=together, ridge=options.ridge)
+    if options.value not in get_args(Value):
+        raise ValueError(f"--value must be one of {', '.join(get_args(Value))}, received {options.value}")
+    solver = MaximumLikelihood(
+        temperature,
+        discounts,
+        groups=together,
+        ridge=options.ridge,
+        value=cast(Value, options.value),
+        lapse=habit_of(options.lapse, "--lapse"),
+        stickiness=habit_of(options.stickiness, "--stickiness"),
+    )
     population = population_of(options, solver)
     if options.distribution not in ("normal", "free", "types"):
         raise ValueError(f"--distribution must be normal, free or types, received {options.distribution}")
@@ -427,6 +439,8 @@ def _analyse(options: FitOptions, **how: Any) -> Analysis:
     if options.distribution == "types":
         if discounts is not None or together is not None:
             raise ValueError("--distribution types must have discounts of all to find: leave out --discount and --groups")
+        if (solver.value, solver.lapse, solver.stickiness) != ("soft", 0, 0):
+            raise ValueError("--distribution types must come without --value, --lapse and --stickiness")
         population = replace(population or Population(ridge=options.ridge), distribution="types", types=options.types)
     tables, remarks = read_decisions(options, population)
     keep = how.pop("keep")
@@ -478,6 +492,9 @@ def _read_steps(options: FitOptions, state: str) -> Steps:
         "--deviations": options.deviations != "estimated",
         "--cluster-by": options.cluster_by != "auto",
         "--lookahead": options.lookahead,
+        "--value": options.value != "soft",
+        "--lapse": options.lapse != "0",
+        "--stickiness": options.stickiness != "0",
         "--recovered": options.recovered,
         "--smoothing": options.smoothing is not None,
         "--pairs": options.pairs,
@@ -509,7 +526,7 @@ def _recorded(options: FitOptions) -> dict[str, Any]:
         "ridge": options.ridge,
         "deviations": options.deviations if options.state is None else None,
         "cluster": options.cluster_by if options.state is None else None,
-        **by_name(options, "lookahead", "recovered", "pairs", "quick"),
+        **by_name(options, "lookahead", "value", "lapse", "stickiness", "recovered", "pairs", "quick"),
     }
 
 

@@ -183,7 +183,6 @@ class MaximumLikelihood:
     planner: Planner | None = None
 
     def __post_init__(self) -> None:
-        plain = self._choosing(Settings()).plain
         check_temperature(self.temperature)
         check_discounts(self.discounts)
         check_cluster(self.cluster)
@@ -199,12 +198,17 @@ class MaximumLikelihood:
             raise ValueError(f"lookahead must be one of {families}, or a Lookahead of your own, received {self.lookahead!r}")
         if self.discounts is not None and type(self.lookahead) is not Exponential:
             raise ValueError(f"known discounts need an exponential look-ahead, received a {self.lookahead.name} one")
-        if not plain and type(self.lookahead) is not Exponential:
+        if not self.is_soft and type(self.lookahead) is not Exponential:
             raise ValueError(
                 f'a {self.lookahead.name} look-ahead needs value="soft" and neither lapses nor stickiness, received others'
             )
-        if not plain and self.deviations:
+        if not self.is_soft and self.deviations:
             raise ValueError('personal deviations need value="soft" and neither lapses nor stickiness, received others')
+
+    @property
+    def is_soft(self) -> bool:
+        """Return whether choices are those of soft values alone: without other values, lapses or stickiness."""
+        return self._choosing(Settings()).plain
 
     def _choosing(self, settings: Settings) -> Settings:
         """Return the same settings with how the future is valued, and the habits."""

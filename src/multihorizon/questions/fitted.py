@@ -29,7 +29,7 @@ from multihorizon.exact.identify import Identification
 from multihorizon.horizon import Horizon, Lookahead
 from multihorizon.likelihood.action_rewards import StateRewardTest
 from multihorizon.likelihood.clusters import TakenAsIndependent, WithinEpisodes
-from multihorizon.likelihood.estimates import LikelihoodEvidence, SieveEvidence, unpredicted
+from multihorizon.likelihood.estimates import LikelihoodEvidence, SieveEvidence, about_planner, unpredicted
 from multihorizon.likelihood.intervals import Contrasts, ProfileIntervals
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood
 from multihorizon.likelihood.separate import ProfilesApart, Reason
@@ -72,6 +72,8 @@ from multihorizon.words import FORM_ALONE, LEVEL, VAGUE_WIDTH, Finding, Kind, co
 if TYPE_CHECKING:
     from multihorizon.likelihood.sieve import RewardFunctions
 
+#: How the future is valued, in words.
+VALUES = {"soft": "with entropy", "max": "by the best action", "mean": "by the mean of choices"}
 #: What was fitted.
 FitKind = Literal["experts", "vectors", "people"]
 #: Up to this many experts are named one by one.
@@ -329,7 +331,21 @@ class Fitted:
     def compared(self) -> Compared | None:
         """Return choices beside those that the reported model expects; None where it has no predictions of single choices."""
         population = self.reported_population if self.people is None else self.solution
+        if self.likelihood is not None and self.likelihood.planner is not None and self.likelihood.planner["stickiness"]:
+            return None  # choices follow the last action, too
         return compared_choices(self.problem, self.policies) if population is None else expected_choices(population)
+
+    @cached_property
+    def choosing(self) -> str:
+        """Return how people are taken to choose, and what is found of lapses and stickiness; empty for soft values alone."""
+        said: list[str] = []
+        for whose, solution in (("", self.solution), ("Of all persons together: ", self.population)):
+            planner = None if solution is None or (whose and solution is self.solution) else solution.evidence.get("planner")
+            if planner is not None:
+                values = VALUES.get(planner["value"], f"by {planner['value']}")
+                said.append(f"{whose}{'The' if not whose else 'the'} future is valued {values}.")
+                said += about_planner(planner)
+        return " ".join(said)
 
     @cached_property
     def misfits(self) -> list[Misfit]:
@@ -463,7 +479,8 @@ def _model_fit(fitted: Fitted) -> Finding:
     compared = fitted.compared
     if compared is None:
         reasons = (
-            "Persons have rewards of their own in this population, or conditions that are not known: there is no check of it."
+            "Choices depend on the last action, or persons have rewards of their own in this population, or conditions that are "
+            "not known: there is no check of it."
         )
         return Finding(QUESTION, "Not tested", reasons, "caution")
     if not fitted.chance.any():

@@ -42,7 +42,7 @@ from multihorizon.questions.fitted import (
 )
 from multihorizon.questions.people import PEOPLE, People
 from multihorizon.questions.sharing import SharedDiscountTest, each_pair, shared_discount_test, with_holm
-from multihorizon.solution import Evidence, Solution, Status
+from multihorizon.solution import SOFT_ALONE, Evidence, Solution, Status
 from multihorizon.words import LEVEL, VAGUE_WIDTH, Finding, count, decimals, in_words, p_text, percent
 
 QUESTION = "How far do they look ahead?"
@@ -518,7 +518,7 @@ def identification(solution: Solution) -> Identification | None:
     """Return what exact policies would identify where nothing is known; for large problems only where it matters most."""
     problem = solution.require_problem()
     given = LikelihoodEvidence.of(solution).known
-    if given["reward"] or any(given["discounts"]):
+    if given["reward"] or any(given["discounts"]) or not solution.is_soft:
         return None
     # The time of `identify` grows with the square of the states, and it searches where the equations are not linear.
     linear = problem.tabular and all(mdp.durations is None for mdp in problem.mdps)
@@ -536,6 +536,7 @@ def identify_fitted(solution: Solution, within: float | None = None) -> Identifi
     """
     if LikelihoodEvidence.of(solution).known["reward"]:
         return None
+    solution.require_soft("exact identification")
     problem = solution.require_problem()
     lam = np.asarray(solution.temperature)
     shared = replace(solution, evidence=Evidence())  # without deviations, which no two exact policies would have in common
@@ -555,7 +556,9 @@ def identify_fitted(solution: Solution, within: float | None = None) -> Identifi
 
 def find_identification(fitted: F, asked: Asked, run: Run) -> Iterator[F]:
     """Add what exact policies would identify."""
-    yield replace(fitted, identification=identification(fitted.solution))
+    soft = fitted.solution.is_soft
+    remarks = [] if soft else [f"What exact policies would identify was not computed: that needs {SOFT_ALONE}."]
+    yield replace(fitted, identification=identification(fitted.solution), remarks=[*fitted.remarks, *remarks])
 
 
 def advice(fitted: Fitted, fit: Finding) -> list[str]:

@@ -42,6 +42,7 @@ from multihorizon.problem import Problem, require_counts, require_finite
 from multihorizon.questions.model_checks import deal, of_part
 from multihorizon.questions.schedule import tables_of
 from multihorizon.result import Result
+from multihorizon.solution import SOFT_ALONE
 from multihorizon.words import decimals
 
 
@@ -197,6 +198,8 @@ def compare_lookahead(
 def check_comparable(problem: Problem, solver: MaximumLikelihood) -> None:
     """Raise unless families of look-ahead can be compared in these tasks with these options."""
     require_lookahead(problem, solver.known_reward)
+    if not solver.is_soft:
+        raise ValueError(f"families of look-ahead need {SOFT_ALONE}, received others")
     if solver.discounts is not None:
         raise ValueError("families of look-ahead can only be compared where discounts are estimated, received known ones")
     if solver.deviations not in (0, "estimated"):

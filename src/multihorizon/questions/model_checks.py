@@ -198,6 +198,10 @@ def check_model(
     """
     run = Run(as_seed(seed), progress=progress)
     point = resume(solution)
+    if point.likelihood.settings.stickiness:
+        raise ValueError(
+            "held-out checks need choices that do not depend on the last action: robustness holds episodes out instead"
+        )
     problem = point.likelihood.problem
     tables = tables_of(problem, demonstrations)
     parts = deal(problem, tables, as_count(folds, "folds", least=2), np.random.default_rng(run.seed), conditions)
@@ -286,7 +290,8 @@ def _predict(point: Point, train: list[Floats], name: str) -> list[Floats]:
     reward = model.reward(point.x)
     temperatures = np.exp(point.x[model.temperature_slice])
     backs = (0.0, 1e-3, 1e-2, 1e-1, 0.3)  # discounts are drawn back from 1 where the soft values there are infinite
-    tried = (fitted.at(fitted.pack(reward, np.minimum(grouped, 1 - back), temperatures)) for back in backs)
+    habits = point.x[model.habit_slice]
+    tried = (fitted.at(fitted.pack(reward, np.minimum(grouped, 1 - back), temperatures, habits)) for back in backs)
     start = next((there for there in tried if there is not None), None)
     if start is None:
         raise ValueError(f"the baseline {name} has no finite soft values at the fitted reward")

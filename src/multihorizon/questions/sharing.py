@@ -106,7 +106,7 @@ from multihorizon.numerics.spectrum import spectrum
 from multihorizon.parallel import Progress, Run, in_parallel, limits, silent
 from multihorizon.problem import Problem
 from multihorizon.result import Result
-from multihorizon.solution import Deviations, Solution, Status
+from multihorizon.solution import SOFT_ALONE, Deviations, Solution, Status
 from multihorizon.words import decimals, p_text, significant
 
 if TYPE_CHECKING:
@@ -491,6 +491,8 @@ def _fit_with_one_reward(solution: Solution) -> Point | str:
         return "there is one expert alone"
     if solution.status == Status.NOT_CONVERGED:
         return "the fit did not end"
+    if not solution.is_soft:
+        return f"the test needs {SOFT_ALONE}"
     point = resume(solution)
     model = point.likelihood
     if model.settings.reward is not None:
@@ -662,6 +664,8 @@ def state_reward_test(solution: Solution, goals: SharedGoalTest | None = None, r
         return None
     if solution.status == Status.NOT_CONVERGED:
         return StateRewardTest.untested("the fit did not end")
+    if model.settings.stickiness:
+        return StateRewardTest.untested("the test needs choices that do not depend on the last action")
     if model.is_large:
         return StateRewardTest.untested(f"that needs at most {limits().dense_rewards} rewards, and there are {model.n_reward:,}")
     shared = with_one_reward(point)
@@ -722,5 +726,7 @@ def _fit_with_wider_reward(point: Point, solution: Solution, wider: WiderReward,
     experts = [replace(e, mdp=mdps[id(e.mdp)], features=both[id(e.mdp)], arrival=None, table=None) for e in point.problem.experts]
     names = [f"{wider.name} {number}" for number in range(1, more[0].shape[1] + 1)]
     problem = point.problem.with_experts(experts, (*point.problem.parameter_names, *names))
-    options = {name: solution.options[name] for name in ("temperature", "discounts", "groups", "ridge", "starts")}
+    options = {
+        name: solution.options[name] for name in ("temperature", "discounts", "groups", "ridge", "starts", "value", "lapse")
+    }
     return solve(problem, MaximumLikelihood(**options), seed=run.seed, progress=run.progress)
