@@ -208,7 +208,7 @@ TYPED = {
     "recover --effect nan": "--effect must be finite",
     "recover --people 20": "--people must come with --formula",
     "recover --term age": "--term must come with --formula",
-    "recover --formula ~age": "--formula ~age must come with --persons",
+    "recover --formula ~age": "names age, which no table has",
     "recover --temperature hot": "--temperature must be one of",
     "demo --out dangling": "dangling is a link to nowhere",
     "reproduce --out dangling": "dangling is a link to nowhere",

@@ -75,6 +75,16 @@ class PlainConsole(Console):
         return super().render_str(visible(text), **options)
 
 
+#: The terminal lists so many experts or groups one by one; of more experts it lists `SHOWN` at each end. The files list all.
+LISTED, SHOWN = 15, 5
+
+
+def at_the_ends(order: Sequence[int], known: Sequence[int]) -> list[int]:
+    """Return whom the terminal lists: all in this order, or of many both ends of those whose discounts are `known`."""
+    some = list(known or order)
+    return list(order) if len(order) <= LISTED else some if len(some) <= 2 * SHOWN else [*some[:SHOWN], *some[-SHOWN:]]
+
+
 out = PlainConsole()
 err = PlainConsole(stderr=True)
 

@@ -21,6 +21,9 @@ from rich.table import Table as RichTable
 from multihorizon.analysis import Analysis, analyse
 from multihorizon.cli import CheckOptions, DemoOptions, FitOptions
 from multihorizon.cli.console import (
+    LISTED,
+    SHOWN,
+    at_the_ends,
     by_name,
     called,
     checked,
@@ -92,7 +95,7 @@ TOUR = (
 
 
 def demo(options: DemoOptions) -> None:
-    """Take the tour: three walkers with one goal, and what a table of their walks gives away."""
+    """Run a ten-second example, and write its data and report."""
     with checked(options, TOUR):
         domain = meadow()
         directory = options.out_dir
@@ -206,7 +209,7 @@ def _typed(path: Path) -> str:
 
 
 def check(options: CheckOptions) -> None:
-    """Look at tables before any fit: what they hold, what is wrong with them, and how to mend each.
+    """Validate decision logs and suggest fixes.
 
     The exit code is 0 whatever is found, and 2 where the file cannot be read as a table.
     """
@@ -342,7 +345,7 @@ def _check_page(every: Sequence[TableCheck], between: Sequence[Issue], written: 
     for one_table in every:
         of = f": {Path(one_table.name).name}" if len(every) > 1 else ""
         wrong, option = (any(getattr(finding, name) for finding in one_table.findings) for name in ("refused", "stops"))
-        badge = Badge("Nothing stops a fit", "good")
+        badge = Badge("Ready to fit", "good")
         if wrong or option:
             badge = (
                 Badge("A fit refuses this table", "bad") if wrong else Badge("A fit needs an option for this table", "caution")
@@ -364,10 +367,6 @@ def _check_page(every: Sequence[TableCheck], between: Sequence[Issue], written: 
     names = [f"{Path(one_table.name).name}: {_check_sizes(one_table)}" for one_table in every]
     title = "What is in this table?" if len(every) == 1 else "What is in these tables?"
     return Page(title, " ".join(names), sections, f"multihorizon {package_version()}")
-
-
-#: The terminal lists so many experts or groups one by one; of more experts it lists `SHOWN` at each end. The files list all.
-LISTED, SHOWN = 15, 5
 
 
 def fit(options: FitOptions, *, clock: Callable[[], float] = time.monotonic, watch: Progress = silent) -> None:
@@ -645,10 +644,7 @@ def _types(types: dict[str, Any], horizon: Horizon) -> RichTable:
 def _table(analysis: Analysis) -> RichTable:
     """Return one row per expert, from the shortest horizon to the longest; of many experts those at the ends."""
     ahead = analysis.horizon
-    order = analysis.order
-    if len(order) > LISTED:
-        known = [k for k in order if analysis.given[k]] or order
-        order = known if len(known) <= 2 * SHOWN else [*known[:SHOWN], *known[-SHOWN:]]
+    order = at_the_ends(analysis.order, [k for k in analysis.order if analysis.given[k]])
     rows = []
     for k in order:
         *cells, temperature = person_cells(analysis, k)

@@ -13,6 +13,8 @@ import numpy as np
 
 from multihorizon.cli import CompareOptions, DesignOptions, GoalsOptions, IdentifyOptions, PredictOptions, RecoverOptions
 from multihorizon.cli.console import (
+    LISTED,
+    at_the_ends,
     by_name,
     checked,
     cluster_of,
@@ -84,7 +86,7 @@ from multihorizon.words import decimals
 
 
 def identify(options: IdentifyOptions) -> None:
-    """Say whether these decisions, and any number of others like them, identify the discounts."""
+    """Test whether these decisions, and any number of others like them, identify the discount factors."""
     files = ("identify.json", "identify.html")
     with checked(options, files):
         if options.known_reward is not None and options.within is not None:
@@ -120,15 +122,17 @@ def _show_identified(solution: Solution, exact: Identification | None) -> None:
         out.print("So what follows is about policies that need not be the experts'.", soft_wrap=True)
     if LikelihoodEvidence.of(solution).known["reward"]:
         out.print("With this reward, discounts with 95% intervals:")
-        for name, discount, ends in zip(solution.experts, solution.discounts, solution.confidence_intervals(), strict=True):
-            bounded = np.isfinite(ends).all()
+        intervals = solution.confidence_intervals()
+        bounded = [bool(np.isfinite(ends).all()) for ends in intervals]
+        order = np.argsort(solution.discounts, kind="stable") if len(bounded) > LISTED else np.arange(len(bounded))
+        shown = at_the_ends(order.tolist(), [k for k in order.tolist() if bounded[k]])
+        for k in shown:
+            gamma, low, high = (decimals(number, 3) for number in (solution.discounts[k], *intervals[k]))
             out.print(
-                f"  {name}: "
-                + (
-                    f"{decimals(discount, 3)} ({decimals(ends[0], 3)} to {decimals(ends[1], 3)})" if bounded else "not identified"
-                ),
-                soft_wrap=True,
+                f"  {solution.experts[k]}: {f'{gamma} ({low} to {high})' if bounded[k] else 'not identified'}", soft_wrap=True
             )
+        if len(shown) < len(bounded):
+            out.print(f"  and {len(bounded) - len(shown)} more: these are the shortest and the longest horizons.")
     elif exact is None:
         out.print("Whether exact policies would identify the discounts cannot be said for this problem.", soft_wrap=True)
     else:
@@ -137,7 +141,7 @@ def _show_identified(solution: Solution, exact: Identification | None) -> None:
 
 
 def goals(options: GoalsOptions) -> None:
-    """Say who shares a goal with whom, where rewards and horizons may both differ."""
+    """Cluster experts by goal, where rewards and horizons may both differ."""
     files = ("goals.json", "goals.html")
     with checked(options, files):
         study = read_study(options)
@@ -160,7 +164,7 @@ def goals(options: GoalsOptions) -> None:
 
 
 def compare(options: CompareOptions) -> None:
-    """Say whether a horizon belongs to the person or to the situation: fit under one condition, predict the other.
+    """Test whether horizons transfer across conditions: fit under one condition, predict the other.
 
     What is fitted under each condition predicts the same persons' decisions under the others: their own horizons, one discount
     for everybody, and chance.
@@ -197,7 +201,7 @@ def _show_compared(compared: CarryingOver) -> None:
 
 
 def predict(options: PredictOptions) -> None:
-    """Say what people will do when something changes: a bonus, a ban, another task, another discount.
+    """Predict behaviour after an intervention: a bonus, a removed action, another task, another discount factor.
 
     Changes combine. Each answer is identified, bounded or not bounded by the decisions that were fitted.
     """
@@ -298,8 +302,11 @@ def _recorded_prediction(options: PredictOptions) -> dict[str, Any]:
 def _show_prediction(prediction: Prediction) -> None:
     listed = 12  # rows of each table that the terminal shows; `whatif.csv` has all
     answer = verdict(prediction)
-    for line in changes_in_words(prediction):
+    changed = changes_in_words(prediction)
+    for line in changed:
         out.print(line, soft_wrap=True)
+    if changed != ["Nothing changes."]:
+        out.print(prediction.headline(), style="bold", soft_wrap=True)
     out.print(f"{answer.question} {answer.answer}. {answer.reasons}", soft_wrap=True)
     if len(prediction.experts) <= FEW:
         changes = largest_changes(prediction, listed).select(
@@ -331,7 +338,7 @@ def _show_nudge(answer: Nudge) -> None:
 
 
 def design(options: DesignOptions) -> None:
-    """Say which study to run: which episodes, how often, and what can be expected of it.
+    """Find the optimal design of a study: which episodes, how often, and the expected power.
 
     The candidates are used so that the decisions say most about how far people look ahead.
     """
@@ -420,7 +427,7 @@ def _show_design(planned: Design) -> None:
 
 
 def recover(options: RecoverOptions) -> None:
-    """Simulate the study as designed, fit it again, and say what it could have shown."""
+    """Parameter recovery and power by simulation."""
     with checked(options, FILES["recover"]):
         if options.pilot is not None or options.schedule is not None:
             _recover_planned(options)

@@ -113,7 +113,7 @@ class TableCheck(Result):
         """Return whether the table can be fitted, and what must be mended how."""
         wrong = [finding for finding in self.findings if finding.refused]
         if not any(finding.stops for finding in self.findings):
-            return "Nothing stops a fit." if self.findings else "Nothing is wrong with this table."
+            return "Ready to fit." if self.findings else "Nothing is wrong with this table."
         parts = [f"A fit refuses this table for: {', '.join(finding.kind for finding in wrong)}."] if wrong else []
         mended = [finding.kind for finding in wrong if finding.mended]
         if mended:

@@ -719,13 +719,24 @@ def _of_experts(prediction: Prediction, table: Table) -> TableBlock:
 def _outcomes(prediction: Prediction) -> Section:
     """Return a row for each outcome."""
     table = outcomes_table(prediction)
-    return Section("What comes of it", [OUTCOMES_MEAN, *([_of_experts(prediction, table)] if len(table.frame) else [])])
+    return Section(
+        "What comes of it", [_outcomes_mean(prediction), *([_of_experts(prediction, table)] if len(table.frame) else [])]
+    )
 
 
-OUTCOMES_MEAN = (
-    "A chance is that of reaching the state in an episode, and steps are those until it is first reached, where it is. Rewards "
-    "are those of an episode, what is paid besides included; a discounted one counts later steps less, as the person does."
-)
+def _outcomes_mean(prediction: Prediction) -> str:
+    """Return what the outcomes are."""
+    rounds = prediction.change.rounds
+    if rounds is not None:
+        return (
+            f"A chance is that of reaching the state in the first {count(rounds, 'decision')}, and steps are those until it is "
+            "first reached, where it is. Means are over the decisions made; a mean reward includes what is paid besides."
+        )
+    return (
+        "A chance is that of reaching the state in an episode, and steps are those until it is first reached, where it is. "
+        "Rewards are those of an episode, what is paid besides included; a discounted one counts later steps less, as the "
+        "person does."
+    )
 
 
 def changed_choices(prediction: Prediction) -> list[tuple[int, int]]:
@@ -809,7 +820,7 @@ def _scatter(prediction: Prediction, s: int, a: int) -> Chart:
 def _outcomes_of_many(prediction: Prediction) -> Section:
     """Of many people: how outcomes are distributed."""
     table = replace(outcomes_of_many(prediction), caption="Outcomes, means over persons")
-    return Section("What comes of it", [OUTCOMES_MEAN, *([TableBlock(table)] if len(table.frame) else [])])
+    return Section("What comes of it", [_outcomes_mean(prediction), *([TableBlock(table)] if len(table.frame) else [])])
 
 
 def _maps_of_each(prediction: Prediction) -> list[Section]:

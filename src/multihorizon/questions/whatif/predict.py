@@ -415,10 +415,12 @@ class Prediction(Result):
             return self._choice_in_words(shown)
         state = str(reached.assign(change=change).groupby("state", sort=False)["change"].sum().idxmax())
         rows = reached[reached["state"] == state]
+        rounds = self.change.rounds
+        episodes = "episodes" if rounds is None else f"episodes of {count(rounds, 'decision')}"
         if len(shown) > 6:
             known = rows[rows["after"].notna()]
             before, after = percent(known["before"].mean()), percent(known["after"].mean())
-            return f"On average, {len(known):,} people reach {state} in {after} of episodes instead of {before}."
+            return f"On average, {len(known):,} people reach {state} in {after} of {episodes} instead of {before}."
         parts = list[str]()
         for name, status, *numbers in rows[["expert", "status", "before", "after", "low", "high"]].to_numpy().tolist():
             who = f"the {name}" if name.split(" of ")[0] == "typical person" else name
@@ -433,7 +435,7 @@ class Prediction(Result):
             elif ends[0] != ends[1]:
                 new += f" ({from_to(ends)})"
             instead = ", as before" if percent(after) == old else "" if np.isnan(before) else f" instead of {old}"
-            parts.append(f"{does} {new}{'' if parts else ' of episodes'}{instead}")
+            parts.append(f"{does} {new}{'' if parts else f' of {episodes}'}{instead}")
         said = "; ".join(parts)
         return f"{said[0].upper() if said.startswith('the typical') else said[0]}{said[1:]}."
 
