@@ -652,6 +652,56 @@ class Solution(Result):
             columns["discount_low"], columns["discount_high"] = self.confidence_intervals(level).T
         return pd.DataFrame({name: values for name, values in columns.items() if values is not None})
 
+    def to_trials(self) -> pd.DataFrame:
+        """Return one row per decision, by expert, episode and step, with what the fitted model says of it: for regressions of EEG
+        and fMRI signals, response times and pupils.
+
+        Columns beside `expert`, `episode`, `step`, `state` and `action`: the `probability` of the choice, given the last action
+        where choices are sticky; its `surprise` −log p; the `entropy` of the choice in nats; the `value` of the state and the
+        action value `q`; the `advantage` of the action over the mean of the choice; the `reward` received; the
+        `prediction_error`, reward + γ V(next state) − V(state), missing where the next state is not known; and the
+        `discount_gradient` d log p / dγ. Decisions that the fit did not count are left out. A planner of your own says policies
+        alone, without values. `Population` says it at the shrunken discount of each person under each condition.
+
+        Raises:
+            ValueError: for a solution without decisions or without discounts, and for tables that are too large to be listed.
+
+        Example:
+            >>> import multihorizon as mh
+            >>> d = mh.domains.big_small()
+            >>> problem = mh.Problem(d.mdp, mh.Demonstrations.simulate(d.mdp, d.soft_experts(), episodes=100))
+            >>> s = mh.solve(problem, mh.MaximumLikelihood(starts=1))
+            >>> bool(abs(s.to_trials().surprise.sum() + s.objective) < 1e-8)
+            True
+        """
+        problem = self.require_answer()
+        if (
+            without := next((e.name for e in problem.exemplars if e.counts is None), None)
+        ) is not None or self.temperature is None:
+            given = "none" if without is None else f"expert {without} without"
+            raise ValueError(f"trials need decisions and the probabilities of choices, received {given}")
+        population = self.evidence.get("population")
+        if population is not None and population.types is not None:
+            raise ValueError("trials need one policy for each person, received persons who are each of one of a few types")
+        planner = self.evidence.get("planner") or {"value": "soft", "lapse": None, "stickiness": None}
+        own = self.options.get("planner")
+        if isinstance(own, str):
+            raise ValueError(f"trials need the planner {own} itself, which a file does not hold: solve again")
+        plans, made = import_module("multihorizon.choice.plans"), import_module("multihorizon.choice.trials")
+        habits = [planner[name]["estimate"] if planner[name] else 0.0 for name in ("lapse", "stickiness")]
+        choosing = plans.Choosing(own or planner["value"], plans.Habits(*habits) if any(habits) else None)
+        cells, discounts, temperatures = pd.DataFrame({"expert": self.experts}), self.discounts, self.temperature
+        if population is not None and population.cells is not None:
+            cells = pd.DataFrame({name: population.cells[name] for name in ("expert", *population.conditions)})
+            discounts, temperatures = population.cells["discount"], np.exp(population.cells["log_temperature"])
+        frame: pd.DataFrame = made.trials(problem, choosing, cells, discounts, temperatures, self.personal_rewards)
+        if len(frame) != self.evidence.get("decisions", len(frame)):
+            raise ValueError(
+                f"trials need the tables of the {self.evidence['decisions']:,.0f} decisions that were fitted, received tables "
+                f"with {len(frame):,} decisions of these experts"
+            )
+        return frame
+
     def reward_frame(self) -> pd.DataFrame:
         """Return one row per state, or per feature where rewards are tied, or per basis function: its name and its reward."""
         problem = self.problem or self.require_problem()
