@@ -129,6 +129,19 @@ def test_the_opening_says_who_looks_how_far_whether_the_data_can_tell_and_whethe
     golden(page)
 
 
+def test_each_expert_has_a_clause_of_the_answer(found):
+    """Name, horizon, discount and interval stand together, not in three lists."""
+    first, *others = found.order
+    said = found.findings["horizons"].reasons
+    names = found.solution.experts
+    assert said.startswith(
+        f"{names[first]} looks {steps_text(found, float(found.solution.discounts[first]))} steps ahead (discount "
+    )
+    for k in others:
+        assert f"{names[k]} {steps_text(found, float(found.solution.discounts[k]))} (" in said
+        assert f", {interval_text(found, k)})" in said
+
+
 def test_a_discount_without_a_whole_interval_is_not_known(found, golden):
     """NaN is no narrow width: an end that was not found leaves open how sure a discount is."""
     half = found.intervals.copy()

@@ -96,14 +96,18 @@ def _of_few(fitted: Fitted, clear: list[int]) -> tuple[str, str]:
     """Name each horizon with its discount and interval."""
     experts = fitted.solution.experts
     gammas = [own_discount_text(fitted, k) for k in clear]
-    several = len(clear) > 1
     alike = len(set(gammas)) == 1
     reach = in_words([own_steps_text(fitted, k) for k in (clear[:1] if alike else clear)])
     answer = f"{reach} {fitted.horizon.many} (discount{'' if alike else 's'} {gammas[0] if alike else in_words(gammas)})"
-    ends = [f"{gamma} ({interval_text(fitted, k)})" for gamma, k in zip(gammas, clear, strict=True)]
-    each = f"{'discounts' if several else 'a discount of'} {in_words(ends)}, 95% intervals in brackets"
-    who = f"{in_words([experts[k] for k in clear])} look{'' if several else 's'}"
-    return answer, f"{who} {reach} {fitted.horizon.many} ahead: {each}"
+    each = list[str]()
+    for k, gamma in zip(clear, gammas, strict=True):
+        steps, ends = own_steps_text(fitted, k), interval_text(fitted, k)
+        if each:
+            each.append(f"{experts[k]} {steps} ({gamma}, {ends})")
+        else:
+            interval = ends if fitted.known[k] else f"95% interval {ends}"
+            each.append(f"{experts[k]} looks {steps} {fitted.horizon.many} ahead (discount {gamma}, {interval})")
+    return answer, in_words(each)
 
 
 def _of_many(fitted: Fitted, clear: list[int], vague: list[int]) -> tuple[str, str]:
