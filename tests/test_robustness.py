@@ -38,6 +38,16 @@ def test_held_out_predictions_are_those_of_fits_to_the_other_episodes() -> None:
     assert sum(rival.weight for rival in found.rivals) == pytest.approx(1)
 
 
+def test_quick_rivals_say_nearly_what_searched_ones_say() -> None:
+    solution = mh.solve(lapsing(), mh.MaximumLikelihood(starts=2))
+    quick = mh.robustness(solution, rivals=["lapses", "values by the best action"], quick=True)
+    assert quick.rivals[0].discounts.tolist() == solution.discounts.tolist()
+    for rival, searched in zip(quick.rivals, of_lapsing().rivals, strict=True):
+        assert rival.log_likelihood == pytest.approx(searched.log_likelihood, abs=0.5)
+        assert rival.held_out == pytest.approx(searched.held_out, abs=1e-3)
+    assert quick.rivals[1].conclusion == of_lapsing().rivals[1].conclusion
+
+
 def test_what_robustness_found_is_written(tmp_path) -> None:
     found = of_lapsing()
     found.to_json(tmp_path / "r.json")

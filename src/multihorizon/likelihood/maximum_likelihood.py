@@ -208,9 +208,9 @@ class MaximumLikelihood:
     @property
     def is_soft(self) -> bool:
         """Return whether choices are those of soft values alone: without other values, lapses or stickiness."""
-        return self._choosing(Settings()).plain
+        return self.choosing(Settings()).plain
 
-    def _choosing(self, settings: Settings) -> Settings:
+    def choosing(self, settings: Settings) -> Settings:
         """Return the same settings with how the future is valued, and the habits."""
         value, lapse, stickiness = read_choosing(self.value, self.lapse, self.stickiness, self.planner)
         return replace(settings, value=value, lapse=lapse, stickiness=stickiness)
@@ -251,7 +251,7 @@ class MaximumLikelihood:
                 "a planner of your own needs a known reward, known transitions, known lapses and experts who share no parameter: "
                 "it says policies, and no derivatives"
             )
-        return paid, PersonsApart(paid, self._choosing(read_settings(paid, temperature, self.discounts, None, reward)))
+        return paid, PersonsApart(paid, self.choosing(read_settings(paid, temperature, self.discounts, None, reward)))
 
     @classmethod
     def estimate_of(cls, solution: Solution) -> Estimate:
@@ -277,7 +277,7 @@ class MaximumLikelihood:
         paid, reward = with_known_reward(solution.require_problem(), self.known_reward)
         temperature = "per_expert" if evidence.temperature_spread else self.temperature
         settings = replace(read_settings(paid, temperature, self.discounts, self.groups, reward), moves=True)
-        model = Likelihood(paid, self._choosing(settings))
+        model = Likelihood(paid, self.choosing(settings))
         model = model.holding(temperature_penalty(model, evidence.temperature_spread or np.inf), np.array(evidence.ridge_weights))
         if evidence.deviations is not None and evidence.deviations.spread:
             model = NearlyShared.of(model, evidence.deviations.spread)
@@ -296,7 +296,7 @@ class MaximumLikelihood:
         """Return the problem with what is known of the reward, and the most likely answer with discounts."""
         paid, reward = with_known_reward(problem, self.known_reward)
         settings = replace(read_settings(paid, self.temperature, self.discounts, self.groups, reward), moves=True)
-        settings = self._choosing(settings)
+        settings = self.choosing(settings)
         first, second = run.parts(1, 1) if self.deviations else (run, run)
         likeliest = fit(paid, settings, self.temperature == "pooled", self.ridge, self.starts, first, self.cluster)
         return paid, with_deviations(likeliest, self.deviations, second) if self.deviations else likeliest

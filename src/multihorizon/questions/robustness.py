@@ -33,7 +33,8 @@ import pandas as pd
 from scipy.special import logsumexp, ndtri
 
 from multihorizon.checks import Bools, Floats, Ints, Seed, as_count, as_jobs, as_seed
-from multihorizon.choice.model import Point
+from multihorizon.choice.deviations import NearPoint
+from multihorizon.choice.model import Likelihood, Point
 from multihorizon.choice.settings import Clusters
 from multihorizon.horizon import Exponential, Hyperbolic, Lookahead, QuasiHyperbolic
 from multihorizon.likelihood.estimates import JointEstimate
@@ -269,6 +270,7 @@ def robustness(
     rivals: Iterable[str] | Mapping[str, Mapping[str, Any]] | None = None,
     *,
     folds: int = 5,
+    quick: bool = False,
     seed: Seed = 0,
     jobs: int = 1,
     progress: Progress = silent,
@@ -281,6 +283,8 @@ def robustness(
         rivals: names among `multihorizon.questions.robustness.CHANGES`, or options of the solver that each rival of your own
             changes, by name: `{"twice as many lapses": {"lapse": 0.1}}`. By default all that the task and the solver allow.
         folds: into how many parts episodes, or persons, are dealt.
+        quick: whether rivals of experts are begun at the fit alone and have intervals by standard errors, which takes about as
+            long as the fit; else each is searched for and has intervals by its profile likelihood.
         seed: scatters the starts and deals the episodes.
         jobs: processes that share the persons of a population.
         progress: called after each rival.
@@ -300,7 +304,7 @@ def robustness(
         ['the fit', 'values by the best action']
     """
     folds, run = as_count(folds, "folds", least=2), Run(as_seed(seed), as_jobs(jobs), progress)
-    problem, base = _asked_about(subject, solver)
+    problem, base, solved = _asked_about(subject, solver)
     changes: dict[str, Mapping[str, Any]] = {"the fit": {}, **_changes(base, problem, rivals)}
     fitted: dict[str, _Answer | str] = {}
     dealt: Dealt | None = None
@@ -313,7 +317,10 @@ def robustness(
             elif isinstance(base, Population):
                 fitted[name], dealt = _fit_population(problem, replace(base, **change), dealt, folds, part)
             else:
-                fitted[name], point, dealt = _fit_experts(problem, replace(base, **change), dealt, folds, part)
+                kind = replace(base, **change)
+                near = first if quick and set(change) <= {"value", "lapse", "stickiness"} else None
+                reused = solved if name == "the fit" else None
+                fitted[name], point, dealt = _fit_experts(problem, kind, near, reused, dealt, folds, part)
                 first = first or point
         except ValueError as error:
             if name == "the fit":
@@ -322,19 +329,21 @@ def robustness(
     return _compared(problem.names, _contrast_names(base, problem), fitted, dealt)
 
 
-def _asked_about(subject: Any, solver: Solver | None) -> tuple[Problem, Solver]:
-    """Return the problem and the solver of the fit that is asked about."""
+def _asked_about(subject: Any, solver: Solver | None) -> tuple[Problem, Solver, Solution | None]:
+    """Return the problem and the solver of the fit that is asked about, and its solution if there is one."""
     solution = getattr(subject, "solution", subject)
+    solved = None
     if isinstance(solution, Solution):
         problem = require_finite(solution.require_problem())
         used = solver or solution.solver_used(MaximumLikelihood, Population)
+        solved = solution if solver is None and isinstance(solution.interval_source, JointEstimate) else None
     else:
         problem, used = require_finite(solution), solver or MaximumLikelihood()
     if not isinstance(used, MaximumLikelihood | Population):
         raise ValueError(f"robustness is asked of MaximumLikelihood or Population, received {type(used).__name__}")
     if isinstance(used, Population) and used.distribution == "types":
         raise ValueError("robustness is asked of a normal population, received types")
-    return problem, used
+    return problem, used, solved
 
 
 def _changes(base: Solver, problem: Problem, rivals: Any) -> dict[str, Mapping[str, Any]]:
@@ -392,27 +401,74 @@ def _ahead_of_discounts(discounts: Floats, intervals: Floats) -> Floats:
 
 
 def _fit_experts(
-    problem: Problem, solver: MaximumLikelihood, dealt: Dealt | None, folds: int, run: Run
+    problem: Problem,
+    solver: MaximumLikelihood,
+    near: Point | None,
+    solved: Solution | None,
+    dealt: Dealt | None,
+    folds: int,
+    run: Run,
 ) -> tuple[_Answer, Point | None, Dealt | None]:
-    """Return a rival fitted to experts, the model at its answer, and how episodes are dealt."""
-    solution = solver.solve(problem, run.seed, run.progress)
+    """Return a rival fitted to experts, the model at its answer, and how episodes are dealt.
+
+    It is begun `near` another fit and climbed once, or it is `solved` already; else it is searched for.
+    """
+    if near is not None:
+        point = _climbed_from(near, solver)
+        precise, part = precision(point), point.likelihood.discount_slice
+        half = float(ndtri(0.975)) * np.where(precise.identified[part], precise.standard_errors[part], np.inf)
+        groups, bounds = point.likelihood.groups, (point.likelihood.lower[part], point.likelihood.upper[part])
+        intervals = np.stack([np.clip(point.x[part] + sign * half, *bounds) for sign in (-1, 1)], axis=1)[groups]
+        return _answer_at(point, intervals, dealt), point, dealt
+    solution = solved or solver.solve(problem, run.seed, run.progress)
     if solution.status == Status.NOT_CONVERGED:
         raise ValueError("the search did not end")
     if type(solver.lookahead) is not Exponential:
         raise ValueError("robustness is asked of a fit with discounts: families of look-ahead are among the rivals")
     intervals = solution.confidence_intervals()
     intervals = np.where(np.isnan(intervals), [0.0, 1.0], intervals)  # a discount that is not identified may be anything
-    numbers = solution.discounts, intervals, _ahead_of_discounts(solution.discounts, intervals), np.zeros((0, 4))
     evidence = solution.evidence
     if not isinstance(solution.interval_source, JointEstimate):  # persons who were fitted one by one
         free = 2 * problem.n_experts
+        numbers = solution.discounts, intervals, _ahead_of_discounts(solution.discounts, intervals), np.zeros((0, 4))
         return _Answer(*numbers, float(evidence["log_likelihood"]), float(evidence["decisions"]), free, np.zeros(0)), None, dealt
     point = solution.interval_source.point
-    model = point.likelihood
-    parameters = _rank(precision(point)) - model.n_transitions
     dealt = dealt or _dealt_episodes(point, folds)
+    return _answer_at(point, intervals, dealt), point, dealt
+
+
+def _answer_at(point: Point, intervals: Floats, dealt: Dealt | None) -> _Answer:
+    """Return what a fit of experts says and predicts."""
+    model = point.likelihood
+    discounts = model.discounts(point.x)
     held_out = np.zeros(0) if dealt is None else _held_out_episodes(point, dealt)
-    return _Answer(*numbers, point.value, model.decisions, parameters, held_out), point, dealt
+    return _Answer(
+        discounts=discounts,
+        intervals=intervals,
+        weights_ahead=_ahead_of_discounts(discounts, intervals),
+        contrasts=np.zeros((0, 4)),
+        log_likelihood=point.value,
+        decisions=model.decisions,
+        parameters=_rank(precision(point)) - model.n_transitions,
+        held_out=held_out,
+    )
+
+
+def _climbed_from(near: Point, solver: MaximumLikelihood) -> Point:
+    """Return the maximum of a rival that a climb from another fit reaches."""
+    base = near.likelihood
+    if isinstance(near, NearPoint):
+        raise ValueError("experts deviate from the shared reward, and that needs soft values")
+    model = Likelihood(base.problem, solver.choosing(base.settings), ridge=base.ridge)
+    if base.penalty is not None:
+        model = model.holding(base.penalty.without(base.habit_slice, model.n_habits), base.ridge)
+    beside = model.pack(base.reward(near.x), near.x[base.discount_slice])[model.beside_slice]
+    beside[model.n_habits :] = near.x[base.transition_slice]
+    start = model.at(model.pack(base.reward(near.x), near.x[base.discount_slice], np.exp(near.x[base.temperature_slice]), beside))
+    end = None if start is None else climb(start, max_steps=100, gain=1e-3)
+    if end is None or not end.finished:
+        raise ValueError("the climb from the fit did not end")
+    return end.point
 
 
 def _dealt_episodes(point: Point, folds: int) -> Dealt | None:
