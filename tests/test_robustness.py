@@ -43,8 +43,8 @@ def test_quick_rivals_say_nearly_what_searched_ones_say() -> None:
     quick = mh.robustness(solution, rivals=["lapses", "values by the best action"], quick=True)
     assert quick.rivals[0].discounts.tolist() == solution.discounts.tolist()
     for rival, searched in zip(quick.rivals, of_lapsing().rivals, strict=True):
-        assert rival.log_likelihood == pytest.approx(searched.log_likelihood, abs=0.5)
-        assert rival.held_out == pytest.approx(searched.held_out, abs=1e-3)
+        assert rival.log_likelihood > searched.log_likelihood - 0.5
+        assert rival.held_out == pytest.approx(searched.held_out, abs=2e-3)
     assert quick.rivals[1].conclusion == of_lapsing().rivals[1].conclusion
 
 
