@@ -1,11 +1,17 @@
 """`multihorizon fit` with other models of choice, and what may be asked after it."""
 
 import json
+from dataclasses import replace
+from functools import cache
 
+import numpy as np
 import pandas as pd
 import pytest
 from fitting import fit, one_sentence
-from test_planners import decisions, savings
+from test_planners import decisions, players, savings
+
+import multihorizon as mh
+from multihorizon.questions.sharing import shared_goal_test
 
 
 @pytest.fixture(scope="module")
@@ -65,3 +71,67 @@ def test_the_command_fits_stickiness_without_checks_by_state(folder) -> None:
 )
 def test_options_that_do_not_go_together_are_refused(folder, options, sentence) -> None:
     one_sentence(fitted(folder, *options), sentence)
+
+
+@cache
+def best() -> mh.Solution:
+    """A fit of values by the best action with a tenth of lapses."""
+    mdp, _, features = savings()
+    frame = decisions("max", 0.1, 0.0, 2, each=600)
+    problem = mh.Problem(mdp, mh.Demonstrations.from_frame(frame, cut_off=True), features=features)
+    return mh.solve(problem, mh.MaximumLikelihood(value="max", lapse=0.1, starts=2, deviations=0.0))
+
+
+def test_predictions_plan_and_lapse_as_the_fit_does() -> None:
+    mdp, _, features = savings()
+    found = mh.predict(best(), pay={("5", "0"): 1.0}, forbid={"0": "0"}, draws=20)
+    np.testing.assert_allclose(found.before, best().policies(), atol=1e-9)
+    reward = (features @ best().reward).reshape(2, 6).T
+    reward[5, 0] += 1.0
+    for k, discount in enumerate(best().discounts):
+        moves = np.stack([mdp.transition(action).toarray() for action in (0, 1)])
+        values = np.zeros(6)
+        for _ in range(20_000):
+            q = reward + discount * (moves @ values).T
+            q[0, 0] = -np.inf
+            values = q.max(axis=1)
+        chances = np.exp(q - values[:, None])
+        chances /= chances.sum(axis=1, keepdims=True)
+        left = np.where(np.isfinite(q), 1.0, 0.0)
+        np.testing.assert_allclose(found.after[k], 0.9 * chances + 0.1 * left / left.sum(axis=1, keepdims=True), atol=1e-6)
+    assert any("Lapses stay as they were fitted: 10%" in remark for remark in found.remarks)
+
+
+@pytest.mark.parametrize(
+    ("ask", "what"),
+    [
+        (lambda: mh.nudge(best(), state="5"), "nudge"),
+        (lambda: mh.design(None, best(), episodes=50), "a design"),
+        (lambda: mh.simulate_study(best(), studies=2), "a simulated study"),
+        (lambda: mh.compare_goals(best()), "a comparison of goals"),
+        (lambda: mh.compare_lookahead(best().problem, best().problem.tables, solver=mh.MaximumLikelihood(lapse=0.1)), "families"),
+    ],
+)
+def test_what_needs_soft_values_says_so(ask, what) -> None:
+    with pytest.raises(ValueError, match=f"{what}.* needs? .*soft values and neither lapses nor stickiness"):
+        ask()
+
+
+def test_tests_after_a_fit_that_is_not_soft() -> None:
+    assert "the test needs soft values" in shared_goal_test(best()).reason
+    assert 0 <= mh.shared_discount_test(best()).p_value <= 1
+    assert mh.check_model(best()).overall.p_value > 0
+
+
+def test_a_population_is_followed_and_predicted_as_it_was_fitted() -> None:
+    game, problem = mh.domains.space_adventure(), players(0.15)
+    solution = mh.solve(problem, mh.Population(known_reward=game.reward, value="max", lapse=0.15, nodes=5))
+    found = mh.predict(solution, discount=0.5, draws=20)
+    np.testing.assert_allclose(found.before, solution.policies(), atol=1e-9)
+    assert found.after[found.change.mdp.live[None] & (found.after > 0)].min() >= 0.15 / 2 - 1e-9
+    state = game.mdp.state_names[int(np.flatnonzero(game.mdp.available.sum(axis=1) > 1)[0])]
+    action = game.mdp.action_names[int(np.flatnonzero(game.mdp.available[game.mdp.state_names.index(state)])[0])]
+    soft = replace(solution, evidence=replace(solution.evidence, planner=None))
+    one, other = (mh.track(each).update(state, action).discount for each in (solution, soft))
+    assert np.isfinite(one)
+    assert abs(one - other) > 1e-6

@@ -23,7 +23,7 @@ from scipy.special import expit, logit, ndtri
 from multihorizon.checks import Bools, Floats
 from multihorizon.choice.deviations import NearPoint
 from multihorizon.choice.model import ChoicePoint, Likelihood
-from multihorizon.choice.plans import SOFT, Choosing, value_name
+from multihorizon.choice.plans import SOFT, Choosing, Habits, value_name
 from multihorizon.estimate import (
     ASIDE,
     Draws,
@@ -117,6 +117,18 @@ def known_planner(choosing: Choosing) -> ChoicePlanner | None:
     numbers = choosing.habits or (0.0, 0.0)
     lapse, stickiness = (HabitFigures(estimate=x, interval=[x, x], p=None) if x else None for x in numbers)
     return ChoicePlanner(value=value_name(choosing.value), lapse=lapse, stickiness=stickiness, other_fixed_points=False)
+
+
+def choosing_of(solution: Solution) -> Choosing:
+    """Return how the experts of a solution choose."""
+    planner = solution.evidence.get("planner")
+    if planner is None:
+        return SOFT
+    habits = Habits(*habits_of(planner).tolist())
+    own = solution.options.get("planner")
+    if own is not None and not callable(own):
+        raise ValueError(f"this fit has a planner of its own, {own}, and a saved fit holds no function: fit again")
+    return Choosing(own or planner["value"], habits if any(habits) else None)
 
 
 def about_planner(planner: ChoicePlanner | None) -> list[str]:

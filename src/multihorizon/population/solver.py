@@ -213,14 +213,19 @@ class Population:
             as_non_negative(self.deviations, "deviations")
         if self.deviations and self.distribution != "normal":
             raise ValueError(f"personal deviations need distribution='normal', received {self.distribution!r}")
-        value, lapse, _ = read_choosing(self.value, self.lapse, 0.0, self.planner)
-        if (value != "soft" or lapse != 0) and (self.distribution == "types" or self.deviations):
+        if not self.is_soft and (self.distribution == "types" or self.deviations):
             raise ValueError('types and personal deviations need value="soft" and no lapses, received others')
         if self.nodes is not None:
             as_count(self.nodes, "nodes", least=3)
         as_positive(self.tolerance, "tolerance")
         as_count(self.max_steps, "max_steps")
         as_jobs(self.jobs)
+
+    @property
+    def is_soft(self) -> bool:
+        """Return whether choices are those of soft values alone: without other values or lapses."""
+        value, lapse, _ = read_choosing(self.value, self.lapse, 0.0, self.planner)
+        return value == "soft" and lapse == 0
 
     def covariates(self, problem: Problem) -> Covariates:
         """Return the design of the study; raises where it cannot be used."""

@@ -277,6 +277,7 @@ def compare_goals(
         'one goal'
     """
     run = Run(as_seed(seed), progress=progress)
+    solution.require_soft("a comparison of goals")
     point = resume(solution)
     evidence = LikelihoodEvidence.of(solution)
     model, problem, deviations = point.likelihood, point.likelihood.problem, evidence.deviations

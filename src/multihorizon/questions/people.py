@@ -45,9 +45,11 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit, ndtri
 
 from multihorizon.checks import TINY, Floats, Ints, Sparse
+from multihorizon.choice.plans import SOFT, Choosing
 from multihorizon.choice.surfaces import Tables
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.likelihood.action_rewards import StateRewardTest
+from multihorizon.likelihood.estimates import choosing_of
 from multihorizon.numerics.distributions import chi2_ppf
 from multihorizon.parallel import Run, limits
 from multihorizon.population.findings import CELL_NUMBERS, PopulationEvidence, PopulationFindings
@@ -337,6 +339,7 @@ class KnownCells:
         largest: the largest discount that is tried.
         eta: the nodes `(m,Q,2)`, or `(1,Q,2)` where they are those of all.
         weights: of the nodes `(m,Q)`.
+        choosing: how persons choose.
     """
 
     persons: tuple[str, ...]
@@ -347,6 +350,7 @@ class KnownCells:
     largest: float
     eta: Floats
     weights: Floats
+    choosing: Choosing = SOFT
 
     @classmethod
     def of(cls, solution: Solution, decided: Problem | None = None) -> KnownCells | None:
@@ -395,7 +399,8 @@ class KnownCells:
                 logits = logit(np.array(kinds["discounts"]) / population.largest_discount)
             eta = np.stack([logits, np.log(kinds["temperatures"])], axis=1)[None]
             weights = np.asarray(moments["posterior"])
-        return cls(persons, names, np.asarray(groups), tasks, solution.reward, population.largest_discount, eta, weights)
+        known = solution.reward, population.largest_discount, eta, weights, choosing_of(solution)
+        return cls(persons, names, np.asarray(groups), tasks, *known)
 
     def some(self, cells: Ints) -> KnownCells:
         """Return those of some of the cells `(k,)`."""
@@ -420,7 +425,7 @@ class KnownCells:
     @cached_property
     def tables(self) -> Tables:
         """Return what plans in the tasks."""
-        return Tables(self.tasks, self.largest, self.theta, np.zeros(0, dtype=np.int64))
+        return Tables(self.tasks, self.largest, self.theta, np.zeros(0, dtype=np.int64), choosing=self.choosing)
 
     @cached_property
     def counts(self) -> Sparse:

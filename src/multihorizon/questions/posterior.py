@@ -82,7 +82,7 @@ from multihorizon.population.maximum import Maximum
 from multihorizon.population.solver import Population
 from multihorizon.problem import Problem
 from multihorizon.result import package_version
-from multihorizon.solution import Solution
+from multihorizon.solution import SOFT_ALONE, Solution
 from multihorizon.words import decimals, significant
 
 #: Reported quantities: the names of their dimensions, and draws `(n,…)`.
@@ -705,6 +705,8 @@ def _target(study: Any, solver: Any, priors: Mapping[str, Any] | None, draws: in
     people = isinstance(solver, Population)
     if not isinstance(solver, MaximumLikelihood | Population):
         raise ValueError(f"a posterior needs MaximumLikelihood or Population, received {type(solver).__name__}")
+    if not solver.is_soft:
+        raise ValueError(f"a posterior needs {SOFT_ALONE}, received a fit with others")
     read = Priors.read(priors, people)
     if isinstance(solver, Population):
         if solver.distribution != "normal":

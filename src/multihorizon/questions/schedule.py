@@ -663,6 +663,7 @@ def read_pilot(
     for one in guesses:
         if one.status in (Status.NOT_CONVERGED, Status.INFEASIBLE) or not np.isfinite(one.reward).all():
             raise ValueError(f"the guess must have an answer to plan a study with, received one that is {one.status}")
+        one.require_soft("a design")
     if persons is not None:
         as_count(persons, "persons")
         if persons > MOST_TIMES:

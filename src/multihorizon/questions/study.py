@@ -67,7 +67,7 @@ from multihorizon.population.solver import Population, remembered
 from multihorizon.problem import Problem, require_finite
 from multihorizon.questions.schedule import Schedule, StudyDesign, design_under, policies_of, read_design, tables_of
 from multihorizon.result import COLOURS, Result, package_version
-from multihorizon.solution import Solution, Status
+from multihorizon.solution import SOFT_ALONE, Solution, Status
 from multihorizon.words import count, decimals, percent_with_error
 
 
@@ -127,6 +127,8 @@ def simulate_study(
     as_jobs(jobs)
     used = solver or (study.solver_used(MaximumLikelihood, Population) if isinstance(study, Solution) else MaximumLikelihood())
     problem = study.require_problem() if isinstance(study, Solution) else require_finite(study)
+    if not used.is_soft:
+        raise ValueError(f"a simulated study needs {SOFT_ALONE}, received a fit with others")
     covariates = None
     if isinstance(used, Population):
         # A saved fit does not hold under which condition each decision was made.

@@ -48,6 +48,7 @@ from multihorizon.choice.plans import Episodic
 from multihorizon.choice.settings import with_known_reward
 from multihorizon.choice.surfaces import REACH, Tables
 from multihorizon.horizon import Horizon
+from multihorizon.likelihood.estimates import choosing_of
 from multihorizon.numerics.distributions import normal_nodes, t_ppf
 from multihorizon.population.covariates import Covariates
 from multihorizon.population.findings import PopulationEvidence, PopulationFindings
@@ -321,6 +322,7 @@ class Tracking:
         self.degrees = float(population.degrees)
         self.largest = population.largest_discount
         self.reward = solution.reward
+        self.choosing = choosing_of(solution)
         self.ahead = solution.horizon
         # of the task alone, with the reward that was known; a person may decide in states where nobody of the study did
         tasks = with_known_reward(problem, solution.options.get("known_reward"))[0].tasks
@@ -330,7 +332,7 @@ class Tracking:
             self.most = most
 
     def _prepare(self) -> None:
-        self.tables = Tables(self.tasks, self.largest, self.reward, np.zeros(0, dtype=np.int64))
+        self.tables = Tables(self.tasks, self.largest, self.reward, np.zeros(0, dtype=np.int64), choosing=self.choosing)
         self.states = [{name: i for i, name in enumerate(task.mdp.state_names)} for task in self.tasks]
         self.actions = [{name: i for i, name in enumerate(task.mdp.action_names)} for task in self.tasks]
         self.rows: list[Ints] = []  # the row of the tables of each action and state, −1 where there is none

@@ -40,12 +40,13 @@ from multihorizon.checks import (
     numbers_of,
     place_of,
 )
-from multihorizon.choice.plans import engine_for
+from multihorizon.choice.plans import SOFT, Choosing, Own, engine_for
 from multihorizon.choice.settings import names_pairs
 from multihorizon.estimate import Estimate
 from multihorizon.exact.bounds import discount_members
 from multihorizon.exact.equations import PolicyTemperature
 from multihorizon.exact.identify import Identification, identify
+from multihorizon.likelihood.estimates import choosing_of
 from multihorizon.mdp import MDP, refuse_durations
 from multihorizon.planning.linear import SingularError
 from multihorizon.planning.plan import log_policies, plan
@@ -333,6 +334,7 @@ class Known:
         comparable: whether something sets a scale of rewards that the experts share.
         source: where the discounts come from; None where they were given.
         estimate: that of a solution.
+        choosing: how they choose; those of policies with soft values.
     """
 
     names: tuple[str, ...]
@@ -351,6 +353,7 @@ class Known:
     comparable: bool = True
     source: Solution | Identification | None = None
     estimate: Estimate | None = None
+    choosing: Choosing = SOFT
 
     @property
     def problem(self) -> Problem:
@@ -394,6 +397,9 @@ def are_policies(source: Any) -> TypeGuard[Problem]:
 def _of_solution(solution: Solution, groups: bool) -> Known:
     """Return what a solution says of its experts, or of a typical and a new person of each group."""
     problem = solution.require_answer()
+    choosing = choosing_of(solution)
+    if choosing.habits is not None and choosing.habits.stickiness:
+        raise ValueError("what follows a change needs a fit without stickiness, because the last action is not planned with")
     deviates = not groups and solution.evidence.get("deviations") is not None
     rewards = solution.personal_rewards.T if deviates else None
     estimate = solution.estimate.of_groups() if groups else solution.estimate
@@ -416,6 +422,7 @@ def _of_solution(solution: Solution, groups: bool) -> Known:
         arrival=arrival,
         source=solution,
         estimate=estimate,
+        choosing=choosing,
     )
     return replace(people, unit=_unit(people, solution))
 
@@ -496,23 +503,31 @@ class InfiniteValueError(ValueError):
     """There is no plan: what is expected has no finite value."""
 
 
-def planned(task: MDP, reward: Floats, gamma: Floats, lam: Floats | None) -> Floats:
-    """Return the policies `(n,S,A)` of discounts and temperatures `(n,)` under rewards `(A·S,)`, or `(A·S,n)` of each."""
+def planned(task: MDP, reward: Floats, gamma: Floats, lam: Floats | None, choosing: Choosing = SOFT) -> Floats:
+    """Return the policies `(n,S,A)` of discounts and temperatures `(n,)` under rewards `(A·S,)`, or `(A·S,n)` of each, with
+    lapses."""
     a, s = task.n_actions, task.n_states
     if lam is None:
         columns = reward.reshape(a * s, -1)
         return np.stack(
             [plan(task, columns[:, min(i, columns.shape[1] - 1)].reshape(a, s).T, float(g)).policy for i, g in enumerate(gamma)]
         )
-    values = engine_for(task).values(reward, gamma, lam, None)
-    if values is None:
-        raise InfiniteValueError(
-            "the soft value after the change is infinite or could not be reached: going on forever pays more than ending; "
-            "lower the discount, the temperature or the bonus"
-        )
-    closed = np.where(task.available.T, 0.0, -np.inf)[:, :, None]
-    q = reward.reshape(a, s, -1) + gamma * (task.stacked @ values).reshape(a, s, -1) + closed
-    result: Floats = np.exp(log_policies(q, lam)[0]).transpose(2, 1, 0)
+    engine = engine_for(task, choosing.value)
+    if isinstance(engine, Own):
+        log = engine.log_policies(reward, gamma, lam)
+    else:
+        values = engine.values(reward, gamma, lam, None)
+        if values is None:
+            raise InfiniteValueError(
+                "the soft value after the change is infinite or could not be reached: going on forever pays more than ending; "
+                "lower the discount, the temperature or the bonus"
+            )
+        closed = np.where(task.available.T, 0.0, -np.inf)[:, :, None]
+        log = log_policies(reward.reshape(a, s, -1) + gamma * (task.stacked @ values).reshape(a, s, -1) + closed, lam)[0]
+    result: Floats = np.exp(log).transpose(2, 1, 0)
+    if choosing.habits is not None:
+        lapse = choosing.habits.lapse
+        result = (1 - lapse) * result + lapse * task.available / task.available.sum(axis=1, keepdims=True)
     return result
 
 
@@ -639,11 +654,12 @@ def plans_at_once(task: MDP) -> int:
     return max(1, 20_000_000 // (task.n_states * (min(task.n_states, 128) + 8 * task.n_actions)))
 
 
-def planned_or_nan(task: MDP, reward: Floats, gamma: Floats, lam: Floats) -> Floats:
+def planned_or_nan(task: MDP, reward: Floats, gamma: Floats, lam: Floats, choosing: Choosing = SOFT) -> Floats:
     """Return the policies `(n,S,A)`, NaN where a value is infinite."""
 
     def ask(columns: Ints) -> Floats:
-        return planned(task, reward if reward.ndim == 1 else reward[:, columns], gamma[columns], lam[columns]).transpose(1, 2, 0)
+        paid = reward if reward.ndim == 1 else reward[:, columns]
+        return planned(task, paid, gamma[columns], lam[columns], choosing).transpose(1, 2, 0)
 
     return each_or_nan(ask, np.arange(gamma.size), (task.n_states, task.n_actions)).transpose(2, 0, 1)
 

@@ -378,6 +378,8 @@ def nudge(
     as_count(draws, "draws", least=20)
     run = Run(as_seed(seed), as_jobs(jobs), progress)
     asked = _as_chance(chance)
+    if isinstance(source, Solution):
+        source.require_soft("nudge")
     people = read_source(source, discount, persons)
     if discount is not None and not are_policies(source):
         raise ValueError("discount is for a Problem of policies: the experts of a solution or an identification have theirs")

@@ -647,6 +647,9 @@ def predict(
             f"After the change, episodes of {in_words(lasting)} never end, or last for millions of steps: visits, steps and "
             "undiscounted rewards have no finite value.",
         )
+    if people.choosing.habits is not None:
+        share = percent(people.choosing.habits.lapse)
+        remarks = (*remarks, f"Lapses stay as they were fitted: {share} of the choices, any of the actions that are left.")
     if rounds is not None:
         early = ", or fewer where the episode ends earlier" if change.mdp.terminal.any() else ""
         remarks = (
@@ -701,8 +704,8 @@ def _point(people: Known, change: Change) -> Answered:
     gamma = np.where(np.isnan(change.discounts), people.discounts, change.discounts)
     first, later = seen(people, change, float(people.discounts[0])), seen(people, change, float(gamma[0]))
     before_reward, after_reward = expected_rewards(*first, people.thetas)[0], expected_rewards(*later, people.thetas)[1]
-    before = planned(first[0].task.mdp, before_reward, people.discounts, people.temperature)
-    after = planned(later[1].task, (after_reward.T + later[1].pay.T.ravel()).T, gamma, people.temperature)
+    before = planned(first[0].task.mdp, before_reward, people.discounts, people.temperature, people.choosing)
+    after = planned(later[1].task, (after_reward.T + later[1].pay.T.ravel()).T, gamma, people.temperature, people.choosing)
     nothing = np.full(after.shape, np.nan)
     return Answered(
         before, after, nothing, nothing, (IDENTIFIED,) * len(people.names), np.zeros(len(people.names), dtype=np.bool_)
@@ -926,7 +929,7 @@ class _PlansAfter:
         for low in range(0, gamma.size, size):
             part = slice(low, low + size)
             paid = reward if reward.ndim == 1 else reward[:, part]
-            policies.append(planned_or_nan(task, paid, gamma[part], lam[part]))
+            policies.append(planned_or_nan(task, paid, gamma[part], lam[part], people.choosing))
             numbers.append(self.outcomes.of(policies[-1], gamma[part], paid, change.pay, plain))
         return np.concatenate(policies), np.concatenate(numbers, axis=1)
 
