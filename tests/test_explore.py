@@ -186,11 +186,11 @@ def test_buttons_go_from_change_to_change_and_experts_to_their_discount(tab, pag
     intervals = mh.discount_intervals(CLIFF.mdp, found.problem.experts[0].expected_reward(found.solution.reward))
     for number in (2, 3):
         tab.click(".explorer button.after")
-        assert f"stretch {number} of {len(intervals)}" in texts(tab, ".explorer output")[0]
+        assert f"interval {number} of {len(intervals)}" in texts(tab, ".explorer output")[0]
         before, now = (interval.optimal_actions[~CLIFF.mdp.terminal] for interval in intervals[number - 2 : number])
         assert tab.run("document.querySelectorAll('.explorer svg .new').length") == (now & ~before).sum() > 0
     tab.click(".explorer button.before")
-    assert f"stretch 2 of {len(intervals)}" in texts(tab, ".explorer output")[0]
+    assert f"interval 2 of {len(intervals)}" in texts(tab, ".explorer output")[0]
     last = found.order[-1]
     tab.run(change(".explorer select", f"{found.solution.discounts[last]:.6g}"))
     assert f"γ = {found.solution.discounts[last]:.4f}" in texts(tab, ".explorer output")[0]

@@ -310,6 +310,30 @@ def test_a_surface_is_drawn_in_shades_of_the_pages_colours():
     assert '<path class="less" fill-opacity="0.80" d="M48 ' in chart.__html__()
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_marks_stand_out_from_the_paper(theme):
+    """Dots, lines and bars in each of the five colours have a contrast of 3 to 1 (WCAG 1.4.11), however thin they are."""
+    style = asset("page.css")
+    at = 1 if theme == "light" else 2
+
+    def colour(pattern: str) -> np.ndarray:
+        found = re.search(pattern + r"light-dark\((#\w{6}), (#\w{6})\)", style)
+        assert found is not None
+        return np.array([int(found[at][i : i + 2], 16) for i in (1, 3, 5)]) / 255
+
+    def luminance(rgb: np.ndarray) -> float:
+        linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+        return float(linear @ [0.2126, 0.7152, 0.0722])
+
+    paper = colour("--paper: ")
+    kinds = dict(re.findall(r"\.(dot|stroke|part|person) \{[^}]*?(?:fill|stroke)-opacity: ([0-9.]+)", style))
+    assert set(kinds) == {"dot", "stroke", "part", "person"}
+    for mark in map(colour, ["--mark: ", *(rf"\.c{i} {{ --mark: " for i in range(1, 5))]):
+        for opacity in map(float, kinds.values()):
+            light, dark = sorted((luminance(opacity * mark + (1 - opacity) * paper), luminance(paper)), reverse=True)
+            assert (light + 0.05) / (dark + 0.05) > 3
+
+
 def test_a_card_holds_its_reasons(found):
     page = fit_page(found, {}).render()
     cards = page[page.index('class="cards"') :].split('<div class="card ')

@@ -60,7 +60,7 @@ all(".explorer").forEach((explorer) => {
     const from = asText(data.changes[current]), to = asText(data.changes[current + 1] ?? 1);
     const own = root.dataset.unit === "steps" ? `${number(gamma)} ${data.many}` : `γ = ${gamma.toFixed(4)}`;
     const nth = `${current + 1} of ${data.changes.length}`;
-    said.textContent = `Shown at ${own}. The best actions stay the same from ${from} to ${to} (stretch ${nth}).`;
+    said.textContent = `Shown at ${own}. The best actions stay the same from ${from} to ${to} (interval ${nth}).`;
     slider.setAttribute("aria-valuetext", own);
   }
   function go(discount) {

@@ -9,7 +9,7 @@ const tell = (event) => document.dispatchEvent(new Event(event));
 
 all(".controls").forEach((controls) => { controls.hidden = false; });
 
-// Colours: as the system has them, or as chosen.
+// The theme: as the system has it, or as chosen.
 all("select.theme").forEach((choice) => choice.addEventListener("change", () => { root.dataset.theme = choice.value; }));
 
 // Look-ahead as a discount or in steps: the style sheet hides the other one.
