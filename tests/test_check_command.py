@@ -113,7 +113,7 @@ def test_what_can_be_mended_is_mended_without_guessing(ending, walks, tmp_path, 
     assert list(raw.columns) == [*COLUMNS, "note"]
     assert (raw["note"] == "x, y").all()
     assert "part 2" in " ".join(raw["episode"].astype(str))
-    assert "Nothing" in check(mended).stdout
+    assert "Ready to fit" in check(mended).stdout
 
 
 def test_a_folder_is_one_table_and_places_name_the_file(walks, tmp_path):
