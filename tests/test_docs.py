@@ -137,10 +137,12 @@ def test_a_page_that_shows_something_else_is_found() -> None:
 
 #: What readers of several fields search for, and the page that they want.
 SEARCHED = {
+    "choice perseveration": "how-to/how-people-choose.md",
     "counterfactual": "tutorials/what-if.md",
     "dynamic discrete choice": "explanation/model.md",
     "inverse reinforcement learning": "index.md",
     "inverse temperature": "questions.md",
+    "lapse rate": "how-to/how-people-choose.md",
     "latent class": "how-to/latent-classes.md",
     "parameter recovery": "how-to/design-a-study.md",
     "partial identification": "explanation/identifiability.md",
@@ -148,6 +150,8 @@ SEARCHED = {
     "random effects": "tutorials/compare-groups.md",
     "semi-markov": "how-to/durations.md",
     "softmax": "explanation/model.md",
+    "specification curve": "glossary.md",
+    "stacking": "glossary.md",
     "within-subject": "tutorials/within-subject.md",
 }
 

@@ -190,7 +190,9 @@ class Robustness(Result):
             return f"The conclusion holds under {same} of {models} {against}{self._size(good)}."
         changed = [rival.name for rival in good if rival.conclusion == "changes"]
         if not changed:
-            return f"The conclusion is that of a model that does not predict best: see the {models} {against}."
+            return (
+                f"The conclusion is that of a model that does not predict best: see the {models.removeprefix('the ')} {against}."
+            )
         one = f"it is the same under {same} of {models} {against}"
         return f"The conclusion depends on the model: {one}, and not under {in_words(changed)}."
 
