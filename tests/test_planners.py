@@ -314,3 +314,32 @@ def test_present_bias_foreseen_and_not() -> None:
         assert np.isfinite(mh.PresentBias(0.5, sophisticated=foreseen)(again, paid, 0.9, 0.25)).all()
     with pytest.raises(ValueError, match="beta must be at most 1"):
         mh.PresentBias(1.5)
+
+
+def test_stickiness_of_a_population() -> None:
+    """Twenty people in the savings task who repeat themselves: κ of half a temperature, and the last action is counted."""
+    mdp, paid, _ = savings()
+    moves = np.stack([mdp.transition(action).toarray() for action in (0, 1)])
+    rng, rows = np.random.default_rng(0), []
+    for k in range(20):
+        discount, temperature = 1 / (1 + np.exp(-rng.normal(1.0, 0.7))), np.exp(rng.normal(-1.0, 0.3))
+        worth = mh.soft_plan(mdp, paid, discount, temperature).q
+        for episode in range(4):
+            state, last = int(rng.integers(6)), None
+            for step in range(25):
+                pull = (worth[state] + (0.2 * (np.arange(2) == last) if last is not None else 0.0)) / temperature
+                action = int(rng.random() > 1 / (1 + np.exp(pull[1] - pull[0])))
+                after = int(rng.choice(6, p=moves[action, state]))
+                rows.append((f"p{k:02d}", episode, step, state, action, after))
+                state, last = after, action
+    frame = pd.DataFrame(rows, columns=["expert", "episode", "step", "state", "action", "next_state"])
+    problem = mh.Problem(mdp, mh.Demonstrations.from_frame(frame, cut_off=True))
+    found = mh.solve(problem, mh.Population(known_reward=paid, stickiness="estimated", nodes=5))
+    figures = found.evidence["planner"]["stickiness"]
+    assert figures["interval"][0] < 0.2 < figures["interval"][1]
+    assert figures["p"] < 0.01
+    assert "the last action is worth" in found.message.lower()
+    given = mh.solve(problem, mh.Population(known_reward=paid, stickiness=figures["estimate"], nodes=5))
+    assert given.objective == pytest.approx(found.objective, abs=1e-2)
+    with pytest.raises(ValueError, match="one estimated, received both"):
+        mh.Population(lapse="estimated", stickiness="estimated")

@@ -434,6 +434,7 @@ class CountedTask:
     A cell is a person, or a person under one combination of conditions. `features` `(A·S,d)`, `arrival` `(S,d)`,
     `known_reward` `(A·S,)` and `known_arrival` `(S,)` are as in `Expert`. Cells that were not seen in the task have an empty row.
     In terminal states nobody decides anything. `tables` are those that its decisions come from, as far as they are known.
+    Where decisions are counted `by_last` action, there is a column for each action, last action and state (`choices_by`).
     """
 
     mdp: MDP
@@ -443,6 +444,7 @@ class CountedTask:
     known_reward: Floats | None = None
     known_arrival: Floats | None = None
     tables: tuple[Demonstrations, ...] = ()
+    by_last: bool = False
 
     def __getstate__(self) -> dict[str, Any]:
         """Send no tables to other processes."""
@@ -452,7 +454,7 @@ class CountedTask:
     def pooled(self) -> Expert:
         """Return everybody's decisions as those of one expert."""
         mdp = self.mdp
-        counts = np.asarray(self.counts.sum(axis=0)).reshape(mdp.n_actions, mdp.n_states).T
+        counts = np.asarray(self.counts.sum(axis=0)).reshape(mdp.n_actions, -1, mdp.n_states).sum(axis=1).T
         return Expert(
             "everybody",
             mdp,
@@ -578,7 +580,7 @@ class _Experts(Sequence[Expert]):
         if frame is not None:
             decided = np.flatnonzero(np.diff(counts.indptr))
             conditions = Conditions(frame[rows].iloc[decided].reset_index(drop=True), counts[decided])
-        total = np.asarray(counts.sum(axis=0)).reshape(task.mdp.n_actions, task.mdp.n_states).T
+        total = np.asarray(counts.sum(axis=0)).reshape(task.mdp.n_actions, -1, task.mdp.n_states).sum(axis=1).T
         name = self._names[person]
         return replace(task.pooled, name=name, counts=total, conditions=conditions, table=self._tables[number].get(name))
 
@@ -994,8 +996,26 @@ class Problem(AnyProblem):
         tasks = [replace(task, counts=_gathered(task.counts, cell, size)) for task in self.tasks]
         return self.of_tasks(self.names, self.parameter_names, tasks, owner, conditions)
 
-    def of_episodes(self, tables: Sequence[Demonstrations], chosen: Sequence[Bools]) -> Problem:
+    def by_last_action(self) -> Problem:
+        """Return the same cells with decisions that are counted by the last action, too.
+
+        Raises:
+            ValueError: where the order of the decisions is not known.
+        """
+        tables = [task.tables[0] for task in self.tasks if len(task.tables) == 1]
+        if len(tables) < len(self.tasks):
+            raise ValueError("stickiness needs the order of decisions: make the problem from one table of Demonstrations a task")
+        every = [np.ones(table.by_episode.expert.size, dtype=np.bool_) for table in tables]
+        ordered = self.of_episodes(tables, every, by_last=True)
+        mine = [float(task.counts.sum()) for task in self.tasks]
+        if mine != [float(task.counts.sum()) for task in ordered.tasks]:
+            raise ValueError("stickiness needs the order of decisions, but some of the problem's are in no table")
+        return ordered
+
+    def of_episodes(self, tables: Sequence[Demonstrations], chosen: Sequence[Bools], by_last: bool = False) -> Problem:
         """Return the same cells with the decisions of some episodes, `chosen` `(E,)` of each task's table.
+
+        With `by_last` they are counted by the last action, too.
 
         Raises:
             ValueError: where the tables are not one for each task.
@@ -1006,13 +1026,13 @@ class Problem(AnyProblem):
         parts = []
         for task, table, kept in zip(self.tasks, tables, chosen, strict=True):
             under = pd.DataFrame(index=range(kept.size)) if table.conditions is None else table.conditions
-            counts, owner, frame = _by_condition(task.mdp, table, under, kept)
+            counts, owner, frame = _by_condition(task.mdp, table, under, kept, by_last)
             owner = np.array([place.get(name, -1) for name in table.experts], dtype=np.int64)[owner]
             here = owner >= 0
             frame = frame[here].reset_index(drop=True)
             parts.append(_Rows(counts[here], owner[here], None if self.conditions is None else frame))
         rows, cell_owner, conditions = _aligned(self.n_experts, parts)
-        tasks = [replace(task, counts=counts) for task, counts in zip(self.tasks, rows, strict=True)]
+        tasks = [replace(task, counts=counts, by_last=by_last) for task, counts in zip(self.tasks, rows, strict=True)]
         return self.of_tasks(self.names, self.parameter_names, tasks, cell_owner, conditions)
 
     def __repr__(self) -> str:
@@ -1184,7 +1204,7 @@ def _stacked(frames: Sequence[pd.DataFrame | None], sizes: Sequence[int]) -> pd.
 
 
 def _by_condition(
-    mdp: MDP, table: Demonstrations, conditions: pd.DataFrame, kept: Bools | None = None
+    mdp: MDP, table: Demonstrations, conditions: pd.DataFrame, kept: Bools | None = None, by_last: bool = False
 ) -> tuple[Sparse, Ints, pd.DataFrame]:
     """Return the counts of each person under each combination of conditions, whose they are, and the conditions.
 
@@ -1192,7 +1212,7 @@ def _by_condition(
     """
     owner = table.by_episode.expert
     cell, first = tell_apart(owner, conditions)
-    counts = table.choices_by(mdp, cell if kept is None else np.where(kept, cell, -1), first.size)
+    counts = table.choices_by(mdp, cell if kept is None else np.where(kept, cell, -1), first.size, by_last)
     seen = np.flatnonzero(np.diff(counts.indptr)) if kept is None else np.arange(first.size)
     return counts[seen], owner[first[seen]], conditions.iloc[first[seen]].reset_index(drop=True)
 

@@ -286,12 +286,13 @@ class Tables:
 
     @cached_property
     def same_state(self) -> Sparse:
-        """Return whether two rows are of one state `(rows,rows)`."""
+        """Return whether two rows are of one state, or one last action and state, `(rows,rows)`."""
         states = []
         first = 0
         for planner in self.planners:
-            states.append(first + planner.visited_rows % planner.mdp.n_states)
-            first += planner.mdp.n_states
+            contexts = len(planner.visits)
+            states.append(first + planner.visited_rows % contexts)
+            first += contexts
         state = np.concatenate(states)
         member = sp.csr_array((np.ones(state.size), (np.arange(state.size), state)), shape=(state.size, first))
         return sp.csr_array(member @ member.T)
@@ -620,7 +621,8 @@ def _evaluated(tables: Floats, piece: Piece) -> Floats:
 def _planner(task: CountedTask, free: bool, choosing: Choosing) -> Persons:
     """Return a task as what plans in it, with the states in which anyone decided."""
     mdp, everybody = task.mdp, task.pooled
-    assert everybody.counts is not None
+    counts = np.asarray(task.counts.sum(axis=0)).reshape(mdp.n_actions, -1)
+    counts = np.where(np.tile(mdp.terminal, counts.shape[1] // mdp.n_states), 0.0, counts)
     return Persons(
         mdp=mdp,
         engine=engine_for(mdp, choosing.value),
@@ -628,8 +630,9 @@ def _planner(task: CountedTask, free: bool, choosing: Choosing) -> Persons:
         known_reward=np.zeros(mdp.n_actions * mdp.n_states) if task.known_reward is None else task.known_reward,
         known_arrival=task.known_arrival,
         arrival=everybody.arrival_features,
-        counts=everybody.counts.T[:, :, None],
-        visits=everybody.counts.sum(axis=1)[:, None],
+        counts=counts[:, :, None],
+        visits=counts.sum(axis=0)[:, None],
+        by_last=task.by_last,
         positions=np.zeros(1, dtype=np.int64),
         owners=np.zeros(1, dtype=np.int64),
         task=0,

@@ -153,78 +153,87 @@ def maximise(layout: PsiLayout, start: Start, nodes: int | None, run: Run, tol: 
 
 
 @dataclass(frozen=True, eq=False)
-class LapseSearch:
-    """The most likely share of lapses: the maxima at the shares that were tried, and the one of all."""
+class HabitSearch:
+    """The most likely share of lapses, or stickiness: the maxima at the values that were tried, and the one of all.
+
+    `unit` is a temperature, in which stickiness is measured; None for lapses.
+    """
 
     maxima: dict[float, Maximum]
-    share: float
+    value: float
+    unit: float | None
 
     @property
     def maximum(self) -> Maximum:
         """Return the maximum of all."""
-        return self.maxima[self.share]
+        return self.maxima[self.value]
 
     @property
     def p_value(self) -> float:
-        """Return the p-value of no lapses, at the edge half χ²₀, half χ²₁; 1 where there are none."""
-        if self.share == 0:
-            return 1.0
+        """Return the p-value of none. For lapses none is an edge, where twice the gain is half χ²₀, half χ²₁."""
         gain = self.maximum.value.objective - self.maxima[0.0].value.objective
-        return 0.5 * float(chi2_sf(2 * max(gain, 0.0), 1))
+        share = 1.0 if self.unit is not None or gain <= 0 else 0.5
+        return share * float(chi2_sf(2 * max(gain, 0.0), 1))
 
     @cached_property
     def nearest(self) -> list[float]:
-        """Return the shares tried that are nearest to the most likely one, itself among them."""
-        return sorted(self.maxima, key=lambda share: abs(share - self.share))[:3]
+        """Return the values tried that are nearest to the most likely one, itself among them."""
+        return sorted(self.maxima, key=lambda value: abs(value - self.value))[:3]
 
     @property
     def error(self) -> float:
-        """Return the standard error of the share: of the parabola through the three nearest maxima; NaN where it has no top."""
-        values = [self.maxima[share].value.objective for share in self.nearest]
-        square = float(np.polyfit(self.nearest, values, 2)[0])
+        """Return the standard error: that of the parabola through the three nearest maxima; NaN where it has no top."""
+        objectives = [self.maxima[value].value.objective for value in self.nearest]
+        square = float(np.polyfit(self.nearest, objectives, 2)[0])
         return float(np.sqrt(-0.5 / square)) if square < 0 else np.nan
 
     @property
     def slope(self) -> Floats:
-        """Return how ψ at the maximum moves with the share."""
+        """Return how ψ at the maximum moves with the value."""
         other = self.nearest[1]
-        slope: Floats = (self.maxima[other].psi - self.maximum.psi) / (other - self.share)
+        slope: Floats = (self.maxima[other].psi - self.maximum.psi) / (other - self.value)
         return slope
 
 
-def most_likely_lapse(first: Maximum, at: Callable[[float, Maximum], Maximum], run: Run) -> LapseSearch:
-    """Return the search for the most likely share of lapses by parabolas, from the maximum without lapses.
+def most_likely_habit(first: Maximum, at: Callable[[float, Maximum], Maximum], unit: float | None, run: Run) -> HabitSearch:
+    """Return the search for the most likely share of lapses, or stickiness where there is a unit, by parabolas.
 
-    `at` returns the maximum at a share, begun at another one.
+    It begins at the maximum with none. `at` returns the maximum at a value, begun at another one.
     """
     done = {0.0: first}
+    step, least, most = (0.02, 0.0, 0.64) if unit is None else (0.1 * unit, -20 * unit, 20 * unit)
+    same = step / 10
 
-    def tried(share: float) -> float:
-        if share not in done:
-            done[share] = at(share, done[min(done, key=lambda other: abs(other - share))])
-            run.progress(len(done) / 12, f"{decimals(100 * share, 1)}% lapses: {decimals(done[share].value.objective, 2)}")
-        return done[share].value.objective
+    def tried(value: float) -> float:
+        if value not in done:
+            done[value] = at(value, done[min(done, key=lambda other: abs(other - value))])
+            run.progress(min(len(done) / 12, 1.0), f"{significant(value)}: {decimals(done[value].value.objective, 2)}")
+        return done[value].value.objective
 
-    last = 0.02
-    while tried(last) > tried(last / 2 if last > 0.02 else 0.0) and last < 0.6:
-        last = min(2 * last, 0.64)
-    while last > 0.002 and last <= 0.02 and tried(last) <= tried(0.0):  # the top may be very near to none
-        last /= 3
+    if unit is not None and tried(-step) > tried(step):
+        step = -step
+    last, reach = 0.0, step
+    while tried(reach) > tried(last) and least < 2 * reach < 2 * most:  # until it falls again
+        last, reach = reach, float(np.clip(2 * reach, least, most))
+        if last == reach:
+            break
+    while unit is None and last == 0 and reach > 1e-3:  # the top may be very near to none
+        reach /= 3
+        last = reach if tried(reach) > tried(0.0) else 0.0
     for _ in range(6):
-        shares = sorted(done)
-        top = max(range(len(shares)), key=lambda i: done[shares[i]].value.objective)
-        near = shares[max(top - 1, 0) : top + 2] if top else shares[:3]
-        square, linear, _ = np.polyfit(near, [done[share].value.objective for share in near], 2)
-        if top == 0 or square >= 0:
+        values = sorted(done)
+        top = max(range(len(values)), key=lambda i: done[values[i]].value.objective)
+        if top in (0, len(values) - 1):
             break
-        share = float(
-            np.clip(-linear / (2 * square), near[0] + 0.1 * (near[1] - near[0]), near[-1] - 0.1 * (near[-1] - near[-2]))
-        )
-        if min(abs(share - other) for other in shares) < 2e-3:
+        near = values[top - 1 : top + 2]
+        square, linear, _ = np.polyfit(near, [done[value].value.objective for value in near], 2)
+        inside = near[0] + 0.1 * (near[1] - near[0]), near[2] - 0.1 * (near[2] - near[1])
+        value = float(np.clip(-linear / (2 * square), *inside)) if square < 0 else near[1]
+        if min(abs(value - other) for other in values) < same:
             break
-        tried(share)
+        tried(value)
     run.progress(1.0, "")
-    return LapseSearch(done, max(done, key=lambda share: done[share].value.objective))
+    return HabitSearch(done, max(done, key=lambda value: done[value].value.objective), unit)
 
 
 def finish(

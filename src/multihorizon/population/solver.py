@@ -85,13 +85,13 @@ from multihorizon.population.findings import (
 from multihorizon.population.free import describe_free, distribution_words
 from multihorizon.population.marginal import WIDEST, PsiLayout, Start, likely_person
 from multihorizon.population.maximum import (
-    LapseSearch,
+    HabitSearch,
     Maximum,
     Posterior,
     alike,
     maximise,
     maximum_at,
-    most_likely_lapse,
+    most_likely_habit,
     nearly_shared,
     population_state_reward,
     posterior,
@@ -143,8 +143,8 @@ class Population:
             decisions reject that at the 5% level, and then the most likely one. `evidence["deviations"]` says what was found,
             with each person's deviation. Discounts, effects and intervals then allow for deviations. The reward must have
             parameters that are estimated: free rewards or features, beside a known reward if there is one.
-        value, lapse, planner: how persons choose, as in `MaximumLikelihood`; the share of lapses is one for all persons.
-            `evidence["planner"]` says what was found.
+        value, lapse, stickiness, planner: how persons choose, as in `MaximumLikelihood`; lapses and stickiness are the same for
+            all persons, and one of them can be estimated. `evidence["planner"]` says what was found.
         tolerance: the distance to the maximum, in standard errors, at which the search ends.
         max_steps: the steps after which it is given up.
         jobs: processes that share the persons; -1 is all cores. The digits do not depend on it.
@@ -178,6 +178,7 @@ class Population:
     jobs: int = 1
     value: Value = "soft"
     lapse: Habit = 0.0
+    stickiness: Habit = 0.0
     planner: Planner | None = None
 
     takes_durations: ClassVar = True
@@ -214,7 +215,9 @@ class Population:
         if self.deviations and self.distribution != "normal":
             raise ValueError(f"personal deviations need distribution='normal', received {self.distribution!r}")
         if not self.is_soft and (self.distribution == "types" or self.deviations):
-            raise ValueError('types and personal deviations need value="soft" and no lapses, received others')
+            raise ValueError('types and personal deviations need value="soft" and neither lapses nor stickiness, received others')
+        if self.lapse == self.stickiness == "estimated":
+            raise ValueError("of lapses and stickiness a population can have one estimated, received both: give one as a number")
         if self.nodes is not None:
             as_count(self.nodes, "nodes", least=3)
         as_positive(self.tolerance, "tolerance")
@@ -223,9 +226,8 @@ class Population:
 
     @property
     def is_soft(self) -> bool:
-        """Return whether choices are those of soft values alone: without other values or lapses."""
-        value, lapse, _ = read_choosing(self.value, self.lapse, 0.0, self.planner)
-        return value == "soft" and lapse == 0
+        """Return whether choices are those of soft values alone: without other values, lapses or stickiness."""
+        return read_choosing(self.value, self.lapse, self.stickiness, self.planner) == ("soft", 0.0, 0.0)
 
     def covariates(self, problem: Problem) -> Covariates:
         """Return the design of the study; raises where it cannot be used."""
@@ -252,13 +254,13 @@ class Population:
 
     def answer(self, found: Searched, run: Run) -> Solution:
         """Return what follows from where the search ended."""
-        covariates, maximum, identified, ridge_reason, lapses = found
+        covariates, maximum, identified, ridge_reason, habit = found
         typical = None
         if covariates.conditions:
             typical = covariates.typical @ covariates.units, covariates.typical_random @ covariates.random_units
         estimated = posterior(maximum, identified, typical)
-        if lapses is not None and np.isfinite(lapses.error):  # what the effects move with the share of lapses
-            more = lapses.error**2 * np.outer(lapses.slope, lapses.slope)
+        if habit is not None and np.isfinite(habit.error):  # what the effects move with lapses or stickiness
+            more = habit.error**2 * np.outer(habit.slope, habit.slope)
             estimated = replace(estimated, covariance=estimated.covariance + more)
         state_reward = population_state_reward(maximum)
         inference = Inference(covariates, maximum, estimated, state_reward)
@@ -277,27 +279,27 @@ class Population:
         wide = inference.is_wide and not _not_free(covariates) and not self.deviations
         if (self.distribution == "free" or wide) and inference.converged:
             inference.distribution = _free_by_group(covariates, maximum, run.part(0.6, 1.0))
-        inference.lapses = lapses
+        inference.habit = habit
         return inference.solution(ridge_reason, maximum.marginal.layout.problem)
 
     def search(self, whole: Problem, run: Run) -> Searched:
         """Return the covariates, the maximum, whether the decisions identify anybody's discount, and why a penalty holds the
         rewards."""
+        whole = whole.by_last_action() if self.stickiness != 0 else whole
         covariates = self.covariates(whole)
         problem, reward = with_known_reward(covariates.gathered(whole), self.known_reward)
         identified = True
         ridge_reason = ""
         ridge = np.zeros(problem.n_parameters)
-        value, lapse, _ = read_choosing(self.value, self.lapse, 0.0, self.planner)
-        choosing = Choosing(value, Habits(lapse, 0.0) if lapse > 0 else None)
+        value, *asked = read_choosing(self.value, self.lapse, self.stickiness, self.planner)
+        known = np.nan_to_num(asked)  # what is estimated begins at none
+        choosing = Choosing(value, Habits(*known.tolist()) if np.any(asked) else None)
         if reward is None and self.planner is not None:
             raise ValueError("a planner of your own needs a known reward: it says policies, and no derivatives")
         if reward is None:  # the most likely reward where each of some persons has a discount and all have one temperature
             n = problem.n_experts
             sample = problem.by_person().some(np.unique(np.linspace(0, n - 1, min(200, n)).astype(np.int64)))
-            settings = replace(
-                read_settings(sample, "shared", None, None, None), value=value, lapse=0.0 if np.isnan(lapse) else lapse
-            )
+            settings = replace(read_settings(sample, "shared", None, None, None), value=value, lapse=float(known[0]))
             first = fit(sample, settings, False, self.ridge, 2, run.part(0.0, 0.3))
             x, alone, ridge_reason = first.best.point.x, first.best.point.likelihood, first.ridge_reason
             ridge = alone.ridge
@@ -313,19 +315,20 @@ class Population:
         else:
             start = Start.of(layout, reward, *likely_person(layout))
         part = run.part(0.3, 0.6 if self.distribution == "free" else 1.0)
-        if self.lapse != "estimated":
+        if not np.isnan(asked).any():
             maximum = maximise(layout, start, self.nodes, part, self.tolerance, self.max_steps)
             return Searched(covariates, maximum, identified, ridge_reason)
 
-        def at(share: float, other: Maximum) -> Maximum:
-            lapsing = PsiLayout(*given, Choosing(value, Habits(share, 0.0)))
-            return maximise(
-                lapsing, Start.at(lapsing, other.psi), self.nodes, Run(run.seed, self.jobs), self.tolerance, self.max_steps
-            )
+        def at(tried: float, other: Maximum) -> Maximum:
+            habits = np.where(np.isnan(asked), tried, known).tolist()
+            habitual = PsiLayout(*given, Choosing(value, Habits(*habits)))
+            begun = Start.at(habitual, other.psi)
+            return maximise(habitual, begun, self.nodes, Run(run.seed, self.jobs), self.tolerance, self.max_steps)
 
-        whole_run, lapses = part.parts(1, 3)
+        whole_run, habits = part.parts(1, 3)
         without = maximise(layout, start, self.nodes, whole_run, self.tolerance, self.max_steps)
-        found = most_likely_lapse(without, at, lapses)
+        unit = float(np.exp((layout.design @ layout.unpack(without.psi).effects[:, 1]).mean()))
+        found = most_likely_habit(without, at, unit if self.lapse != "estimated" else None, habits)
         return Searched(covariates, found.maximum, identified, ridge_reason, found)
 
     @classmethod
@@ -390,14 +393,14 @@ class Population:
 
 class Searched(NamedTuple):
     """Where a search ended: the covariates, the maximum, whether the decisions identify anybody's discount, why a penalty holds
-    the rewards, and the search for the share of lapses, if there was one.
+    the rewards, and the search for lapses or stickiness, if there was one.
     """
 
     covariates: Covariates
     maximum: Maximum
     identified: bool
     ridge_reason: str
-    lapses: LapseSearch | None = None
+    habit: HabitSearch | None = None
 
 
 def covariance_at(random: Floats, covariance: Floats) -> Floats:
@@ -463,7 +466,7 @@ class Inference:
     """
 
     distribution: dict[str, dict[str, Any]] | None = None
-    lapses: LapseSearch | None = None
+    habit: HabitSearch | None = None
     deviations: Deviations | None = None
     deviation_words: Sequence[str] = ()
 
@@ -861,14 +864,18 @@ class Inference:
 
     def planner(self) -> ChoicePlanner | None:
         """Return how persons choose; None where values are soft and there are no lapses."""
-        planner, lapses = known_planner(self.layout.choosing), self.lapses
-        if lapses is None:
+        planner, habit = known_planner(self.layout.choosing), self.habit
+        if habit is None:
             return planner
-        ends = np.clip(lapses.share + np.array([-1, 1]) * float(ndtri(0.975)) * lapses.error, 0.0, 1.0)
+        numbers = self.layout.choosing.habits or Habits(0.0, 0.0)
+        lapse, stickiness = (HabitFigures(estimate=x, interval=[x, x], p=None) if x else None for x in numbers)
+        bounds = (0.0, 1.0) if habit.unit is None else (-np.inf, np.inf)
+        ends = np.clip(habit.value + np.array([-1, 1]) * float(ndtri(0.975)) * habit.error, *bounds)
         interval = [float(end) if np.isfinite(end) else None for end in ends]
-        figures = HabitFigures(estimate=lapses.share, interval=interval, p=lapses.p_value)
+        figures = HabitFigures(estimate=habit.value, interval=interval, p=habit.p_value)
+        lapse, stickiness = (figures, stickiness) if habit.unit is None else (lapse, figures)
         value = value_name(self.layout.choosing.value)
-        return ChoicePlanner(value=value, lapse=figures, stickiness=None, other_fixed_points=False)
+        return ChoicePlanner(value=value, lapse=lapse, stickiness=stickiness, other_fixed_points=False)
 
     def solution(self, ridge_reason: str, problem: Problem) -> Solution:
         """Return all of it, with the shrunken discounts; `ridge_reason` says why a penalty holds the rewards."""

@@ -565,7 +565,7 @@ def _fit_population(problem: Problem, solver: Population, dealt: Dealt | None, f
     layout = maximum.marginal.layout
     if dealt is None:
         dealt = Dealt(_deal(maximum.value.persons, [np.arange(layout.persons)], folds), folds, "person")
-    parameters = layout.size + (found.lapses is not None)
+    parameters = layout.size + (found.habit is not None)
     numbers = solution.discounts, intervals, _ahead_of_discounts(solution.discounts, intervals), np.array(rows, dtype=np.float64)
     held_out = _held_out_persons(maximum, dealt, second)
     return _Answer(*numbers, float(maximum.value.persons.sum()), float(layout.counts.sum()), parameters, held_out), dealt
