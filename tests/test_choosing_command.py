@@ -49,12 +49,16 @@ def test_the_command_fits_other_values_and_lapses(folder) -> None:
 
 
 def test_the_command_fits_stickiness_without_checks_by_state(folder) -> None:
-    result = fitted(folder, "--stickiness", "estimated", "--quick", "--out", folder / "sticky")
+    result = fitted(folder, "--stickiness", "estimated", "--quick", "--trials", "--out", folder / "sticky")
     assert result.exit_code == 0, result.output
     assert "The last action is worth" in result.stdout
     content = json.loads((folder / "sticky" / "result.json").read_text())
     assert content["planner"]["stickiness"]["p"] > 0
     assert content["model_checks"]["worst_states"] == []
+    evidence = json.loads((folder / "sticky" / "solution.json").read_text())["evidence"]
+    trials = pd.read_csv(folder / "sticky" / "trials.csv")
+    assert -trials.surprise.sum() == pytest.approx(evidence["log_likelihood"], abs=1e-3)
+    assert len(trials) == len(pd.read_csv(folder / "d.csv"))
 
 
 @pytest.mark.parametrize(
@@ -62,6 +66,7 @@ def test_the_command_fits_stickiness_without_checks_by_state(folder) -> None:
     [
         (("--value", "hard"), "--value must be one of soft, max, mean, received hard"),
         (("--lapse", "1.5"), "--lapse must be a number from 0 to below 1, or estimated, received 1.5"),
+        (("--trials",), "--trials must come with --out"),
         (("--stickiness", "much"), "--stickiness must be a number, or estimated, received much"),
         (("--stickiness", "estimated", "--formula", "~ 1"), "--stickiness must come without --formula"),
         (("--lapse", "0.1", "--distribution", "types"), "--distribution types must come without --value, --lapse"),

@@ -325,6 +325,12 @@ class FitOptions(ChoiceOptions):
     jobs: Jobs = 1
     cluster_at: Cluster = None
     seed: Seed = 0
+    trials: Annotated[
+        bool,
+        typer.Option(
+            "--trials", help="Write trials.csv: probability, values and prediction error of each decision. Use with --out."
+        ),
+    ] = False
     out_dir: Annotated[Path | None, file("--out", "Where to write results and the report.")] = None
 
 
@@ -623,7 +629,7 @@ PANELS = {
         "Groups": "groups persons episodes formula missing reference distribution types condition",
         "Inference": "cluster_by common_discount pairs quick simulations effect term decisions people studies jobs "
         "cluster_at seed",
-        "Output": "recovered out_dir help",
+        "Output": "recovered trials out_dir help",
     }.items()
     for name in names.split()
 }

@@ -67,7 +67,7 @@ from multihorizon.questions.horizons import half_life_text, own_steps_text, pers
 from multihorizon.questions.people import People
 from multihorizon.questions.study import Recovery
 from multihorizon.report.charts import Badge, Block, Page, Section, TableBlock
-from multihorizon.report.files import FILES, write_fit
+from multihorizon.report.files import FILES, asked_solution, write_fit
 from multihorizon.report.pages import families_table
 from multihorizon.report.people import at_means, compared_with, conditions_table, contrast_rows, effect_rows
 from multihorizon.report.plots import best_walk, plot_walks, save
@@ -372,6 +372,8 @@ def _check_page(every: Sequence[TableCheck], between: Sequence[Issue], written: 
 def fit(options: FitOptions, *, clock: Callable[[], float] = time.monotonic, watch: Progress = silent) -> None:
     """Estimate each expert's planning horizon and the reward they share from logged decisions."""
     with checked(options, FILES):
+        if options.trials and options.out_dir is None:
+            raise ValueError("--trials must come with --out, the folder for trials.csv, received none")
         recovery = None if options.recovered is None else Recovery.from_json(options.recovered)
         recorded = _recorded(options)
         latest: Analysis | None = None
@@ -397,8 +399,14 @@ def fit(options: FitOptions, *, clock: Callable[[], float] = time.monotonic, wat
             if latest is None:
                 raise
         analysis = replace(latest, recovery=recovery)
+        trials = None
+        if options.trials:
+            try:
+                trials = asked_solution(analysis).to_trials()
+            except ValueError as error:
+                analysis = replace(analysis, remarks=[*analysis.remarks, f"trials.csv is not written: {error}."])
         _show(analysis)
-        files = () if options.out_dir is None else write_fit(options.out_dir, analysis, recorded)
+        files = () if options.out_dir is None else write_fit(options.out_dir, analysis, recorded, trials=trials)
         show_files(options.out_dir, files)
         if not analysis.finished:
             raise typer.Exit(130)  # stopped by Ctrl-C, as shells say it
@@ -494,6 +502,7 @@ def _read_steps(options: FitOptions, state: str) -> Steps:
         "--value": options.value != "soft",
         "--lapse": options.lapse != "0",
         "--stickiness": options.stickiness != "0",
+        "--trials": options.trials,
         "--recovered": options.recovered,
         "--smoothing": options.smoothing is not None,
         "--pairs": options.pairs,

@@ -56,14 +56,19 @@ FILES = (
     "conditions.csv",
     CONDITIONS,
     "reward.csv",
+    "trials.csv",
     SOLUTION,
     TASK,
     "report.html",
 )
 
 
-def write_fit(directory: Path, analysis: Analysis, options: dict[str, Any], *, so_far: bool = False) -> tuple[str, ...]:
+def write_fit(
+    directory: Path, analysis: Analysis, options: dict[str, Any], *, so_far: bool = False, trials: pd.DataFrame | None = None
+) -> tuple[str, ...]:
     """Write all files of a fit, or what is known `so_far`: `result.json` and `people.csv`. Those of an older fit are removed.
+
+    `trials` are what the fit says of each decision, where that was asked for.
 
     Returns the names of the files.
     """
@@ -74,6 +79,8 @@ def write_fit(directory: Path, analysis: Analysis, options: dict[str, Any], *, s
         rewards = analysis.reward_frame()
         conditions = analysis.conditions_frame()
         write_json(draft / "result.json", content)
+        if trials is not None:
+            write_csv(trials, draft / "trials.csv")
         if analysis.people is not None:
             _write_parquet(people, draft / PEOPLE)
             if conditions is not None:
