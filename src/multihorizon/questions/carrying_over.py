@@ -315,9 +315,10 @@ def _hanging(each: Together) -> str:
     """Return how horizons under two conditions hang together, in words."""
     if each.reason:
         return f"How horizons under {each.origin} and {each.target} hang together is not known: {each.reason}."
-    correlation = f"{decimals(each.correlation_low, 2)} to {decimals(each.correlation_high, 2)}, 95% interval"
-    if each.correlation_high - each.correlation_low <= 1:  # else the estimate alone says little
-        correlation = f"{decimals(each.correlation, 2)} ({correlation})"
+    ends = f"{decimals(each.correlation_low, 2)} to {decimals(each.correlation_high, 2)}"
+    correlation = f"{decimals(each.correlation, 2)} (95% interval {ends})"
+    if each.correlation_high - each.correlation_low > 1:  # the estimate alone would say little
+        correlation = f"{ends} (95% interval)"
     shift = f"{decimals(each.shift, 2)} ({decimals(each.shift_low, 2)} to {decimals(each.shift_high, 2)})"
     return (
         f"Logit discounts of persons under {each.origin} and {each.target} correlate by {correlation}. "

@@ -272,13 +272,14 @@ def compare_page(carried: CarryingOver, options: dict[str, Any], remarks: Sequen
         "everybody, are averaged over what is likely for the person. By chance all available actions are equally likely. "
         "Intervals are over persons."
     )
-    sentences = carried.sentences().splitlines()[1:]
+    told = carried.headline().removeprefix(f"{answer.answer}. ")  # above
+    further = [line for line in (answer.reasons.removeprefix(told).strip(), *carried.sentences().splitlines()[1:]) if line]
     return Page(
         "Carried from one condition to another",
         f"{carried.condition}: {', '.join(carried.levels)}; "
         f"{count(len({*(e for pair in pairs for e in pair.experts)}), 'person')}.",
         [
-            Section(answer.question, [answer.reasons, Items(sentences), picture]),
+            Section(answer.question, [Items(further), picture]),
             Section("How well each predicts", [TableBlock(carried_table(carried)), meaning]),
             Section("How this was made", [*remarks, f"Options: {options_text(options)}."]),
         ],
