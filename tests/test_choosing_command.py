@@ -68,7 +68,7 @@ def test_the_command_fits_stickiness_without_checks_by_state(folder) -> None:
         (("--lapse", "1.5"), "--lapse must be a number from 0 to below 1, or estimated, received 1.5"),
         (("--trials",), "--trials must come with --out"),
         (("--stickiness", "much"), "--stickiness must be a number, or estimated, received much"),
-        (("--stickiness", "estimated", "--formula", "~ 1"), "--stickiness must come without --formula"),
+        (("--lapse", "estimated", "--stickiness", "estimated", "--formula", "~ 1"), "one estimated, received both"),
         (("--lapse", "0.1", "--distribution", "types"), "--distribution types must come without --value, --lapse"),
         (("--lapse", "0.1", "--deviations", "0.5"), "personal deviations need"),
         (("--value", "max", "--lookahead", "all"), "families of look-ahead need"),

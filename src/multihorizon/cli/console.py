@@ -479,12 +479,9 @@ def population_of(options: FitOptions | RecoverOptions, solver: MaximumLikelihoo
         raise ValueError("--formula must have discounts of all experts to explain: leave out --discount and --groups")
     read_formula(formula or "~ 1")  # before decisions are read, of which there may be many
     rows = None if persons is None else read_persons(persons, called(options))
-    if solver.stickiness:
-        raise ValueError(
-            "--stickiness must come without --formula: persons of a population choose by their plans and lapses alone"
-        )
     missing: Missing = "drop" if options.missing == "drop" else "fail"
-    how: dict[str, Any] = {"missing": missing, "reference": first or None, "value": solver.value, "lapse": solver.lapse}
+    how: dict[str, Any] = {"missing": missing, "reference": first or None}
+    how |= {"value": solver.value, "lapse": solver.lapse, "stickiness": solver.stickiness}
     return Population(formula or "~ 1", rows, solver.known_reward, solver.ridge, **how)
 
 

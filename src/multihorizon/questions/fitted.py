@@ -331,7 +331,7 @@ class Fitted:
     def compared(self) -> Compared | None:
         """Return choices beside those that the reported model expects; None where it has no predictions of single choices."""
         population = self.reported_population if self.people is None else self.solution
-        if self.likelihood is not None and self.likelihood.planner is not None and self.likelihood.planner["stickiness"]:
+        if ((self.solution if population is None else population).evidence.get("planner") or {}).get("stickiness"):
             return None  # choices follow the last action, too
         return compared_choices(self.problem, self.policies) if population is None else expected_choices(population)
 
