@@ -17,7 +17,7 @@ import multihorizon as mh
 from multihorizon.estimate import interval_ends
 from multihorizon.questions.whatif.change import read_change
 from multihorizon.questions.whatif.predict import Outcomes, Prediction
-from multihorizon.report.pages import changes_in_words, whatif_page, write_whatif
+from multihorizon.report.pages import changes_in_words, largest_changes, whatif_page, write_whatif
 from multihorizon.words import percent
 
 
@@ -420,6 +420,15 @@ def test_the_first_sentence_is_the_answer() -> None:
     assert mh.predict(problem, pay={"4": 0.0}).headline() == "No choice changes."
     groups = mh.predict(tiny_solutions()["population"].solution, pay={"1": 1.0}, persons="groups").headline()
     assert "new person" not in groups
+
+
+def test_of_two_actions_one_row_says_what_changes() -> None:
+    mdp = mh.domains.random_mdp(6, 2, n_terminal=1, seed=3)
+    problem = mh.Problem(mdp, [mh.soft_plan(mdp, np.linspace(-1, 1, 6), 0.5).policy], names=["Ann"])
+    found = mh.predict(problem, pay={"2": 3.0}, discount={"Ann": 0.5})
+    rows = largest_changes(found).frame
+    assert len(rows) == rows["state"].nunique() > 1
+    assert (rows["change"] > 0).all()
 
 
 def test_a_task_without_a_grid_is_shown_as_states_and_actions() -> None:

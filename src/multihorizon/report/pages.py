@@ -608,7 +608,10 @@ _EXACT = 1e-9
 
 
 def largest_changes(prediction: Prediction, rows: int | None = None) -> Table:
-    """Return the choices that change, the largest change first, with whether bounds are proved."""
+    """Return the choices that change, the largest change first, with whether bounds are proved.
+
+    Where there are two actions, one changes as the other does: the row of the one that is chosen more often stands for both.
+    """
     choices = prediction._tables(compute=True)[0]
     frame = prediction.to_frame()
     proved = dict(zip(prediction.experts, prediction.proved.tolist(), strict=True))
@@ -616,6 +619,9 @@ def largest_changes(prediction: Prediction, rows: int | None = None) -> Table:
         ("bounded, proved" if proved[expert] else "bounded, attained") if status == BOUNDED else status
         for expert, status in zip(frame["expert"], frame["status"], strict=True)
     ]
+    mdp = prediction.change.mdp
+    of_two = {mdp.state_names[s] for s in np.flatnonzero(mdp.live.sum(axis=1) == 2)}
+    frame = frame[~(frame["state"].isin(of_two) & (frame["change"] < 0))]
     size = frame["change"].abs().to_numpy()
     order = np.argsort(-np.nan_to_num(size, nan=np.inf), kind="stable")
     frame = frame.iloc[[i for i in order if not size[i] < 5e-4][:rows]]
