@@ -7,10 +7,11 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
-from fitting import fit, one_sentence
+from fitting import RUN, fit, one_sentence
 from test_planners import decisions, players, savings
 
 import multihorizon as mh
+from multihorizon.cli import app
 from multihorizon.questions.sharing import shared_goal_test
 
 
@@ -140,3 +141,40 @@ def test_a_population_is_followed_and_predicted_as_it_was_fitted() -> None:
     one, other = (mh.track(each).update(state, action).discount for each in (solution, soft))
     assert np.isfinite(one)
     assert abs(one - other) > 1e-6
+
+
+def test_rivals_are_asked_with_the_fit(folder) -> None:
+    plain = fitted(folder, "--quick", "--out", folder / "plain")
+    assert "This answer rests on one model of choice, soft values without lapses. Rivals of it were not asked." in plain.stdout
+    assert "Add --rivals to ask them." in plain.stdout
+    assert json.loads((folder / "plain" / "result.json").read_text())["robustness"] is None
+    asked = fitted(folder, "--quick", "--rivals", "--out", folder / "asked")
+    assert asked.exit_code == 0, asked.output
+    assert "rests on one model" not in asked.stdout
+    content = json.loads((folder / "asked" / "result.json").read_text())
+    assert set(content["robustness"]) >= {"the fit", "values by the best action", "lapses", "stickiness"}
+    assert set(content["robustness"]["lapses"]) >= {"discounts", "held_out", "conclusion"}
+    assert content["rests_on"] in asked.stdout
+    page = (folder / "asked" / "report.html").read_text()
+    assert content["rests_on"] in page
+    assert "How well each model predicts what was held out" in page
+    assert 'opacity="0.35"' in page  # of those that predict worse
+
+
+def test_rivals_are_asked_of_a_folder(folder) -> None:
+    if not (folder / "plain" / "task.npz").exists():
+        fitted(folder, "--quick", "--out", folder / "plain")
+    out = folder / "rivals"
+    result = RUN.invoke(app, ["robustness", str(folder / "plain"), "--quick", "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    content = json.loads((out / "robustness.json").read_text())
+    assert result.stdout.startswith(content["verdict"])
+    assert content["robustness"]["lapses"]["held_out"] is None
+    assert "fit --rivals does both" in result.stdout
+    page = (out / "robustness.html").read_text()
+    assert page.index(content["verdict"]) < page.index("The same question under each model")
+    assert len(pd.read_csv(out / "robustness.csv")) == 3 * len(content["robustness"])
+
+
+def test_rivals_of_what_is_no_fit_are_refused(tmp_path) -> None:
+    one_sentence(RUN.invoke(app, ["robustness", str(tmp_path)]), "a folder without result.json")

@@ -62,6 +62,7 @@ from multihorizon.questions.goal_comparison import GoalCheck, deviation_words
 from multihorizon.questions.horizons import check_discounts, find_identification, find_intervals, identifiability
 from multihorizon.questions.lookahead_comparison import check_comparable, compare_from
 from multihorizon.questions.people import People, is_crowd
+from multihorizon.questions.robustness import robustness
 from multihorizon.questions.sharing import SharedGoalTest, fit_and_test, with_one_reward
 from multihorizon.result import Result, draw_rows, package_version
 from multihorizon.solution import SOFT_ALONE, DecisionEvidence, Solution, Status
@@ -358,6 +359,8 @@ class Analysis(Fitted, Result):
             "ridge": evidence.get("ridge"),
             "planner": evidence.get("planner") if self.population is None else self.population.evidence.get("planner"),
             "recovery": _plain(self.recovery),
+            "rests_on": self.rests_on or None,
+            "robustness": _plain(self.robustness),
             "remarks": self.remarks,
             "seconds": solution.seconds,
             "seed": solution.seed,
@@ -396,6 +399,7 @@ def analyse(
     estimate_rest: bool = False,
     believed: bool = False,
     pairs: bool = False,
+    rivals: bool = False,
     quick: bool = False,
     keep: Callable[[Analysis], None] = lambda analysis: None,
     solver: MaximumLikelihood | SieveLikelihood | None = None,
@@ -419,6 +423,7 @@ def analyse(
         mdps, features, smoothing, estimate_rest, believed: as in `build_problem`.
         temperature, ridge: as in `MaximumLikelihood`; temperatures are "pooled" unless it is said otherwise.
         pairs: whether to test every pair of more than six experts for a shared discount; of few it is always done.
+        rivals: whether to ask the same question under rival models of choice (`mh.robustness`), which takes several fits.
         quick: leave out tests and model checks, and take intervals from standard errors.
         keep: called with what is known so far, again and again while the work goes on.
         solver: all options of the fit, in place of `temperature` and `ridge`, which must then be left out.
@@ -462,7 +467,7 @@ def analyse(
         of_lists = {"mdps": mdps, "features": features, "smoothing": smoothing, "ridge": ridge, "known_reward": known_reward}
         of_lists |= {"deviations": deviations or None, "cluster": None if cluster == "auto" else cluster}
         of_lists |= {"population": population, "pairs": pairs or None, "lookahead": lookahead or None}
-        of_lists |= {"estimate_rest": estimate_rest or None, "believed": believed or None}
+        of_lists |= {"estimate_rest": estimate_rest or None, "believed": believed or None, "rivals": rivals or None}
         of_vectors = _solver_of_vectors(solver, "pooled" if temperature is None else temperature, of_lists)
         fit, rest = run.parts(4, 1)
         asked = Asked(problem=SampledProblem(tables), quick=quick)
@@ -499,6 +504,7 @@ def analyse(
         population=None if population is None else replace(population, known_reward=reward, jobs=jobs),
         lookahead=lookahead,
         pairs=pairs,
+        rivals=rivals,
         quick=quick,
         remarks=[*remarks, *unlike],
     )
@@ -717,6 +723,16 @@ def _compare_lookahead(analysis: Analysis, asked: Asked, run: Run) -> Iterator[A
     yield replace(analysis, lookahead=compared, remarks=[*analysis.remarks, *also])
 
 
+def _ask_rivals(analysis: Analysis, asked: Asked, run: Run) -> Iterator[Analysis]:
+    """Add the answer under rival models of choice."""
+    try:
+        found = robustness(analysis, quick=asked.quick, seed=run.seed, jobs=run.jobs, progress=run.progress)
+    except ValueError as error:
+        yield replace(analysis, remarks=[*analysis.remarks, f"Rival models of choice were not asked: {error}."])
+        return
+    yield replace(analysis, robustness=found)
+
+
 def _weigh_penalty(analysis: Analysis, asked: Asked, run: Run) -> Iterator[Analysis]:
     """Add what a penalty moves; a fit that the penalty decides is not to be used."""
     solver = replace(asked.likelihood, deviations=analysis.solution.options["deviations"], ridge=None)
@@ -739,6 +755,7 @@ STEPS = (
     Step(find_goals, 5, _thorough),
     Step(find_intervals, 25, rests_on_fit=True),
     Step(check_discounts, 20, _thorough, rests_on_fit=True, kinds=("experts", "vectors")),
+    Step(_ask_rivals, 60, lambda asked: asked.rivals, rests_on_fit=True, kinds=("experts", "people")),
 )
 
 

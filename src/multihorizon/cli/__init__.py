@@ -218,6 +218,10 @@ StickinessChoice = Annotated[
         help="How much more the last action is worth than others, in units of reward.",
     ),
 ]
+Rivals = Annotated[
+    bool,
+    typer.Option("--rivals", help="Ask the same question under rival models of choice, which takes several fits."),
+]
 Pairs = Annotated[bool, typer.Option("--pairs", help="Compare every pair of experts, even of many.")]
 LookaheadChoice = Annotated[
     str | None,
@@ -321,6 +325,7 @@ class FitOptions(ChoiceOptions):
     stickiness: StickinessChoice = "0"
     recovered: Recovered = None
     pairs: Pairs = False
+    rivals: Rivals = False
     quick: Quick = False
     jobs: Jobs = 1
     cluster_at: Cluster = None
@@ -529,6 +534,25 @@ class PredictOptions:
 
 
 @dataclass(frozen=True)
+class RobustnessOptions:
+    """The options of `robustness`."""
+
+    result: Annotated[
+        Path, typer.Argument(metavar="RESULT", parser=path, help="The folder that multihorizon fit --out RESULT wrote.")
+    ]
+    folds: Annotated[
+        int, typer.Option("--folds", help="Into how many parts people are dealt, to predict each from the others.")
+    ] = 5
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Begin rivals at the fit alone, with intervals from standard errors.")
+    ] = False
+    jobs: Jobs = 1
+    cluster_at: Cluster = None
+    seed: Seed = 0
+    out_dir: Annotated[Path | None, file("--out", "Where to write robustness.json, robustness.csv and robustness.html.")] = None
+
+
+@dataclass(frozen=True)
 class ReproduceOptions:
     """The options of `reproduce`."""
 
@@ -553,6 +577,7 @@ OPTIONS: dict[str, Any] = {
     "recover": RecoverOptions,
     "design": DesignOptions,
     "predict": PredictOptions,
+    "robustness": RobustnessOptions,
     "reproduce": ReproduceOptions,
 }
 #: What one may type to begin with.
@@ -573,6 +598,7 @@ EXAMPLES = {
         "multihorizon fit log.csv --time when --time-unit hour --out result",
         "multihorizon fit decisions.csv --known-reward points.csv --discount Ann=0.9",
         "multihorizon fit decisions.csv --value max --lapse estimated",
+        "multihorizon fit decisions.csv --rivals --out result",
         'multihorizon fit log.csv --persons p.csv --formula "~ site" --reference site=a',
         "multihorizon fit 1.csv 2.csv --transitions a.csv --transitions b.csv",
     ),
@@ -610,6 +636,7 @@ EXAMPLES = {
         "multihorizon predict result --transitions new.npz --restrict rising.csv",
         "multihorizon predict result --nudge feast --chance 0.8",
     ),
+    "robustness": ("multihorizon robustness result --out rivals", "multihorizon robustness result --quick"),
     "reproduce": (
         "multihorizon reproduce --out study --quick",
         "multihorizon reproduce --out study",
@@ -627,7 +654,7 @@ PANELS = {
         "Input": "columns transitions smoothing estimate_rest believed same_task cut_off time time_unit state pilot schedule",
         "Model": "features temperature discount known_reward ridge deviations lookahead value lapse stickiness within",
         "Groups": "groups persons episodes formula missing reference distribution types condition",
-        "Inference": "cluster_by common_discount pairs quick simulations effect term decisions people studies jobs "
+        "Inference": "cluster_by common_discount pairs rivals quick simulations effect term decisions people studies jobs "
         "cluster_at seed",
         "Output": "recovered trials out_dir help",
     }.items()

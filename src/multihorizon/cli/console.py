@@ -57,7 +57,9 @@ from multihorizon.population.covariates import Missing, read_formula
 from multihorizon.population.solver import Population
 from multihorizon.problem import Problem
 from multihorizon.questions.goals import LEAST_SIMULATIONS
+from multihorizon.questions.robustness import Robustness
 from multihorizon.report.charts import Page
+from multihorizon.report.pages import rivals_table
 from multihorizon.result import package_version
 from multihorizon.words import count
 
@@ -205,6 +207,14 @@ def show_remarks(remarks: Sequence[str]) -> None:
     """What was assumed, in a quiet colour."""
     for remark in remarks:
         out.print(remark, style="dim", soft_wrap=True)
+
+
+def show_robustness(found: Robustness) -> None:
+    """The verdict, the models beside each other, and what changes."""
+    out.print(found.verdict(), style="bold", soft_wrap=True)
+    out.print(rivals_table(found).rich())
+    for line in found.sentences().splitlines()[1:]:
+        out.print(line, soft_wrap=True)
 
 
 def write_answer(directory: Path, files: Sequence[str], content: dict[str, Any], page: Page) -> None:

@@ -41,6 +41,7 @@ from multihorizon.cli.console import (
     read_options,
     show_files,
     show_remarks,
+    show_robustness,
     tables_of,
     temperature_of,
     write_answer,
@@ -460,6 +461,7 @@ def _analyse(options: FitOptions, **how: Any) -> Analysis:
         estimate_rest=options.estimate_rest,
         believed=options.believed,
         pairs=options.pairs,
+        rivals=options.rivals,
         solver=solver,
         lookahead=families_of(options.lookahead),
         known_reward=None
@@ -506,6 +508,7 @@ def _read_steps(options: FitOptions, state: str) -> Steps:
         "--recovered": options.recovered,
         "--smoothing": options.smoothing is not None,
         "--pairs": options.pairs,
+        "--rivals": options.rivals,
         "--cluster": options.cluster_at,
         "--time": options.time,
         "--time-unit": options.time_unit,
@@ -534,7 +537,11 @@ def _recorded(options: FitOptions) -> dict[str, Any]:
         "ridge": options.ridge,
         "deviations": options.deviations if options.state is None else None,
         "cluster": options.cluster_by if options.state is None else None,
-        **by_name(options, "lookahead", "value", "lapse", "stickiness", "recovered", "pairs", "quick"),
+        "value": options.value if options.value != "soft" else None,
+        "lapse": options.lapse if options.lapse != "0" else None,
+        "stickiness": options.stickiness if options.stickiness != "0" else None,
+        "rivals": options.rivals or None,
+        **by_name(options, "lookahead", "recovered", "pairs", "quick"),
     }
 
 
@@ -546,6 +553,8 @@ def _open(analysis: Analysis) -> None:
     out.print(analysis.answer, style="bold red" if analysis.withheld else "bold", soft_wrap=True)
     for text in after:
         out.print(text, style="bold red", soft_wrap=True)
+    if analysis.rests_on and analysis.robustness is None:
+        out.print(f"{analysis.rests_on} Add --rivals to ask them.", soft_wrap=True)
     out.print(sizes(analysis))
 
 
@@ -565,6 +574,8 @@ def _show(analysis: Analysis) -> None:
         out.print(families.select("family", "aic", "bic", "held_out", "verdict").rich())
         if analysis.withheld:  # else the answer on top has said it
             out.print(analysis.lookahead.sentences(), soft_wrap=True)
+    if analysis.robustness is not None:
+        show_robustness(analysis.robustness)
     if analysis.recovery is not None:
         out.print(analysis.recovery.sentences(), soft_wrap=True)
     for finding in analysis.verdicts:

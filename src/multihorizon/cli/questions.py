@@ -11,7 +11,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from multihorizon.cli import CompareOptions, DesignOptions, GoalsOptions, IdentifyOptions, PredictOptions, RecoverOptions
+from multihorizon.cli import (
+    CompareOptions,
+    DesignOptions,
+    GoalsOptions,
+    IdentifyOptions,
+    PredictOptions,
+    RecoverOptions,
+    RobustnessOptions,
+)
 from multihorizon.cli.console import (
     LISTED,
     at_the_ends,
@@ -30,6 +38,7 @@ from multihorizon.cli.console import (
     read_study,
     show_files,
     show_remarks,
+    show_robustness,
     temperature_of,
     write_answer,
 )
@@ -54,6 +63,7 @@ from multihorizon.questions.design import Design
 from multihorizon.questions.design import design as designed
 from multihorizon.questions.goals import goals_of_decisions
 from multihorizon.questions.horizons import identify_fitted
+from multihorizon.questions.robustness import robustness as asked_rivals
 from multihorizon.questions.schedule import Schedule
 from multihorizon.questions.study import Recovery, simulate_study
 from multihorizon.questions.whatif.nudge import Nudge, nudge
@@ -79,6 +89,7 @@ from multihorizon.report.pages import (
     write_comparison,
     write_design,
     write_recovery,
+    write_robustness,
     write_whatif,
 )
 from multihorizon.solution import Solution, Status
@@ -265,6 +276,26 @@ def _source(solution: Solution, options: PredictOptions, remarks: list[str]) -> 
         "and keep to the restrictions. The error of the fit is not in it."
     )
     return identification
+
+
+def robustness(options: RobustnessOptions) -> None:
+    """Test whether the conclusion of a fit survives rival models of choice."""
+    with checked(options, FILES["robustness"]):
+        solution, fitted = read_fit(options.result)
+        remarks = [f"The report of the fit warns: {text}" for text in fitted.get("warnings") or ()]
+        if solution.estimate.population is None:
+            remarks.append(
+                "A folder holds no episodes, so nothing is held out and stickiness is not asked: fit --rivals does both."
+            )
+        with progress_bar("robustness") as progress:
+            how: dict[str, Any] = {"seed": options.seed, "jobs": options.jobs, "progress": progress}
+            found = asked_rivals(solution, folds=options.folds, quick=options.quick, **how)
+        show_robustness(found)
+        show_remarks(remarks)
+        if options.out_dir is not None:
+            recorded = {"result": options.result.resolve().name, **by_name(options, "folds", "quick", "seed")}
+            write_robustness(options.out_dir, found, recorded, remarks)
+        show_files(options.out_dir, FILES["robustness"])
 
 
 def state_and_action(states: Sequence[str], text: str) -> tuple[str, str | None]:

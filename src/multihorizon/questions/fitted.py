@@ -64,6 +64,7 @@ from multihorizon.questions.people import (
     expected_choices,
     predicted_by_group,
 )
+from multihorizon.questions.robustness import Robustness
 from multihorizon.questions.sharing import SharedDiscountTest, SharedGoalTest, state_reward_test
 from multihorizon.questions.study import Recovery
 from multihorizon.solution import Deviations, Solution, Status
@@ -117,6 +118,7 @@ class Fitted:
         lookahead: families of look-ahead on the same decisions, where they were asked for.
         population: the solution of `Population`; None where there was no table of persons, or its comparison is withheld.
         recovery: simulated studies of this design, where some were handed in.
+        robustness: the answer under rival models of choice, where they were asked.
         state_reward: the test that the reward depends on the state reached alone; None where that is not assumed. Where a reward
             that depends on the action as well predicts clearly better, nothing is said of groups.
 
@@ -180,6 +182,7 @@ class Fitted:
     lookahead: LookaheadComparison | None = None
     population: Solution | None = None
     recovery: Recovery | None = None
+    robustness: Robustness | None = None
     state_reward: StateRewardTest | None = None
     functions: RewardFunctions | None = None
     people: People | None = None
@@ -348,6 +351,16 @@ class Fitted:
         return " ".join(said)
 
     @cached_property
+    def rests_on(self) -> str:
+        """Return whether the answer survives other models of choice, or that it was not asked; empty where it cannot be."""
+        if self.robustness is not None:
+            return self.robustness.verdict()
+        if self.withheld or self.kind == "vectors" or (self.people is not None and self.people.population.types is not None):
+            return ""
+        assumed = "" if self.choosing else ", soft values without lapses"
+        return f"This answer rests on one model of choice{assumed}. Rivals of it were not asked."
+
+    @cached_property
     def misfits(self) -> list[Misfit]:
         """Return every state with enough decisions to be compared with the model, from the worst fit to the best."""
         return [] if self.compared is None else misfits(self.compared)
@@ -383,7 +396,7 @@ class Asked:
         tables: the decisions, one table for each task; none where states are vectors.
         likelihood: the solver of the fit, where there is a list of states.
         population: what is asked about persons; None where nothing is.
-        lookahead, pairs, quick: as in `analyse`.
+        lookahead, pairs, rivals, quick: as in `analyse`.
         remarks: what was assumed of the tables.
     """
 
@@ -393,6 +406,7 @@ class Asked:
     population: Population | None = None
     lookahead: Sequence[Lookahead] = ()
     pairs: bool = False
+    rivals: bool = False
     quick: bool
     remarks: Sequence[str] = ()
 

@@ -333,12 +333,14 @@ def robustness(
 
 def _asked_about(subject: Any, solver: Solver | None) -> tuple[Problem, Solver, Solution | None]:
     """Return the problem and the solver of the fit that is asked about, and its solution if there is one."""
-    solution = getattr(subject, "solution", subject)
+    solution = getattr(subject, "population", None) or getattr(subject, "solution", subject)
     solved = None
     if isinstance(solution, Solution):
         problem = require_finite(solution.require_problem())
         used = solver or solution.solver_used(MaximumLikelihood, Population)
         solved = solution if solver is None and isinstance(solution.interval_source, JointEstimate) else None
+        if used.deviations and not getattr(solution.evidence.get("deviations"), "spread", 0.0):
+            used = replace(used, deviations=0.0)  # they were looked for, and none were found
     else:
         problem, used = require_finite(solution), solver or MaximumLikelihood()
     if not isinstance(used, MaximumLikelihood | Population):

@@ -385,7 +385,10 @@ def number_ticks(low: float, high: float) -> list[tuple[float, str]]:
 
 @dataclass(frozen=True)
 class Mark:
-    """A dot with what it says; `across` or `up` is an interval drawn through it, and `colour` counts from 0."""
+    """A dot with what it says; `across` or `up` is an interval drawn through it, and `colour` counts from 0.
+
+    A faded one stands behind the others.
+    """
 
     x: float
     y: float
@@ -395,6 +398,7 @@ class Mark:
     across: tuple[float, float] | None = None
     up: tuple[float, float] | None = None
     colour: int = 0
+    faded: bool = False
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,14 @@ from multihorizon.report.charts import (
     number_ticks,
 )
 from multihorizon.report.maps import MOST_CELLS, Person, expected_in, explorer, grid_map, heat_map, natural
-from multihorizon.report.pages import UNIT_OF_REWARD, goals_blocks, lookahead_blocks, options_text, recovery_blocks
+from multihorizon.report.pages import (
+    UNIT_OF_REWARD,
+    goals_blocks,
+    lookahead_blocks,
+    options_text,
+    recovery_blocks,
+    robustness_blocks,
+)
 from multihorizon.report.people import (
     condition_figures,
     conditions_section,
@@ -249,6 +256,9 @@ def _questions(analysis: Analysis) -> list[Section]:
     sections: list[Section] = []
     if analysis.lookahead is not None:
         sections.append(Section("In what shape they look ahead", lookahead_blocks(analysis.lookahead, names)))
+    if analysis.robustness is not None:
+        heading = "Does the conclusion survive other models of choice?"
+        sections.append(Section(heading, [analysis.robustness.verdict(), *robustness_blocks(analysis.robustness)]))
     if analysis.recovery is not None:
         sections.append(Section("What can this design show?", recovery_blocks(analysis.recovery)))
     if analysis.goals is not None and analysis.kind == "experts":
@@ -762,7 +772,9 @@ SECTIONS: tuple[Callable[[Analysis], list[Section]], ...] = (
 
 def answer_blocks(analysis: Analysis) -> list[str | Block]:
     """Return what a reader must know before any number, and the answer to what was asked."""
-    return [*map(Notice, analysis.notices[0]), Notice(analysis.answer) if analysis.withheld else Lead(analysis.answer)]
+    answer = Notice(analysis.answer) if analysis.withheld else Lead(analysis.answer)
+    asks = "" if analysis.robustness is not None else " multihorizon robustness RESULT asks them, with the folder of this report."
+    return [*map(Notice, analysis.notices[0]), answer, *([analysis.rests_on + asks] if analysis.rests_on else [])]
 
 
 def writing_section(analysis: Analysis) -> Section:

@@ -36,6 +36,7 @@ from multihorizon.questions.design import Design
 from multihorizon.questions.goal_comparison import QUESTION
 from multihorizon.questions.goals import Goals
 from multihorizon.questions.lookahead_comparison import FamilyRow, LookaheadComparison
+from multihorizon.questions.robustness import Robustness
 from multihorizon.questions.study import Recovery, SizeResult
 from multihorizon.questions.whatif.nudge import SHARES, Nudge
 from multihorizon.questions.whatif.predict import BOUNDED, IDENTIFIED, NOT_BOUNDED, Prediction
@@ -86,6 +87,7 @@ FILES = {
     "compare": ("compare.json", "compare.csv", "compare.html"),
     "design": ("design.json", "design.csv", "schedule.csv", "spread_out.csv", "design.html"),
     "recover": ("recover.json", "recover.csv", "recover.html"),
+    "robustness": ("robustness.json", "robustness.csv", "robustness.html"),
     "whatif": ("whatif.json", "whatif.csv", "whatif.html"),
     "nudge": ("nudge.json", "nudge.csv", "nudge.html"),
 }
@@ -286,6 +288,117 @@ def compare_page(carried: CarryingOver, options: dict[str, Any], remarks: Sequen
         f"multihorizon {package_version()}, seed {options.get('seed', 0)}",
         answer=[Lead(carried.headline())],
     )
+
+
+def write_robustness(directory: Path, found: Robustness, options: dict[str, Any], remarks: Sequence[str] = ()) -> None:
+    """Write all files of an answer under rival models of choice."""
+
+    def write(draft: Path) -> None:
+        content = {**found._content(), "notes": remarks, "options": options, "version": package_version()}
+        write_json(draft / "robustness.json", content)
+        write_csv(found.to_frame(), draft / "robustness.csv")
+        robustness_page(found, options, remarks).write(draft / "robustness.html")
+
+    write_all(directory, FILES["robustness"], write)
+
+
+def robustness_page(found: Robustness, options: dict[str, Any], remarks: Sequence[str] = ()) -> Page:
+    """Return the report of an answer under rival models of choice: the verdict first, and a specification curve."""
+    return Page(
+        "Does the conclusion survive other models of choice?",
+        f"{count(len(found.rivals), 'model')}, {count(len(found.experts), 'expert')}.",
+        [
+            Section("The same question under each model", robustness_blocks(found)),
+            Section("How this was made", [*remarks, f"Options: {options_text(options)}."]),
+        ],
+        f"multihorizon {package_version()}, seed {options.get('seed', 0)}",
+        answer=[Lead(found.verdict())],
+    )
+
+
+def robustness_blocks(found: Robustness) -> list[str | Block]:
+    """Return the specification curve, held-out predictions beside it, and each model in a table."""
+    held_out = f"{found.unit}s that were held out" if found.unit else "its likelihood, as nothing could be held out"
+    meaning = (
+        "Each model of choice was fitted to the same decisions. Those that predict worse than the best are faded: by "
+        f"{held_out}, beyond two standard errors. A conclusion is the same where no order is turned round, and no estimate of "
+        "either lies outside of the other's 95% interval."
+    )
+    charts = [_specification_curve(found)]
+    if any(np.isfinite(rival.held_out) for rival in found.rivals):
+        charts.append(_held_out_chart(found))
+    return [Items(found.sentences().splitlines()[1:]), Beside(charts), TableBlock(rivals_table(found)), meaning]
+
+
+def rivals_table(found: Robustness) -> Table:
+    """Return one row for each model: how well it predicts, its weight among all, and what becomes of the conclusion."""
+    rows = []
+    for r in found.rivals:
+        held_out = "–" if np.isnan(r.held_out) else f"{decimals(r.held_out, 4)} ± {decimals(r.error, 4)}".replace("-", "−")
+        rows.append((r.name, held_out, r.weight, "yes" if r.predicts else "no", r.conclusion))
+    headers = "model", "held out, per decision", "weight", "predicts as well", "conclusion"
+    roles: dict[str, Role] = {"weight": "share"}
+    return Table.of(headers, rows, "Models of choice", roles=roles)
+
+
+def _specification_curve(found: Robustness) -> Chart:
+    """Draw the estimate of each model with its interval, by expert or contrast; of many those that differ most."""
+    frame = found.to_frame()
+    named = "contrast" if found.contrasts else "expert"
+    most = 6
+    spans = frame[frame["predicts"]].groupby(named, sort=False)["estimate"].agg(np.ptp).fillna(0.0)
+    chosen = list(dict.fromkeys(frame[named]))
+    if len(chosen) > most:
+        widest = set(spans.sort_values(ascending=False, kind="stable").index[:most])
+        chosen = [name for name in chosen if name in widest]
+    rows = [
+        (name, row) for name in chosen for row in frame[(frame[named] == name) & frame["estimate"].notna()].to_dict("records")
+    ]
+    rows = sorted(rows, key=lambda pair: (chosen.index(pair[0]), pair[1]["estimate"]))
+    marks, ticks = [], []
+    for place, (name, row) in enumerate(rows):
+        y = 1 - (place + 0.5) / len(rows)
+        low, high = float(row["low"]), float(row["high"])
+        between = "" if np.isnan(low + high) else f"\n95% interval {interval_text(low, high, lambda end: decimals(end, 3))}"
+        tip = f"{name}, {row['rival']}\n{decimals(row['estimate'], 3)}{between}\n{row['conclusion']}"
+        across = None if np.isnan(low + high) else (low, high)
+        place_of = found.experts.index(name) if name in found.experts else 0
+        marks.append(Mark(row["estimate"], y, tip, across=across, colour=chosen.index(name), faded=not row["predicts"]))
+        label = f"{name}: {row['rival']}" if len(chosen) > 1 else row["rival"]
+        ticks.append((y, shortened(label, 34), *([place_of] if not found.contrasts else [])))
+    if found.contrasts:
+        ends = [0.0, *(end for mark in marks for end in mark.across or (mark.x,))]
+        room = 0.1 * (max(ends) - min(ends)) or 0.1
+        low, high = min(ends) - room, max(ends) + room
+        axis = Axis("difference in the logit of the discount", number_ticks(low, high), low, high)
+        lines = [Line([(0.0, 0.0), (0.0, 1.0)], kind="frame")]
+    else:
+        axis, lines = Axis("discount γ"), []
+    few = (
+        f" Shown are the {most} of {len(dict.fromkeys(frame[named]))} that differ most."
+        if len(chosen) == most < frame[named].nunique()
+        else ""
+    )
+    caption = f"Each model's estimate with its 95% interval, grouped by {named}; faded where the model predicts worse.{few}"
+    return Chart(caption, [Panel(axis, Axis("", ticks), marks, lines)], 70.0 + 22 * len(rows))
+
+
+def _held_out_chart(found: Robustness) -> Chart:
+    """Draw how well each model predicts what was held out, with one standard error."""
+    shown = sorted((r for r in found.rivals if np.isfinite(r.held_out)), key=lambda rival: -rival.held_out)
+    marks, ticks = [], []
+    for place, rival in enumerate(shown):
+        y = 1 - (place + 0.5) / len(shown)
+        across = rival.held_out - rival.error, rival.held_out + rival.error
+        tip = f"{rival.name}\n{decimals(rival.held_out, 4)} ± {decimals(rival.error, 4)}"
+        marks.append(Mark(rival.held_out, y, tip, across=across, faded=not rival.predicts))
+        ticks.append((y, shortened(rival.name, 34)))
+    ends = [end for mark in marks for end in mark.across or ()]
+    room = 0.1 * (max(ends) - min(ends)) or 0.1
+    low, high = min(ends) - room, max(ends) + room
+    axis = Axis("held-out log-likelihood per decision", number_ticks(low, high), low, high)
+    caption = "How well each model predicts what was held out, per decision, ± one standard error."
+    return Chart(caption, [Panel(axis, Axis("", ticks), marks)], 70.0 + 22 * len(shown))
 
 
 def _gains_panel(carried: CarryingOver) -> Panel:
