@@ -61,7 +61,7 @@ def test_what_is_misspelt_is_suggested(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "completed"), [("multihorizon re", {"recover", "reproduce"}), ("multihorizon fit --tr", {"--transitions"})]
+    ("typed", "completed"), [("multihorizon re", {"recover", "reproduce"}), ("multihorizon fit --tran", {"--transitions"})]
 )
 def test_a_shell_completes_commands_and_options(typed: str, completed: set[str]) -> None:
     asked = {"_MULTIHORIZON_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
