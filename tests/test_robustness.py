@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from test_planners import best_action, decisions, lapsing, players, problem_of
+from test_planners import best_action, decisions, lapsing, players, problem_of, savings
 
 import multihorizon as mh
 from multihorizon.questions.robustness import Robustness
@@ -54,8 +54,26 @@ def test_what_robustness_found_is_written(tmp_path) -> None:
     assert set(found.to_dict()) == {"the fit", "lapses", "values by the best action"}
     assert set(found.to_dict()["lapses"]) >= {"discounts", "held_out", "conclusion"}
     assert len(found.to_frame()) == 9
-    assert found.verdict() in found.summary()
+    assert found.verdict() in " ".join(found.summary().split())
     assert "<table" in found._repr_html_()
+
+
+def test_people_who_look_a_few_steps_ahead_are_told_from_people_with_small_discounts() -> None:
+    mdp, paid, features = savings()
+    policies = []
+    for discount in (0.5, 0.75, 0.92):
+        worth = paid
+        for _ in range(2):  # three steps ahead
+            worth = paid + discount * mdp.expect(0.25 * np.log(np.exp(worth / 0.25).sum(axis=1)))
+        policies.append(np.exp(worth / 0.25) / np.exp(worth / 0.25).sum(axis=1, keepdims=True))
+    table = mh.Demonstrations.simulate(mdp, policies, episodes=50, seed=0, max_steps=30)
+    found = mh.robustness(mh.Problem(mdp, table, features=features), mh.MaximumLikelihood(starts=2), ["a limited depth"])
+    alone, limited = found.rivals
+    assert limited.held_out > alone.held_out
+    assert limited.predicts
+    assert not alone.predicts
+    assert (limited.weights_ahead[:, 1:] == [[0.0]]).all()  # nothing that comes three steps later counts
+    assert ((limited.intervals[:, 0] <= [0.5, 0.75, 0.92]) & (limited.intervals[:, 1] >= [0.5, 0.75, 0.92])).all()
 
 
 def test_a_population_is_asked_about_its_groups() -> None:

@@ -131,7 +131,7 @@ class WeightedLikelihood(ListedModel):
 
     Attributes:
         family: the family of look-ahead weights.
-        steps: H, the most steps that anyone could look ahead from a state in which they decided.
+        steps: H, the most steps that anyone could look ahead from a state in which they decided, or that anyone does.
         person_steps: the same for each of the K experts.
         n_coordinates: m, how many coordinates a person has.
     """
@@ -143,11 +143,12 @@ class WeightedLikelihood(ListedModel):
         settings: Settings | None = None,
         penalty: Quadratic | None = None,
         ridge: Floats | float = 0.0,
+        steps: int | None = None,
     ) -> None:
         settings = settings or Settings()
         self.family = family
         self.problem = problem
-        self.person_steps = person_steps(problem)
+        self.person_steps = person_steps(problem) if steps is None else np.full(problem.n_experts, steps)
         self.steps = int(self.person_steps.max())
         self.n_coordinates = len(family.parameters(self.steps))
         self.batches = persons_by_task(problem, settings.reward is None, {})

@@ -55,17 +55,18 @@ class LookaheadFit:
         return self.point.likelihood
 
 
-def fit_lookahead(base: Point, family: Lookahead, others: Sequence[WeightedPoint] = ()) -> LookaheadFit:
+def fit_lookahead(base: Point, family: Lookahead, others: Sequence[WeightedPoint] = (), steps: int | None = None) -> LookaheadFit:
     """Return the most likely answer of a family.
 
     Args:
         base: the answer with discounts.
         family: the family of weights.
         others: answers of other families, at which free weights begin as well.
+        steps: how many steps everyone looks ahead; by default as many as the task has.
     """
     likelihood = base.likelihood
     # these plans do not carry the error of estimated transitions
-    model = WeightedLikelihood(likelihood.problem.in_tasks(MDP.as_known), family, likelihood.settings)
+    model = WeightedLikelihood(likelihood.problem.in_tasks(MDP.as_known), family, likelihood.settings, steps=steps)
     penalty = None if likelihood.penalty is None else likelihood.penalty.without(likelihood.discount_slice, model.n_discounts)
     model = model.holding(penalty, likelihood.ridge)
     starts = [_offered(_everyone_at(model, base, family.tried(model.steps)[-1]))[0]]

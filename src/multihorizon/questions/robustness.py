@@ -5,9 +5,9 @@ changes one of these. It is fitted to the same decisions, with the same rewards,
 
 *Prediction.* Episodes are dealt into folds, evenly for each expert; of a population, persons are. Each rival is fitted to all
 folds but one, begun at its fit to everything, and predicts the one left out. `held_out` is the log-likelihood per decision. With
-m the differences from the best rival by episode (person), a rival predicts as well where `Σ m ≥ −2 √(Σ (m − m̄)²)`, or above
-−½. Without episodes to hold out, log-likelihood less the number of parameters takes the place of prediction, and 2 that of the
-bound.
+m the differences from the best rival by episode (person), a rival predicts as well where `Σ m ≥ −log 20`, the bound of a split
+likelihood-ratio test at 5% (Wasserman, Ramdas and Balakrishnan 2020), or where it is within a standard error,
+`Σ m ≥ −√(Σ (m − m̄)²)`. Without episodes to hold out, log-likelihood less the number of parameters takes the place of prediction.
 
 *Stacking.* Weights w of the rivals maximise `Σ_e log Σ_r w_r exp(ℓ_er)`, ℓ_er the held-out log-likelihood of an episode.
 
@@ -36,6 +36,7 @@ from multihorizon.checks import Bools, Floats, Ints, Seed, as_count, as_jobs, as
 from multihorizon.choice.deviations import NearPoint
 from multihorizon.choice.model import Likelihood, Point
 from multihorizon.choice.settings import Clusters
+from multihorizon.choice.weighted import person_steps
 from multihorizon.horizon import Exponential, Hyperbolic, Lookahead, QuasiHyperbolic
 from multihorizon.likelihood.estimates import JointEstimate
 from multihorizon.likelihood.intervals import Precision, precision
@@ -53,6 +54,10 @@ from multihorizon.result import Result
 from multihorizon.solution import Solution, Status
 from multihorizon.words import Table, decimals, in_words, significant
 
+#: So much log-likelihood a model may be behind the best one and predict as well.
+BEHIND = float(np.log(20))
+#: Depths that are tried: how many steps ahead people look, with a discount, and no further.
+DEPTHS = (2, 3, 4, 6, 8, 12)
 #: How many steps ahead rewards are whose weights are compared.
 AHEAD = (1, 3, 10)
 
@@ -66,6 +71,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "one temperature": {"temperature": "shared"},
     "hyperbolic": {"lookahead": Hyperbolic()},
     "quasi-hyperbolic": {"lookahead": QuasiHyperbolic()},
+    "a limited depth": {"lookahead": Exponential()},
 }
 Solver = MaximumLikelihood | Population
 
@@ -362,7 +368,7 @@ def _changes(base: Solver, problem: Problem, rivals: Any) -> dict[str, Mapping[s
     for name in asked:
         change = CHANGES[name]
         has = all(hasattr(base, option) for option in change)
-        same = has and all(getattr(base, option) == value for option, value in change.items())
+        same = has and "lookahead" not in change and all(getattr(base, option) == value for option, value in change.items())
         if isinstance(base, MaximumLikelihood) and "lookahead" in change:
             has = base.discounts is None and base.value == "soft" and base.lapse == 0 == base.stickiness
         if "temperature" in change and (problem.n_experts < 2 or isinstance(base, Population)):
@@ -518,10 +524,14 @@ def _held_out_episodes(point: Any, dealt: Dealt, further: Callable[[Any], Any] |
 
 
 def _fit_weights(base: Point, family: Lookahead, dealt: Dealt | None) -> _Answer:
-    """Return a family of look-ahead weights fitted from the first fit."""
-    fit = fit_lookahead(base, family)
-    if not fit.ascent.finished:
-        raise ValueError("the search did not end")
+    """Return a family of look-ahead weights fitted from the first fit; discounts are weighed as far as the likeliest depth."""
+    limited = isinstance(family, Exponential)
+    most = int(person_steps(base.likelihood.problem).max())
+    depths = [depth for depth in DEPTHS if depth < most] if limited else [None]
+    fits = [fit for fit in (fit_lookahead(base, family, steps=depth) for depth in depths) if fit.ascent.finished]
+    if not fits:
+        raise ValueError("the search did not end" if depths else "the task has too few steps")
+    fit = max(fits, key=lambda fit: fit.point.objective)
     point, model = fit.point, fit.model
     precise = precision(point)
     part = model.discount_slice
@@ -531,14 +541,20 @@ def _fit_weights(base: Point, family: Lookahead, dealt: Dealt | None) -> _Answer
     corners = [here, *(np.clip(here + np.array(signs) * half, 0.0, 1.0) for signs in product((-1, 1), repeat=here.shape[1]))]
     weights = np.stack([_weights(family, corner, model.steps) for corner in corners])[:, :, model.groups]
     ahead = np.stack([weights[0], weights.min(axis=0), weights.max(axis=0)], axis=2).swapaxes(0, 1)
-    nothing = np.full((model.n_experts, 2), np.nan)
+    discounts, intervals = model.discounts(point.x), np.full((model.n_experts, 2), np.nan)
+    if limited:
+        intervals = np.stack([corner[:, 0] for corner in corners[1:]], axis=1)[model.groups]
     held_out = np.zeros(0)
     if dealt is not None:
         held_out = _held_out_episodes(point, dealt, lambda start: search(start).point)
     parameters = (
-        _rank(precision(base)) - base.likelihood.n_transitions - base.likelihood.n_discounts + sum(lookahead_counts(model))
+        _rank(precision(base))
+        - base.likelihood.n_transitions
+        - base.likelihood.n_discounts
+        + sum(lookahead_counts(model))
+        + limited
     )
-    return _Answer(nothing[:, 0], nothing, ahead, np.zeros((0, 4)), point.value, model.decisions, parameters, held_out)
+    return _Answer(discounts, intervals, ahead, np.zeros((0, 4)), point.value, model.decisions, parameters, held_out)
 
 
 def _weights(family: Lookahead, coordinates: Floats, steps: int) -> Floats:
@@ -618,12 +634,12 @@ def _compared(
         behind = apart.sum(axis=0)
         error = np.sqrt(len(table) * apart.var(axis=0))
         own_error = np.sqrt(len(table) * table.var(axis=0)) / first.decisions
-        held_out, good = table.sum(axis=0) / first.decisions, behind <= np.maximum(2 * error, 0.5)
+        held_out, good = table.sum(axis=0) / first.decisions, behind <= np.maximum(error, BEHIND)
         weights = _stacked(table)
     else:
         scores = np.array([answers[name].log_likelihood - answers[name].parameters for name in names])
         behind, error, own_error = scores.max() - scores, np.zeros(len(names)), np.full(len(names), np.nan)
-        held_out, good = own_error, behind <= 2
+        held_out, good = own_error, behind <= BEHIND
         weights = np.exp(scores - logsumexp(scores))
     rivals = []
     for name, fit in fitted.items():
