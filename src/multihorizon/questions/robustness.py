@@ -209,7 +209,8 @@ class Robustness(Result):
         sizes = [rival.contrasts[0, 0] for rival in good if np.isfinite(rival.contrasts[0, 0])]
         if not sizes:
             return ""
-        return f" ({self.contrasts[0]}: {decimals(min(sizes), 2)} to {decimals(max(sizes), 2)} in the logit of the discount)"
+        unit = "" if np.isnan(good[0].contrasts[0, 3]) else " in the logit of the discount"
+        return f" ({self.contrasts[0]}: {decimals(min(sizes), 2)} to {decimals(max(sizes), 2)}{unit})"
 
     def _tables(self, compute: bool) -> list[Table]:
         """Return the estimates under models that predict as well as the best, and what is found of each model."""
