@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import copy
 from abc import ABC
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Literal, overload
@@ -112,6 +112,7 @@ class Expert:
     `conditions` keeps the counts apart by the conditions they were made under; None where there are none.
     `table` is where the counts come from, if an expert of this name made all of them there.
     `whole` is the task with the states in which the expert was not observed, if there are such states; `mdp` ends there.
+    `world` is the task in which the expert moves, where they believe in other transitions: they plan with those of `mdp`.
     The arrays are copies that cannot be written to.
 
     Example:
@@ -134,6 +135,7 @@ class Expert:
     conditions: Conditions | None = None
     table: Demonstrations | None = field(default=None, repr=False)
     whole: MDP | None = field(default=None, repr=False)
+    world: MDP | None = field(default=None, repr=False)
     feature_matrix: Sparse = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -434,7 +436,8 @@ class CountedTask:
     A cell is a person, or a person under one combination of conditions. `features` `(A·S,d)`, `arrival` `(S,d)`,
     `known_reward` `(A·S,)` and `known_arrival` `(S,)` are as in `Expert`. Cells that were not seen in the task have an empty row.
     In terminal states nobody decides anything. `tables` are those that its decisions come from, as far as they are known.
-    Where decisions are counted `by_last` action, there is a column for each action, last action and state (`choices_by`).
+    Where decisions are counted `by_last` action, there is a column for each action, last action and state (`choices_by`). `world`
+    is as in `Expert`.
     """
 
     mdp: MDP
@@ -445,6 +448,7 @@ class CountedTask:
     known_arrival: Floats | None = None
     tables: tuple[Demonstrations, ...] = ()
     by_last: bool = False
+    world: MDP | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Send no tables to other processes."""
@@ -464,6 +468,7 @@ class CountedTask:
             arrival=self.arrival,
             known_reward=self.known_reward,
             known_arrival=self.known_arrival,
+            world=self.world,
         )
 
     def like(self, expert: Expert) -> CountedTask:
@@ -475,6 +480,7 @@ class CountedTask:
             arrival=expert.arrival,
             known_reward=expert.known_reward,
             known_arrival=expert.known_arrival,
+            world=expert.world,
         )
 
 
@@ -602,6 +608,9 @@ class Problem(AnyProblem):
             the reward is one number per state, paid on arrival: `F = T_A`.
         feature_names: labels of the d features; by default "feature 0", …
         arrival_features: instead of `features`, `(S,d)`: what each state has of each feature, earned on arrival there.
+        believed: transitions that the experts believe in and plan with, where `mdp` has those that hold: an MDP, an array
+            `(A,S,S)`, or a mapping of names to either; who is not named believes in `mdp`. What is paid on arrival is expected
+            under the beliefs. The MDP of such an expert is the believed one, and `world` the one in which they move.
 
     Attributes:
         experts: one `Expert` for each expert and task, `(n,)`.
@@ -637,7 +646,13 @@ class Problem(AnyProblem):
         features: ArrayLike | Sparse | None = None,
         feature_names: Sequence[object] | None = None,
         arrival_features: ArrayLike | Sparse | None = None,
+        believed: MDP | ArrayLike | Mapping[str, MDP | ArrayLike] | None = None,
     ) -> None:
+        if believed is not None:
+            given: dict[str, Any] = {"names": names, "features": features, "feature_names": feature_names}
+            plain = Problem(mdp, experts, arrival_features=arrival_features, **given)
+            self.__dict__.update(_believing(mdp, plain, believed).__dict__)
+            return
         if not isinstance(experts, Demonstrations) and (is_frame(experts) or not isinstance(experts, Iterable)):
             hint = ": Demonstrations.from_frame reads it" if is_frame(experts) else ""
             raise ValueError(f"experts must be a list of expert data or Demonstrations, received {type(experts).__name__}{hint}")
@@ -916,8 +931,8 @@ class Problem(AnyProblem):
         return self._of(*_as_observed(experts, gaps, self.tabular, self.parameter_names))
 
     def by_task(self) -> list[list[int]]:
-        """Return the places of the experts of each task: those with one MDP, equal features and equal known rewards."""
-        tasks: dict[tuple[int, bytes], list[int]] = {}
+        """Return the places of the experts of each task: those with one MDP, one world, equal features and known rewards."""
+        tasks: dict[tuple[int, int, bytes], list[int]] = {}
         prints: dict[tuple[int, int], bytes] = {}
         keys = []
         for one in self.exemplars if self._given is None else self._given:
@@ -926,7 +941,7 @@ class Problem(AnyProblem):
                 parts = [] if one.features is None else [one.features.indptr, one.features.indices, one.features.data]
                 parts += [] if one.known_reward is None else [one.known_reward]
                 prints[held] = b"|".join(np.ascontiguousarray(part).tobytes() for part in parts)
-            keys.append((id(one.mdp), prints[held]))
+            keys.append((id(one.mdp), id(one.world), prints[held]))
         for i, task in enumerate(range(len(keys)) if self._given is not None else self._of_whom[0].tolist()):
             tasks.setdefault(keys[task], []).append(i)
         return list(tasks.values())
@@ -1041,6 +1056,52 @@ class Problem(AnyProblem):
         return f"Problem({self.exemplars[0].mdp!r}, experts {first_few(self.names)})"
 
 
+def _believing(mdp: MDP, problem: Problem, believed: Any) -> Problem:
+    """Return the same experts, who plan with the transitions that they believe in, and move with those of the MDP."""
+    given = believed if isinstance(believed, Mapping) else dict.fromkeys(problem.names, believed)
+    strange = [name for name in given if name not in problem.names]
+    if strange:
+        raise ValueError(f"believed must name experts ({first_few(problem.names)}), received {strange[0]!r}")
+    if any(expert.mdp is not mdp for expert in problem.exemplars):
+        raise ValueError("believed transitions need experts who are observed in every state, received gaps")
+    beliefs = {id(each): _belief(mdp, each) for each in given.values()}
+
+    def believing(expert: Expert, key: int) -> Expert:
+        return replace(expert.in_task(beliefs[key]), world=mdp) if key else expert
+
+    keys = [id(given[name]) if name in given else 0 for name in problem.names]
+    if problem._counted is None:
+        experts = (believing(expert, keys[owner]) for expert, owner in zip(problem.experts, problem.owner, strict=True))
+        return problem._of(experts, problem.parameter_names, problem.names)
+    (task,), cells = problem.cells.tasks, problem.cells
+    of_row = np.array(keys, dtype=np.int64)[slice(None) if cells.owner is None else cells.owner]
+    tasks = []
+    for key in dict.fromkeys(keys):
+        counts = sp.csr_array(sp.diags_array((of_row == key) / 1.0) @ task.counts)
+        counts.eliminate_zeros()
+        tasks.append(replace(task, counts=counts).like(believing(task.pooled, key)))
+    return Problem.of_tasks(problem.names, problem.parameter_names, tasks, cells.owner, cells.conditions)
+
+
+def _belief(mdp: MDP, believed: Any) -> MDP:
+    """Return transitions that somebody believes in as an MDP with the states, actions and starts of another one."""
+    labels: dict[str, Any] = {"state_names": mdp.state_names, "action_names": mdp.action_names}
+    belief = believed if isinstance(believed, MDP) else MDP(believed, mdp.initial, mdp.terminal, mdp.available, **labels)
+    for what in ("state_names", "action_names", "terminal", "available"):
+        if not np.array_equal(getattr(belief, what), getattr(mdp, what)):
+            said = {"terminal": "states that end an episode", "available": "available actions"}.get(what, what.replace("_", " "))
+            raise ValueError(f"believed transitions must have the {said} of the task, in the same order, received others")
+    if belief.is_estimated or belief.durations is not None or mdp.durations is not None:
+        raise ValueError("believed transitions must be known probabilities of moves that take no time, received others")
+    return belief.starting(mdp.initial)
+
+
+def refuse_beliefs(experts: Iterable[Expert], what: str) -> None:
+    """Raise where experts believe in other transitions than hold, which `what` does not tell apart."""
+    if any(expert.world is not None for expert in experts):
+        raise ValueError(f"{what} needs experts who believe in the transitions that hold, received other beliefs")
+
+
 def _in_columns(expert: Expert, places: Ints, width: int) -> Expert:
     """Return the same expert with features at these places among the joint parameters."""
     arrival = expert.arrival_features
@@ -1093,7 +1154,7 @@ def _counts_of(problem: Problem) -> CountedCells:
         parts.append(_Rows(sp.csr_array(sp.vstack(counts)), whose, _stacked(frames, sizes)))
     rows, owner, conditions = _aligned(problem.n_experts, parts)
     tasks = (
-        CountedTask(one.mdp, counts, one.features, one.arrival, one.known_reward, one.known_arrival, tables)
+        CountedTask(one.mdp, counts, one.features, one.arrival, one.known_reward, one.known_arrival, tables, world=one.world)
         for (one, tables), counts in zip(firsts, rows, strict=True)
     )
     return CountedCells(tuple(tasks), owner, conditions)

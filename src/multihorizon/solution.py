@@ -683,18 +683,14 @@ class Solution(Result):
         population = self.evidence.get("population")
         if population is not None and population.types is not None:
             raise ValueError("trials need one policy for each person, received persons who are each of one of a few types")
-        planner = self.evidence.get("planner") or {"value": "soft", "lapse": None, "stickiness": None}
-        own = self.options.get("planner")
-        if isinstance(own, str):
-            raise ValueError(f"trials need the planner {own} itself, which a file does not hold: solve again")
-        plans, made = import_module("multihorizon.choice.plans"), import_module("multihorizon.choice.trials")
-        habits = [planner[name]["estimate"] if planner[name] else 0.0 for name in ("lapse", "stickiness")]
-        choosing = plans.Choosing(own or planner["value"], plans.Habits(*habits) if any(habits) else None)
+        made, estimates = import_module("multihorizon.choice.trials"), import_module("multihorizon.likelihood.estimates")
         cells, discounts, temperatures = pd.DataFrame({"expert": self.experts}), self.discounts, self.temperature
         if population is not None and population.cells is not None:
             cells = pd.DataFrame({name: population.cells[name] for name in ("expert", *population.conditions)})
             discounts, temperatures = population.cells["discount"], np.exp(population.cells["log_temperature"])
-        frame: pd.DataFrame = made.trials(problem, choosing, cells, discounts, temperatures, self.personal_rewards)
+        frame: pd.DataFrame = made.trials(
+            problem, estimates.choosing_of(self), cells, discounts, temperatures, self.personal_rewards
+        )
         if len(frame) != self.evidence.get("decisions", len(frame)):
             raise ValueError(
                 f"trials need the tables of the {self.evidence['decisions']:,.0f} decisions that were fitted, received tables "

@@ -14,12 +14,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from multihorizon.checks import Floats, Ints
+from multihorizon.checks import Bools, Floats, Ints
 from multihorizon.choice.plans import Choosing, Engine, Features, Own, Persons, Plans, engine_for
 from multihorizon.choice.settings import NO_EPISODES
 from multihorizon.data.demonstrations import Demonstrations, same_episode
 from multihorizon.mdp import MDP
-from multihorizon.problem import Expert, Problem
+from multihorizon.problem import CountedTask, Expert, Problem
 
 #: What is said of a decision, in the order of the columns; a planner of somebody's own says the first three.
 OF_CHOICES = ("probability", "entropy", "surprise")
@@ -43,14 +43,21 @@ def trials(
     """
     owner = pd.Index(problem.names).get_indexer(pd.Index(cells["expert"]))
     by_last = choosing.habits is not None and choosing.habits.stickiness != 0
-    frames = []
+    figures: dict[int, dict[str, Floats]] = {}
+    tables = {id(table): table.rows for task in problem.tasks for table in task.tables}
+    covered = {key: np.zeros(len(table), dtype=np.bool_) for key, table in tables.items()}
+    of_cell = problem.cells.owner
     for task in problem.tasks:
         if not task.tables and task.counts.nnz:
             raise ValueError(f"trials need the order of decisions, but {NO_EPISODES}: make it from Demonstrations")
         engine = engine_for(task.mdp, choosing.value)
-        for table in task.tables:
-            logged = _Logged(table.rows, task.mdp, cells)
-            figures = {name: np.full(logged.cell.size, np.nan) for name in (*OF_CHOICES, *OF_VALUES)}
+        decided = np.flatnonzero(np.diff(task.counts.indptr))
+        here = np.isin(owner, decided if of_cell is None else of_cell[decided])  # others may have other tasks
+        for key in dict.fromkeys(map(id, task.tables)):
+            table = tables[key]
+            logged = _Logged(table, task, cells, here)
+            covered[key] |= logged.cell >= 0
+            of_table = figures.setdefault(key, {name: np.full(len(table), np.nan) for name in (*OF_CHOICES, *OF_VALUES)})
             for some in _batches(logged.cell, task.mdp, by_last):
                 who, unit = np.unique(logged.cell[some], return_inverse=True)
                 persons = _persons(task.pooled, engine, logged, some, unit, who.size, by_last)
@@ -60,11 +67,12 @@ def trials(
                 if plan is None:
                     raise ValueError(f"the values of {task.mdp!r} are infinite under this solution")
                 for name, values in _figures(plan, rewards[owner[who]], logged, some, unit).items():
-                    figures[name][some] = values
-            kept = OF_CHOICES if isinstance(engine, Own) else (*OF_CHOICES, *OF_VALUES)
-            columns = ["expert", "episode", "step", "state", "action"]
-            frame = table.rows.to_frame()[columns].assign(**{name: figures[name] for name in kept})
-            frames.append(frame[logged.cell >= 0])
+                    of_table[name][some] = values
+    kept = OF_CHOICES if callable(choosing.value) else (*OF_CHOICES, *OF_VALUES)
+    frames = []
+    for key, table in tables.items():
+        frame = table.to_frame()[["expert", "episode", "step", "state", "action"]]
+        frames.append(frame.assign(**{name: figures[key][name] for name in kept})[covered[key]])
     return pd.concat(frames, ignore_index=True)
 
 
@@ -74,14 +82,15 @@ class _Logged:
     A decision that no fit counts is of the cell −1.
     """
 
-    def __init__(self, table: Demonstrations, mdp: MDP, cells: pd.DataFrame) -> None:
+    def __init__(self, table: Demonstrations, task: CountedTask, cells: pd.DataFrame, here: Bools) -> None:
+        mdp, world = task.mdp, task.world or task.mdp
         states, actions = table.match(mdp)
         self.state, self.action = states[table.state], actions[table.action]
         self.last = np.append(actions, mdp.n_actions)[table.last_action]  # −1 stands for no action
         follows = np.append(same_episode(table.expert, table.episode) & (np.diff(table.step) == 1), False)
         row = self.action * mdp.n_states + self.state
-        certain = np.diff(mdp.stacked.indptr)[row] == 1
-        only = mdp.stacked.indices[np.minimum(mdp.stacked.indptr[row], mdp.stacked.nnz - 1)]
+        certain = np.diff(world.stacked.indptr)[row] == 1
+        only = world.stacked.indices[np.minimum(world.stacked.indptr[row], world.stacked.nnz - 1)]
         reached = np.where(follows, np.roll(self.state, -1), np.where(certain, only, -1))
         self.reached: Ints = np.where(table.next_state >= 0, states[table.next_state], reached)
         self.lasted = np.ones(self.state.size)
@@ -96,7 +105,7 @@ class _Logged:
         if missing := [name for name in cells if name not in under]:
             raise ValueError(f"the decisions must have the condition {missing[0]} of the solution, received none")
         keys = (list(frame[[*cells]].itertuples(index=False, name=None)) for frame in (cells, under))
-        number, episodes = {key: i for i, key in enumerate(next(keys))}, next(keys)
+        number, episodes = {key: i for i, key in enumerate(next(keys)) if here[i]}, next(keys)
         cell = np.repeat([number.get(key, -1) for key in episodes], table.by_episode.length)
         self.cell: Ints = np.where(mdp.live[self.state, self.action], cell, -1)
 

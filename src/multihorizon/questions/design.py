@@ -55,6 +55,7 @@ from multihorizon.numerics.allocation import Allocation, Worth, allocate, evenly
 from multihorizon.numerics.spectrum import spectrum
 from multihorizon.parallel import Progress, Run, silent
 from multihorizon.population.covariates import least_persons
+from multihorizon.problem import refuse_beliefs
 from multihorizon.questions.schedule import MOST_TIMES, Layout, Pilot, Schedule, in_tasks, read_pilot
 from multihorizon.result import COLOURS, Result, literal, package_version
 from multihorizon.solution import Solution, Status
@@ -140,6 +141,7 @@ def design(
         raise ValueError(f"the guess must be a solution, or several of them, received {type(guess).__name__}")
     guesses = [guess] if isinstance(guess, Solution) else list(guess)
     pilot = read_pilot(guesses, persons, term, width is not None, draws, run, difference)
+    refuse_beliefs(pilot.problem.exemplars, "design")
     if pilot.targets == ("Intercept",) and difference is not None:
         raise ValueError("a difference needs the effect of a covariate as the target, received the intercept")
     asked_tasks: Any = pilot.tasks if tasks is None else tasks

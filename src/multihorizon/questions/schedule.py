@@ -167,7 +167,9 @@ class StudyDesign:
         chosen = np.concatenate(
             [np.tile(np.arange(starts.size), wanted // starts.size), rng.permutation(starts.size)[: wanted % starts.size]]
         )
-        columns = simulate_policy(expert.mdp, policy, chosen.size, self.lengths[place][chosen], second, starts[chosen])
+        columns = simulate_policy(
+            expert.world or expert.mdp, policy, chosen.size, self.lengths[place][chosen], second, starts[chosen]
+        )
         np.add.at(counts, (columns[2], columns[3]), 1.0)
         return counts
 

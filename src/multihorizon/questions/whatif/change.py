@@ -50,7 +50,7 @@ from multihorizon.likelihood.estimates import choosing_of
 from multihorizon.mdp import MDP, refuse_durations
 from multihorizon.planning.linear import SingularError
 from multihorizon.planning.plan import log_policies, plan
-from multihorizon.problem import Expert, Problem, one_task
+from multihorizon.problem import Expert, Problem, one_task, refuse_beliefs
 from multihorizon.solution import Solution
 from multihorizon.words import in_words, significant
 
@@ -452,6 +452,7 @@ def _of_policies(problem: Problem, source: Identification | None, discount: Any)
     """Read what the policies of a problem say, and their discounts: given, or identified."""
     task = one_task(problem)
     refuse_durations([task.mdp], "what follows a change from policies alone")
+    refuse_beliefs([task], "what follows a change from policies alone")
     for expert in problem.experts:
         if expert.kind != "policy" or expert.sets is not None:
             received = "one action for each state" if expert.sets is not None else expert.kind

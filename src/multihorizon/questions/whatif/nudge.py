@@ -54,7 +54,7 @@ from multihorizon.exact.identify import Identification
 from multihorizon.mdp import MDP, steps_into
 from multihorizon.parallel import Progress, Run, in_parallel, silent
 from multihorizon.planning.plan import plan
-from multihorizon.problem import Problem
+from multihorizon.problem import Problem, refuse_beliefs
 from multihorizon.questions.whatif.change import (
     Change,
     Known,
@@ -381,6 +381,7 @@ def nudge(
     if isinstance(source, Solution):
         source.require_soft("nudge")
     people = read_source(source, discount, persons)
+    refuse_beliefs([people.task], "nudge")
     if discount is not None and not are_policies(source):
         raise ValueError("discount is for a Problem of policies: the experts of a solution or an identification have theirs")
     if people.temperature is None:

@@ -58,7 +58,7 @@ from multihorizon.exact.identify import Identification
 from multihorizon.exact.rewards import read_restrictions
 from multihorizon.mdp import MDP, episodic_levels, steps_into
 from multihorizon.parallel import Progress, Run, in_parallel, silent
-from multihorizon.problem import Problem
+from multihorizon.problem import Problem, refuse_beliefs
 from multihorizon.questions.whatif.change import (
     Change,
     Known,
@@ -620,25 +620,31 @@ def predict(
     people = read_source(source, discount, persons)
     if are_policies(source):
         discount = None
-    change = read_change(
-        people.task.mdp,
-        people.names,
+    read = partial(
+        read_change,
+        names=people.names,
         pay=pay,
         forbid=forbid,
         transitions=transitions,
         initial=initial,
         discount=discount,
         features=features,
-        expert=people.task,
         parameter_names=people.parameter_names,
         rounds=rounds,
     )
-    targets = targets_of(change, states)
+    change = read(people.task.mdp, expert=people.task)
+    moving = people, change  # who plans with beliefs moves in the world
+    if people.task.world is not None:
+        if transitions is not None:
+            refuse_beliefs([people.task], "a prediction of other transitions")
+        there = replace(people.task.in_task(people.task.world), world=None)
+        moving = replace(people, task=there), read(there.mdp, expert=there)
+    targets = targets_of(moving[1], states)
     if people.theta is None:
         answer = _without_reward(people, change, targets, restrictions, run)
     else:
-        answer = _sure(people, change, _point(people, change), targets, level, draws, run)
-    outcomes = outcome_frame(people, change, answer, targets)
+        answer = _sure(people, change, _point(people, change), targets, level, draws, run, moving)
+    outcomes = outcome_frame(*moving, answer, targets)
     remarks = answer.remarks
     lasting = outcomes[(outcomes["quantity"] == "visits") & outcomes["after"].isna()]["expert"].unique().tolist()
     if lasting:
@@ -656,7 +662,7 @@ def predict(
             *remarks,
             f"Outcomes are those of the first {count(rounds, 'decision')}{early}; means are those of a decision.",
         )
-    elif "reward" not in set(outcomes["quantity"]) and not Outcomes(change.task, [], False, False).ends:
+    elif "reward" not in set(outcomes["quantity"]) and not Outcomes(moving[1].task, [], False, False).ends:
         why = "the task is so large" if change.mdp.n_states > LARGE else "episodes need not end"
         remarks = (*remarks, f"Visits are discounted by each expert's own discount, because {why}.")
     if change.mdp.durations is not None and "steps to reach" in set(outcomes["quantity"]):
@@ -784,13 +790,17 @@ def _sure(
     level: float,
     draws: int,
     run: Run,
+    moving: tuple[Known, Change],
 ) -> Answered:
-    """Return the point with intervals, where the solution has an error, and with what is identified."""
+    """Return the point with intervals, where the solution has an error, and with what is identified.
+
+    `moving` are the same people and the same change in the task in which they move, which may be another one than they plan in.
+    """
     sample, closed, why = sample_of(people, change, draws, run)
     if sample is None:
         status = IDENTIFIED if closed else NOT_BOUNDED
         return replace(point, status=(status,) * len(people.names), remarks=(why,))
-    work = _PlansAfter(people, change, targets, np.random.default_rng(run.seed))
+    work = _PlansAfter(people, change, targets, np.random.default_rng(run.seed), moving)
     experts = np.arange(len(people.names))
     open_policies = np.zeros(point.after.shape, dtype=np.bool_)
     open_outcomes = np.zeros((experts.size, len(work.outcomes.labels)), dtype=np.bool_)
@@ -880,11 +890,13 @@ def sample_of(people: Known, change: Change, draws: int, run: Run) -> tuple[Samp
 
 
 class _PlansAfter:
-    """Plans after the change for drawn parameters, and what comes of them."""
+    """Plans after the change for drawn parameters, and what comes of them where people move."""
 
-    def __init__(self, people: Known, change: Change, targets: list[int], rng: np.random.Generator) -> None:
-        self.known, self.change, self.targets = people, change, targets
-        self.outcomes = Outcomes(change.task, targets, True, bool(change.pay.any()), change.rounds)
+    def __init__(
+        self, people: Known, change: Change, targets: list[int], rng: np.random.Generator, moving: tuple[Known, Change]
+    ) -> None:
+        self.known, self.change, self.targets, self.moving = people, change, targets, moving
+        self.outcomes = Outcomes(moving[1].task, targets, True, bool(change.pay.any()), change.rounds)
         self.rng = rng
 
     def each(self, drawn: Draws, run: Run) -> Iterator[tuple[Floats, Floats]]:
@@ -898,7 +910,7 @@ class _PlansAfter:
         for i in range(n):
             change = self._in_task(drawn, i)
             people = replace(self.known, task=replace(self.known.task, mdp=change.mdp)) if not change.moved else self.known
-            work = _PlansAfter(people, change, self.targets, self.rng)
+            work = _PlansAfter(people, change, self.targets, self.rng, (people, change))
             parts.append(
                 work.planned(drawn.rewards_in(i), drawn.discounts[:, i], drawn.temperatures[:, i], self.change.discounts)
             )
@@ -919,7 +931,10 @@ class _PlansAfter:
             return np.concatenate([one for one, _ in each]), np.concatenate([one for _, one in each], axis=1)
         people, change = seen(self.known, self.change, float(gamma[0]))
         reward = (expected_rewards(people, change, theta)[1].T + change.pay.T.ravel()).T
-        task = change.task
+        task, earned, given = change.task, reward, change.pay
+        if self.known.task.world is not None:
+            given = self.moving[1].pay
+            earned = (expected_rewards(*self.moving, theta)[1].T + given.T.ravel()).T
         plain = None
         if change is not self.change:
             whole = (expected_rewards(self.known, self.change, theta)[1].T + self.change.pay.T.ravel()).T
@@ -930,7 +945,8 @@ class _PlansAfter:
             part = slice(low, low + size)
             paid = reward if reward.ndim == 1 else reward[:, part]
             policies.append(planned_or_nan(task, paid, gamma[part], lam[part], people.choosing))
-            numbers.append(self.outcomes.of(policies[-1], gamma[part], paid, change.pay, plain))
+            paid = earned if earned.ndim == 1 else earned[:, part]
+            numbers.append(self.outcomes.of(policies[-1], gamma[part], paid, given, plain))
         return np.concatenate(policies), np.concatenate(numbers, axis=1)
 
     def _in_task(self, drawn: Draws, i: int) -> Change:
