@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from multihorizon.likelihood.sieve import RewardFunctions
 
 #: How the future is valued, in words.
-VALUES = {"soft": "with entropy", "max": "by the best action", "mean": "by the mean of choices"}
+VALUES = {"max": "by the best action", "mean": "by the mean of choices"}
 #: What was fitted.
 FitKind = Literal["experts", "vectors", "people"]
 #: Up to this many experts are named one by one.
@@ -338,16 +338,20 @@ class Fitted:
             return None  # choices follow the last action, too
         return compared_choices(self.problem, self.policies) if population is None else expected_choices(population)
 
+    @property
+    def sticky(self) -> bool:
+        """Return whether choices depend on the last action."""
+        return bool((self.solution.evidence.get("planner") or {}).get("stickiness"))
+
     @cached_property
     def choosing(self) -> str:
         """Return how people are taken to choose, and what is found of lapses and stickiness; empty for soft values alone."""
-        said: list[str] = []
-        for whose, solution in (("", self.solution), ("Of all persons together: ", self.population)):
-            planner = None if solution is None or (whose and solution is self.solution) else solution.evidence.get("planner")
-            if planner is not None:
-                values = VALUES.get(planner["value"], f"by {planner['value']}")
-                said.append(f"{whose}{'The' if not whose else 'the'} future is valued {values}.")
-                said += about_planner(planner)
+        planner = (self.population or self.solution).evidence.get("planner")
+        if planner is None:
+            return ""
+        values = VALUES.get(planner["value"], f"by {planner['value']}")
+        said = [] if planner["value"] == "soft" else [f"The future is valued {values}."]
+        said += about_planner(planner)
         return " ".join(said)
 
     @cached_property
@@ -491,10 +495,13 @@ def _model_fit(fitted: Fitted) -> Finding:
     if fitted.sieve is not None:
         return _of_vectors(fitted, fitted.sieve)
     compared = fitted.compared
+    if compared is None and fitted.sticky:
+        return Finding(
+            QUESTION, "Not tested", "Choices depend on the last action, and are not compared state by state.", "caution"
+        )
     if compared is None:
         reasons = (
-            "Choices depend on the last action, or persons have rewards of their own in this population, or conditions that are "
-            "not known: there is no check of it."
+            "Persons have rewards of their own in this population, or conditions that are not known: there is no check of it."
         )
         return Finding(QUESTION, "Not tested", reasons, "caution")
     if not fitted.chance.any():

@@ -356,13 +356,15 @@ class KnownCells:
     def of(cls, solution: Solution, decided: Problem | None = None) -> KnownCells | None:
         """Return the cells of a solution of `Population`, with its own decisions or those of another problem with the same tasks.
 
-        None where the population did not converge, where persons have rewards of their own, and where the conditions of
-        decisions are not known, as of a solution that was read from a file.
+        None where the population did not converge, where choices follow the last action, where persons have rewards of their own,
+        and where the conditions of decisions are not known, as of a solution that was read from a file.
         """
         evidence = PopulationEvidence.of(solution)
-        problem = solution.problem
+        problem, choosing = solution.problem, choosing_of(solution)
         population, apart = evidence.population, evidence.deviations
         if problem is None or solution.status != Status.CONVERGED or (apart and apart.spread):
+            return None
+        if choosing.habits is not None and choosing.habits.stickiness:
             return None
         fitted = solution.require_problem()
         people = fitted if decided is None else decided
@@ -399,7 +401,7 @@ class KnownCells:
                 logits = logit(np.array(kinds["discounts"]) / population.largest_discount)
             eta = np.stack([logits, np.log(kinds["temperatures"])], axis=1)[None]
             weights = np.asarray(moments["posterior"])
-        known = solution.reward, population.largest_discount, eta, weights, choosing_of(solution)
+        known = solution.reward, population.largest_discount, eta, weights, choosing
         return cls(persons, names, np.asarray(groups), tasks, *known)
 
     def some(self, cells: Ints) -> KnownCells:

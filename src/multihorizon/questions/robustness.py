@@ -164,11 +164,8 @@ class Robustness(Result):
         good, first = self.as_good, self.rivals[0]
         said = [self.verdict()]
         if not first.predicts:
-            best = max(self.rivals, key=lambda rival: rival.held_out if np.isfinite(rival.held_out) else -np.inf)
-            said.append(
-                f"The fit itself predicts worse than {best.name}, by {significant(first.behind)} ± "
-                f"{significant(first.behind_error)} in the log-likelihood of held-out decisions: ask again with that model."
-            )
+            best = min(good, key=lambda rival: rival.behind)
+            said.append(f"The fit itself predicts worse than {best.name}, {self._behind(first)}: ask again with that model.")
         if not self.contrasts and len(good) > 1:
             ends = self.intervals
             shown = [f"{name} {decimals(a, 2)} to {decimals(b, 2)}" for name, (a, b) in zip(self.experts, ends, strict=True)]
@@ -181,6 +178,13 @@ class Robustness(Result):
         none = [rival for rival in self.rivals if rival.conclusion == "no answer"]
         said += [f"No answer under {rival.name}: {rival.why}." for rival in none]
         return "\n".join(said)
+
+    def _behind(self, rival: Rival) -> str:
+        """Return by how much a rival predicts worse than the best."""
+        size = significant(rival.behind)
+        if not self.unit:
+            return f"by {size} in log-likelihood less the number of parameters"
+        return f"by {size} ± {significant(rival.behind_error)} in the log-likelihood of held-out decisions"
 
     def verdict(self) -> str:
         """Return in one sentence whether the conclusion holds."""
@@ -196,9 +200,7 @@ class Robustness(Result):
             return f"The conclusion holds under {same} of {models} {against}{self._size(good)}."
         changed = [rival.name for rival in good if rival.conclusion == "changes"]
         if not changed:
-            return (
-                f"The conclusion is that of a model that does not predict best: see the {models.removeprefix('the ')} {against}."
-            )
+            return f"The conclusion is the same under {same} of {models} {against}, but the fit itself predicts worse."
         one = f"it is the same under {same} of {models} {against}"
         return f"The conclusion depends on the model: {one}, and not under {in_words(changed)}."
 
@@ -374,7 +376,7 @@ def _changes(base: Solver, problem: Problem, rivals: Any) -> dict[str, Mapping[s
             has = base.discounts is None and base.value == "soft" and base.lapse == 0 == base.stickiness
         if "temperature" in change and (problem.n_experts < 2 or isinstance(base, Population)):
             has = False
-        if "stickiness" in change and not all(problem.tables):
+        if "stickiness" in change and not (problem.tables and all(problem.tables)):
             has = False
         if not has and rivals is not None:
             raise ValueError(f"{name} is no rival here: the solver or the task does not allow it")

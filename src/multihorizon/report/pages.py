@@ -318,11 +318,13 @@ def robustness_page(found: Robustness, options: dict[str, Any], remarks: Sequenc
 
 def robustness_blocks(found: Robustness) -> list[str | Block]:
     """Return the specification curve, held-out predictions beside it, and each model in a table."""
-    held_out = f"{found.unit}s that were held out" if found.unit else "its likelihood, as nothing could be held out"
+    held_out = f"by {found.unit}s that were held out, beyond two standard errors"
+    if not found.unit:
+        held_out = "by their log-likelihood less the number of parameters, as nothing could be held out"
     meaning = (
-        "Each model of choice was fitted to the same decisions. Those that predict worse than the best are faded: by "
-        f"{held_out}, beyond two standard errors. A conclusion is the same where no order is turned round, and no estimate of "
-        "either lies outside of the other's 95% interval."
+        "Each model of choice was fitted to the same decisions. Those that predict worse than the best are faded: "
+        f"{held_out}. A conclusion is the same where no order is turned round, and no estimate of either lies outside of the "
+        "other's 95% interval."
     )
     charts = [_specification_curve(found)]
     if any(np.isfinite(rival.held_out) for rival in found.rivals):
