@@ -3,9 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
+from test_durations import random_task
 from test_planners import best_action, decisions, players, problem_of, savings
 
 import multihorizon as mh
+from multihorizon.data.counting import CountedFiles
+from multihorizon.data.reading import scan_files
 from multihorizon.likelihood.maximum_likelihood import resume
 
 CHOOSING = [
@@ -94,21 +97,27 @@ def test_people_of_a_population_decide_at_their_own_discounts_under_each_conditi
     frame["noise"] = np.where(frame.episode.astype(int) % 2, "high", "low")
     table = mh.Demonstrations.from_frame(frame, conditions=["noise"])
     problem = mh.Problem(game.mdp, table)
-    solution = mh.solve(problem, mh.Population("~ noise", known_reward=game.reward, nodes=5, lapse=0.05))
+    solution = mh.solve(problem, mh.Population("~ noise", known_reward=game.reward, nodes=5, lapse=0.05, stickiness=0.4))
     trials = solution.to_trials()
     pd.testing.assert_frame_equal(trials[COLUMNS], table.to_frame()[COLUMNS])
     cells = pd.DataFrame({name: solution.evidence["population"].cells[name] for name in ("expert", "noise", "discount")})
     temperature = np.exp(solution.evidence["population"].cells["log_temperature"])
     for i in (0, 7):
         who, noise, discount = cells.loc[i, ["expert", "noise", "discount"]]
-        policy = 0.95 * mh.soft_plan(game.mdp, game.reward, discount, temperature[i]).policy
-        policy += 0.05 * game.mdp.available / game.mdp.available.sum(axis=1, keepdims=True)
+        q = mh.soft_plan(game.mdp, game.reward, discount, temperature[i]).q
         own = trials[(trials.expert == who) & (frame.noise == noise)]
         state, action = (
             pd.Index(names).get_indexer(column)
             for names, column in ((game.mdp.state_names, own.state), (game.mdp.action_names, own.action))
         )
-        np.testing.assert_allclose(own.probability, policy[state, action], atol=1e-10)
+        pull = np.where(game.mdp.available, q, -np.inf)[state] / temperature[i]
+        last = own.groupby("episode").action.shift()
+        for name, column in zip(game.mdp.action_names, pull.T, strict=True):
+            column += (last == name) * 0.4 / temperature[i]
+        odds = np.exp(pull)
+        at_random = game.mdp.available[state] / game.mdp.available[state].sum(axis=1, keepdims=True)
+        chances = 0.95 * odds / odds.sum(axis=1, keepdims=True) + 0.05 * at_random
+        np.testing.assert_allclose(own.probability, chances[np.arange(len(own)), action], atol=1e-10)
 
 
 def test_a_planner_of_ones_own_says_probabilities() -> None:
@@ -144,3 +153,38 @@ def test_solutions_without_decisions_have_no_trials() -> None:
     solution = mh.solve(mh.Problem(d.mdp, [counted]), mh.MaximumLikelihood(known_reward=d.reward))
     with pytest.raises(ValueError, match="trials need the order of decisions"):
         solution.to_trials()
+
+
+@pytest.mark.parametrize("estimated", [False, True])
+def test_moves_that_take_time_are_discounted_by_it(estimated) -> None:
+    moves, terminal, times = random_task(2)
+    world = mh.MDP(moves, terminal=terminal, durations=times)
+    reward = np.random.default_rng(0).normal(size=6)
+    policies = [mh.soft_plan(world, reward, gamma).policy for gamma in (0.5, 0.9)]
+    table = mh.Demonstrations.simulate(world, policies, episodes=60)
+    mdp = mh.estimate_mdp(table) if estimated else world
+    solution = mh.solve(mh.Problem(mdp, table), mh.MaximumLikelihood(starts=1, temperature="shared"))
+    trials = solution.to_trials()
+    assert np.log(trials.probability).sum() == pytest.approx(solution.evidence["log_likelihood"], abs=1e-8)
+    if not estimated:
+        lasted, gamma = table.times.over - table.times.begun, solution.discounts[table.expert]
+        plans = [mh.soft_plan(mdp, solution.reward, g, t) for g, t in zip(solution.discounts, solution.temperature, strict=True)]
+        values = np.stack([plan.values for plan in plans])
+        later = gamma**lasted * values[table.expert, table.next_state]
+        np.testing.assert_allclose(trials.reward, gamma ** (lasted - 1) * solution.reward[table.next_state], atol=1e-9)
+        error = trials.reward + later - values[table.expert, table.state]
+        np.testing.assert_allclose(trials.prediction_error, error, atol=1e-6)
+
+
+def test_tables_out_of_memory_are_listed_as_far_as_they_fit(tmp_path) -> None:
+    path = tmp_path / "d.csv"
+    decisions("soft", 0.0, 0.2, 1, each=300).to_csv(path, index=False)
+    mdp, _, features = savings()
+    solver = mh.MaximumLikelihood(starts=1, lapse=0.05)
+    listed = []
+    for table in (CountedFiles(scan_files(str(path), [path]), cut_off=True), mh.Demonstrations.from_csv(path, cut_off=True)):
+        listed.append(mh.solve(mh.Problem(mdp, table, features=features), solver).to_trials())
+    pd.testing.assert_frame_equal(*listed)
+    long = CountedFiles(scan_files(str(path), [path]), cut_off=True, most_rows=500)
+    with pytest.raises(ValueError, match="at most 500 decisions to be loaded one by one, received 900"):
+        mh.solve(mh.Problem(mdp, long, features=features), solver).to_trials()
