@@ -170,7 +170,8 @@ class Analysis(Fitted, Result):
         if self.withheld:
             return " ".join([self.answer, *self.warnings[1:], identified.reasons, self.fit.reasons])
         horizons_too = [] if self.population is None else [look.reasons]
-        return " ".join([*self.warnings, self.answer, *horizons_too, identified.reasons, self.fit.reasons])
+        survives = [self.rests_on] if self.rests_on else []
+        return " ".join([*self.warnings, self.answer, *survives, *horizons_too, identified.reasons, self.fit.reasons])
 
     def _headline_of_people(self, people: People) -> str:
         differ = self.findings.get("differences")
@@ -178,6 +179,7 @@ class Analysis(Fitted, Result):
             types = [] if differ is None or people.population.types is None else [differ.reasons]
             return " ".join([*types, *self.warnings, *people.absent])
         words = [] if differ is not None else [self.answer, *population_words(people.solution, self.horizon)]
+        words += [self.rests_on] if self.rests_on else []
         return " ".join([*self.warnings, *people.absent, *words, *(finding.reasons for finding in self.verdicts)])
 
     @property

@@ -553,8 +553,9 @@ def _open(analysis: Analysis) -> None:
     out.print(analysis.answer, style="bold red" if analysis.withheld else "bold", soft_wrap=True)
     for text in after:
         out.print(text, style="bold red", soft_wrap=True)
-    if analysis.rests_on and analysis.robustness is None:
-        out.print(f"{analysis.rests_on} Add --rivals to ask them.", soft_wrap=True)
+    if analysis.rests_on:
+        asks = " Add --rivals to ask them." if analysis.robustness is None else ""
+        out.print(f"{analysis.rests_on}{asks}", soft_wrap=True)
     out.print(sizes(analysis))
 
 

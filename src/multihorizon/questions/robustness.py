@@ -200,7 +200,7 @@ class Robustness(Result):
             return f"The conclusion holds under {same} of {models} {against}{self._size(good)}."
         changed = [rival.name for rival in good if rival.conclusion == "changes"]
         if not changed:
-            return f"The conclusion is the same under {same} of {models} {against}, but the fit itself predicts worse."
+            return f"The conclusion is the same under {models} {against}, but the fit itself predicts worse."
         one = f"it is the same under {same} of {models} {against}"
         return f"The conclusion depends on the model: {one}, and not under {in_words(changed)}."
 
