@@ -1,5 +1,7 @@
 """Decisions one by one: probabilities, values, prediction errors and gradients of each, for regressions of other signals."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -143,6 +145,19 @@ def test_a_saved_answer_and_a_table_of_a_file_say_the_same(tmp_path) -> None:
     short = mh.Solution.from_json(tmp_path / "s.json", problem_of(decisions("soft", 0.0, 0.2, 1, each=90)))
     with pytest.raises(ValueError, match="need the tables of the 900 decisions that were fitted, received tables with 270"):
         short.to_trials()
+
+
+@pytest.mark.parametrize("solver", [mh.MaximumLikelihood("shared"), mh.Population(nodes=5)])
+@pytest.mark.parametrize("kind", ["pairs", "beside features"])
+def test_a_saved_answer_with_a_known_reward_takes_the_problem_that_was_fitted(solver, kind, tmp_path) -> None:
+    mdp, paid, features = savings()
+    table = problem_of(decisions("soft", 0.0, 0.0, 1, each=300)).tables[0]
+    problem = mh.Problem(mdp, table, features=features[:, [2]] if kind == "beside features" else None)
+    solution = mh.solve(problem, replace(solver, known_reward=paid))
+    solution.to_json(tmp_path / "s.json")
+    read = mh.Solution.from_json(tmp_path / "s.json", problem)
+    np.testing.assert_allclose(read.policies(), solution.policies(), atol=1e-12)
+    pd.testing.assert_frame_equal(read.to_trials(), solution.to_trials())
 
 
 def test_solutions_without_decisions_have_no_trials() -> None:

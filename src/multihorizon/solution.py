@@ -749,6 +749,9 @@ class Solution(Result):
             raise ValueError(f"{path} is not a saved solution: it lacks {', '.join(sorted(missing))}")
         try:
             saved = _fields_from(content)
+            paid = saved["options"].get("known_reward")
+            if paid is not None and isinstance(problem, Problem) and all(one.known_reward is None for one in problem.exemplars):
+                problem = import_module("multihorizon.choice.settings").with_known_reward(problem, paid)[0]
             fitted = saved["evidence"].get("transitions")
             if problem is not None and fitted:
                 problem = require_finite(problem).with_transitions([read_numbers(data) for data in fitted])
