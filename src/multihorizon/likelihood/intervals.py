@@ -324,7 +324,8 @@ def profile_intervals(
                 metric = point.metric()
             ends = None if part is None or rivals else part.ends(target, error)
             # Lapses may make choices certain: rewards run away then, and climbs gain less and less without an end.
-            patience = 60 if model.n_habits else 300
+            # Values by the best action have kinks, at which climbs turn back and forth.
+            patience = 60 if model.n_habits or model.settings.value == "max" else 300
             intervals[group] = _profile_ends(point, index, target, error, metric, rivals, patience) if ends is None else ends
     return np.where(known[:, None] | model.fixed[model.discount_slice][model.groups, None], intervals[model.groups], np.nan)
 
