@@ -4,6 +4,7 @@
     python benchmarks/recorded_people.py FOLDER effects
     python benchmarks/recorded_people.py FOLDER random-groups [--splits 100]
     python benchmarks/recorded_people.py FOLDER families
+    python benchmarks/recorded_people.py FOLDER models
     python benchmarks/recorded_people.py FOLDER noise
     python benchmarks/recorded_people.py FOLDER asteroids
     python benchmarks/recorded_people.py FOLDER deviations [--no-groups]
@@ -20,6 +21,9 @@ decisions as those of different persons.
 
 *Asteroids.* People are fitted in the rounds without asteroids (noise is low). `mh.predict` then says what they do among
 asteroids (noise is high), where transitions and states are others, and only the points of actions are shared.
+
+*Models.* AIC of models of choice, each with own temperatures: values with entropy, by the best action and by the mean of choices,
+lapses and stickiness in common, and families of look-ahead. Discounts, depths and κ are each person's own.
 
 *Deviations.* Do they share a goal? The reward is that of `features.csv`, in whose span the points are. One goal, nearly one and
 several are compared on held-out halves. A folder without `transitions.csv` holds the monthly decisions of buses in bins of 5,000
@@ -192,6 +196,34 @@ def families(study: Study) -> None:
     print(mh.compare_lookahead(study.problem, demonstrations=study.table, solver=solver))
 
 
+def models(study: Study) -> None:
+    """The log-likelihood and the AIC of each model of choice, and what becomes of the discounts."""
+    changed: dict[str, dict] = {"soft": {}, "max": {"value": "max"}, "mean": {"value": "mean"}}
+    changed |= {"lapses": {"lapse": "estimated"}, "stickiness": {"stickiness": "estimated"}}
+    changed |= {"max, lapses": {"value": "max", "lapse": "estimated"}}
+    changed |= {family.name: {"lookahead": family} for family in (mh.Hyperbolic(), mh.QuasiHyperbolic(), mh.Depth())}
+    people, first = len(study.problem.names), np.zeros(0)
+    for name, change in changed.items():
+        begin = time.process_time()
+        found = mh.solve(study.problem, mh.MaximumLikelihood("per_expert", known_reward=study.points, starts=1, **change))
+        beside = {"quasi-hyperbolic": people}.get(name, sum(value == "estimated" for value in change.values()))
+        value, parameters = found.evidence["log_likelihood"], 2 * people + beside
+        if np.isfinite(found.discounts).all() and "stickiness" not in change:  # of everybody, also whose climb ended at a kink
+            pairs = zip(study.problem.experts, found.policies(), strict=True)
+            value = sum(float((np.asarray(one.counts) * np.log(np.maximum(plan, 1e-300))).sum()) for one, plan in pairs)
+        seconds = time.process_time() - begin
+        print(
+            f"{name:18} {value:10.2f}  {parameters} parameters  AIC {2 * (parameters - value):8.1f}  {seconds:5.1f} s", end="  "
+        )
+        if found.evidence.get("planner"):
+            print({key: found.evidence["planner"][key] for key in ("lapse", "stickiness")}, end="  ")
+        if np.isfinite(found.discounts).any():
+            first = first if first.size else found.discounts
+            ranks = pd.Series(found.discounts).corr(pd.Series(first), method="spearman")
+            print(f"quartiles {np.nanquantile(found.discounts, [0.25, 0.5, 0.75]).round(3).tolist()}, ranks {ranks:.2f}", end="")
+        print(flush=True)
+
+
 def noise(study: Study) -> None:
     """The effect of noise on the same persons, and on the same decisions as those of different persons."""
     frame = study.frame.assign(noise=study.frame["state"].str.split().str[1])
@@ -313,7 +345,9 @@ def buses(folder: Path) -> tuple[mh.Problem, mh.Demonstrations]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("what", choices=["held-out", "effects", "random-groups", "families", "noise", "asteroids", "deviations"])
+    parser.add_argument(
+        "what", choices=["held-out", "effects", "random-groups", "families", "models", "noise", "asteroids", "deviations"]
+    )
     parser.add_argument("--splits", type=int, default=10)
     parser.add_argument("--no-groups", action="store_true", help="compare no groups, which take long for many persons")
     given = parser.parse_args()
@@ -328,7 +362,8 @@ def main() -> None:
         problem = mh.Problem(study.mdp, study.table, features=matrix, feature_names=names)
         deviations(problem, study.table, not given.no_groups)
     else:
-        {"effects": effects, "families": families, "noise": noise, "asteroids": asteroids}[given.what](study)
+        whole = {"effects": effects, "families": families, "models": models, "noise": noise, "asteroids": asteroids}
+        whole[given.what](study)
 
 
 if __name__ == "__main__":

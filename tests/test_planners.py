@@ -250,6 +250,18 @@ def test_people_who_lapse_are_found_in_a_population() -> None:
     assert given.objective == pytest.approx(found.objective, abs=1e-2)
 
 
+def test_decisions_of_people_without_an_answer_are_not_counted_among_those_of_the_log_likelihood() -> None:
+    game, rng = mh.domains.space_adventure(), np.random.default_rng(0)
+    discounts, temperatures = 1 / (1 + np.exp(-rng.normal(1.0, 0.8, 40))), np.exp(rng.normal(np.log(3), 0.4, 40))
+    policies = [mh.soft_plan(game.mdp, game.reward, *pair).policy for pair in zip(discounts, temperatures, strict=True)]
+    problem = mh.Problem(game.mdp, mh.Demonstrations.simulate(game.mdp, policies, episodes=20, seed=0))
+    solution = mh.solve(problem, mh.MaximumLikelihood("per_expert", known_reward=game.reward, value="max"))
+    counts = {expert.name: np.asarray(expert.counts) for expert in problem.experts}
+    unfinished = [name for name, why in zip(solution.experts, solution.evidence["reasons"], strict=True) if "did not end" in why]
+    assert len(unfinished) == 1  # the likelihood of values by the best action has kinks
+    assert solution.evidence["decisions"] == sum(counts[name].sum() for name in counts if name not in unfinished)
+
+
 @pytest.mark.parametrize(
     ("solver", "sentence"),
     [

@@ -379,8 +379,8 @@ def persons_solution(problem: Problem, model: PersonsApart, maxima: PersonsFit) 
     reasons[~converged] = Reason.UNFINISHED
     identified = reasons == ""
     status = Status.CONVERGED if identified.all() and not lost.any() else Status.NOT_IDENTIFIED
-    value, decisions = float(maxima.here.value[converged].sum()), float(model.counts.sum())
-    residual = float(slopes[converged].max(initial=0.0)) / decisions
+    value, decisions = float(maxima.here.value[converged].sum()), float(model.counts[converged].sum())
+    residual = float(slopes[converged].max(initial=0.0)) / max(decisions, 1.0)
     message = [
         f"Log-likelihood {decimals(value, 2)} of {decimals(decisions, 0)} decisions, gradient "
         f"{power_of_ten(residual)} per decision."
