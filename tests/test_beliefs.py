@@ -85,6 +85,8 @@ def test_beliefs_may_differ_between_people_and_are_given_as_arrays() -> None:
     solution = mh.solve(problem, SOLVER)
     assert solution.experts == ("Ann", "Ben", "Cleo")
     assert all(inside(solution))
+    with pytest.raises(ValueError, match="experts who believe in the same transitions, received different beliefs"):
+        mh.predict(solution, pay={"6": 1.0})
     trials = solution.to_trials()
     assert np.log(trials.probability).sum() == pytest.approx(solution.objective, abs=1e-8)
     pd.testing.assert_frame_equal(trials[["expert", "episode", "step"]], table.to_frame()[["expert", "episode", "step"]])

@@ -1347,6 +1347,8 @@ def require_finite(problem: object) -> Problem:
 def one_task(problem: Any) -> Expert:
     """Return anyone in the one task of a problem; raises where it joins several."""
     exemplars = require_finite(problem).exemplars
+    if len(exemplars) > 1 and any(expert.world is not None for expert in exemplars):
+        raise ValueError("this needs experts who believe in the same transitions, received different beliefs: fit them apart")
     if len(exemplars) > 1:
         raise ValueError(f"this needs a problem with one task, received one that joins {len(exemplars)}")
     return exemplars[0]
