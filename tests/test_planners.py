@@ -355,3 +355,14 @@ def test_stickiness_of_a_population() -> None:
     assert given.objective == pytest.approx(found.objective, abs=1e-2)
     with pytest.raises(ValueError, match="one estimated, received both"):
         mh.Population(lapse="estimated", stickiness="estimated")
+
+
+def test_a_maximum_on_a_kink_is_an_end() -> None:
+    """Where values are those of the best action the likelihood has kinks, on which derivatives do not vanish."""
+    meadow = mh.domains.meadow()
+    table = mh.Demonstrations.simulate(meadow.mdp, meadow.soft_experts(), episodes=150, seed=1)
+    problem = mh.Problem(meadow.mdp, table)
+    best = mh.solve(problem, mh.MaximumLikelihood(value="max", starts=2))
+    assert str(best.status) == "converged"
+    soft = mh.solve(problem, mh.MaximumLikelihood(starts=2))
+    assert soft.objective > best.objective  # the experts value the future with entropy

@@ -6,6 +6,11 @@ is a long bent ridge, and steps follow the bend of `f = log π`. A climb stops w
 ten-millionth of what moves a confidence interval. Whether that is convergence is for the caller to see from
 `ChoicePoint.projected_gradient`, recomputed at the answer.
 
+*Kinks.* Where the future is valued by the best action, the likelihood has kinks where another action becomes the best, and a
+maximum may lie on one. Derivatives do not vanish there, and a climb does not end. So it goes on by L-BFGS-B, which crosses kinks,
+and has ended where no place near by is higher: of places a part of a standard error away along each parameter, and along the
+directions of the information.
+
 *Starts.* Smoothed frequencies `π̂(a|s) = (N(s,a) + α/A_s)/(n(s) + α)` stand in for a policy (Hotz and Miller, 1993). With π̂
 known, the value of going on is linear in θ, `V = (I − γP̂)^{-1}(π̂R + λH(π̂))`, and so is the model's `λ log π = R + γTV − V`.
 Its least-squares fit to `λ log π̂`, each row weighted by `n(s) π̂(a|s)`, is a reward for given discounts: what one Fisher step
@@ -33,6 +38,7 @@ import scipy.linalg as la
 
 from multihorizon.checks import TINY, Bools, Floats, first_few
 from multihorizon.choice.model import (
+    ChoiceModel,
     ChoicePoint,
     Likelihood,
     Point,
@@ -90,7 +96,43 @@ def climb(
             again = cast(P, replace(cast(Any, end.point), likelihood=model.by_matrix()))
             more = newton.climb(again, held, Tolerances(gain, left), None, shown)
             end = replace(more, steps=end.steps + more.steps)
+        if not end.finished and has_kinks(model) and max_steps > 20:
+            end = _over_kinks(end, held)
     return replace(end, point=end.point.without_derivatives())
+
+
+def has_kinks(model: ChoiceModel) -> bool:
+    """Return whether the likelihood has kinks: where values are those of the best action."""
+    return model.settings.value == "max"
+
+
+def _over_kinks(end: Ascent[P], held: Bools, rounds: int = 3) -> Ascent[P]:
+    """Return the climb carried on over kinks, ended where no place near by is higher."""
+    for _ in range(rounds):
+        further = _quasi_newton(end.point, held, 20, silent)
+        higher = _highest_near(further.point, held)
+        end = Ascent(higher, end.steps + further.steps, higher is further.point, None)
+        if end.finished:
+            break
+    return end
+
+
+def _highest_near(point: P, held: Bools) -> P:
+    """Return the highest place near by, where it is higher by more than a thousandth of log-likelihood; else the point."""
+    model, best = point.likelihood, point
+    free = np.flatnonzero(~held)
+    information = point.curvature()[np.ix_(free, free)]
+    scale = 1 / np.sqrt(np.maximum(np.diag(information), TINY))
+    values, vectors = np.linalg.eigh(information * scale[:, None] * scale)
+    turned = vectors / np.sqrt(np.maximum(values, 1e-4))
+    for direction in np.concatenate([np.eye(free.size), turned.T]):
+        for size in (-0.3, -0.03, 0.03, 0.3):
+            x = point.x.copy()
+            x[free] += size * scale * direction
+            there = point.moved(np.clip(x, model.lower, model.upper))
+            if there is not None and there.objective > max(best.objective, point.objective + 1e-3):
+                best = there
+    return best
 
 
 def left_to_gain(point: ChoicePoint, fixed: Bools) -> float:
@@ -103,7 +145,9 @@ def at_maximum(point: ChoicePoint, residual: float) -> bool:
     """Return whether the projected gradient per decision is small or, where the likelihood is so steep that rounding keeps the
     gradient from that, whether a step by Newton's method promises no more than the gain at which climbs stop.
     """
-    return residual <= CONVERGED_GRADIENT or left_to_gain(point, np.zeros(point.x.size, dtype=np.bool_)) <= 1e-7
+    if residual <= CONVERGED_GRADIENT or left_to_gain(point, np.zeros(point.x.size, dtype=np.bool_)) <= 1e-7:
+        return True
+    return has_kinks(point.likelihood) and _highest_near(point, point.likelihood.fixed) is point
 
 
 def polished(end: Ascent[P], max_steps: int = 20, gain: float = 1e-13) -> Ascent[P]:
