@@ -97,7 +97,7 @@ def main(episodes: int = 5000, quick: bool = False) -> mh.Solution:
     )
     print(solution)
     for name, (low, high) in zip(NAMES, intervals, strict=True):
-        print(f"  {name}: 95% interval {low:.4f} to {high:.4f}")
+        print(f"  {name}: 95% CI {low:.4f} to {high:.4f}")
     print(
         "  reward: "
         + ", ".join(f"{n} {w:.3f}" for n, w in zip(FEATURES, solution.reward, strict=True))

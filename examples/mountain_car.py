@@ -16,7 +16,7 @@ The drivers are soft-optimal in the true task: they plan on a grid of 201 by 201
 choose by what each throttle leads to from exactly where they are.
 
 The fit sees position, speed and throttle, and nothing else, and learns where the throttle leads. From 60,000 decisions it finds
-discounts of 0.55, 0.82 and 0.96 instead of 0.5, 0.8 and 0.95; each 95% interval holds the truth. The reward rises from the
+discounts of 0.55, 0.82 and 0.96 instead of 0.5, 0.8 and 0.95; each 95% CI holds the truth. The reward rises from the
 bottom of the valley to the flag as the true one does. It takes about a minute. This is the
 picture that it draws:
 
@@ -183,7 +183,7 @@ def main(decisions: int = 20_000, quick: bool = False) -> mh.Solution:
     )
     for name, gamma, (low, high) in zip(solution.experts, solution.discounts, ends, strict=True):
         print(
-            f"  {name:8} true {DISCOUNTS[name]:.2f}  found {gamma:.3f}  95% interval {low:.3f} to {high:.3f}"
+            f"  {name:8} true {DISCOUNTS[name]:.2f}  found {gamma:.3f}  95% CI {low:.3f} to {high:.3f}"
         )
     found = mh.reward_functions(solution)
     for place in np.column_stack([[-1.0, -0.5, 0.0, 0.45], np.zeros(4)]):
@@ -205,7 +205,7 @@ def draw(solution: mh.Solution, path: str) -> None:
     found, true = mh.reward_functions(solution), Car(gymnasium.make("MountainCar-v0").unwrapped)
     value, error = found.reward(places), 1.96 * found.reward_errors(places)
     left.fill_between(places[:, 0], value - error, value + error, alpha=0.25)
-    left.plot(places[:, 0], value, label="found, 95% interval")
+    left.plot(places[:, 0], value, label="found, 95% CI")
     left.plot(places[:, 0], true.reward(places), "k--", label="true")
     left.set(xlabel="position; the flag stands at 0.5", ylabel="reward")
     left.legend(frameon=False)
@@ -214,7 +214,7 @@ def draw(solution: mh.Solution, path: str) -> None:
     planted = [DISCOUNTS[name] for name in solution.experts]
     right.plot(planted, range(len(low)), "k|", markersize=16, label="true")
     right.set_yticks(range(len(low)), solution.experts)
-    right.set(xlabel="discount, 95% interval", xlim=(0, 1), ylim=(-0.5, len(low) - 0.5))
+    right.set(xlabel="discount, 95% CI", xlim=(0, 1), ylim=(-0.5, len(low) - 0.5))
     right.legend(frameon=False)
     figure.savefig(path, dpi=110)
 

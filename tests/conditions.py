@@ -1,4 +1,4 @@
-"""The same persons under several conditions, made by hand, for tests of what is shown of them."""
+"""The same people under several conditions, made by hand, for tests of what is shown of them."""
 
 from __future__ import annotations
 

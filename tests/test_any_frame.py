@@ -166,7 +166,7 @@ def test_the_declared_order_of_groups_decides_which_they_are_compared_with() -> 
 
 @cache
 def study() -> tuple[mh.Problem, pd.DataFrame, mh.Population, mh.Solution]:
-    """Nine persons of two groups, and what is found of them with a table of pandas."""
+    """Nine people of two groups, and what is found of them with a table of pandas."""
     mdp = three_steps()
     policies = [mh.soft_plan(mdp, PAYS, discount).policy for discount in np.linspace(0.1, 0.9, 9)]
     table = mh.Demonstrations.simulate(mdp, policies, 20, seed=0)
@@ -192,7 +192,7 @@ def test_new_persons_are_the_same(into: Callable[[pd.DataFrame], Any]) -> None:
     np.testing.assert_array_equal(solver.predict(solution, into(new)), solver.predict(solution, new))
     expected, found = (mh.track(solution, person).update("6", "1") for person in (new[:1], into(new[:1])))
     assert found.discount == expected.discount
-    with pytest.raises(ValueError, match="person must have one row, received 2"):
+    with pytest.raises(ValueError, match="person must have one row, got 2"):
         mh.track(solution, into(new))
 
 
@@ -223,7 +223,7 @@ def test_rewards_of_states_are_the_same(into: Callable[[pd.DataFrame], Any]) -> 
     rewards = mh.reward_functions(tiny_solutions()["vectors"].solution)
     frame = pd.DataFrame({"name": ["a", "b"], "x": [0.2, 1 / 3]})
     np.testing.assert_array_equal(rewards.reward(into(frame)), rewards.reward([[0.2], [1 / 3]]))
-    with pytest.raises(ValueError, match="must have the columns x, received none named x"):
+    with pytest.raises(ValueError, match="must have the columns x, got none named x"):
         rewards.reward(into(frame[["name"]]))
 
 
@@ -280,7 +280,7 @@ def test_every_kind_of_column_is_the_same_from_every_library() -> None:
     old = duckdb.sql("SELECT unnest([9007199254740993, NULL]) AS n").df()["n"].dtype == float  # DuckDB of old rounds numbers
     for given in (table.lazy(), over, over.to_pandas(types_mapper=pd.ArrowDtype), relation):
         if given is relation and old:
-            with pytest.raises(ValueError, match="column large of it must be text, received whole numbers above"):
+            with pytest.raises(ValueError, match="column large of it must be text, got whole numbers above"):
                 as_frame(given, "it")
             given = relation.project("* EXCLUDE large")
         found = as_frame(given, "it")
@@ -293,14 +293,14 @@ def test_every_kind_of_column_is_the_same_from_every_library() -> None:
 
 def test_nested_cells_are_refused_in_one_sentence() -> None:
     rows = pl.DataFrame({"expert": [["Ann"]], "episode": 0, "step": 0, "state": "a", "action": "go"})
-    with pytest.raises(ValueError, match="column expert must hold text or numbers, received lists or other nested values"):
+    with pytest.raises(ValueError, match="column expert must hold text or numbers, got lists or other nested values"):
         mh.Demonstrations.from_frame(rows)
 
 
 @pytest.mark.parametrize("given", ["log.csv", {"expert": ["Ann"]}, [("Ann", 0)], None, np.zeros((2, 2)), pl.Series([1])])
 def test_what_is_no_frame_is_refused_in_one_sentence(given: Any) -> None:
     assert not is_frame(given)
-    sentence = "must be a data frame of pandas, polars, pyarrow or DuckDB, received "
+    sentence = "must be a data frame of pandas, polars, pyarrow or DuckDB, got "
     with pytest.raises(ValueError, match=f"a table of decisions {sentence}{type(given).__name__}: from_csv"):
         mh.Demonstrations.from_frame(given)
     with pytest.raises(ValueError, match=f"a table of decisions {sentence}{type(given).__name__}: from_file reads"):
@@ -315,7 +315,7 @@ def test_what_is_no_frame_is_refused_in_one_sentence(given: Any) -> None:
 
 
 def test_a_column_that_is_there_twice_is_refused() -> None:
-    with pytest.raises(ValueError, match="a data frame must have each column once, received one of them twice"):
+    with pytest.raises(ValueError, match="a data frame must have each column once, got one of them twice"):
         mh.Demonstrations.from_frame(pa.table([[1], [2]], names=["expert", "expert"]))
 
 

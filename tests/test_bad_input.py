@@ -41,25 +41,25 @@ NO_RIDE = mh.MDP(
 POLICY = np.array([[0.5, 0.5], [0.2, 0.8], [0.5, 0.5]])
 
 MDP_CASES = {
-    "not three axes": (lambda: mh.MDP(np.eye(3)), r"transitions must have shape \(A, S, S\), received \(3, 3\)"),
-    "not square": (lambda: mh.MDP(np.zeros((2, 3, 4))), r"shape \(A, S, S\), received \(2, 3, 4\)"),
-    "sas of wrong shape": (lambda: mh.MDP.from_sas(np.zeros((3, 2, 2))), r"shape \(S, A, S\), received \(3, 2, 2\)"),
-    "one sparse matrix": (lambda: mh.MDP(sp.eye_array(3)), "received one sparse matrix"),
+    "not three axes": (lambda: mh.MDP(np.eye(3)), r"transitions must have shape \(A, S, S\), got \(3, 3\)"),
+    "not square": (lambda: mh.MDP(np.zeros((2, 3, 4))), r"shape \(A, S, S\), got \(2, 3, 4\)"),
+    "sas of wrong shape": (lambda: mh.MDP.from_sas(np.zeros((3, 2, 2))), r"shape \(S, A, S\), got \(3, 2, 2\)"),
+    "one sparse matrix": (lambda: mh.MDP(sp.eye_array(3)), "got one sparse matrix"),
     "sparse of two shapes": (lambda: mh.MDP([sp.eye_array(2), sp.eye_array(3)]), "matrices of one shape"),
     "NaN": (lambda: mh.MDP(changed((0, 0, 0), np.nan), terminal=[2]), "finite.* from state 0 to 0 under action 0"),
     "negative": (lambda: mh.MDP(changed((1, 1, 1), -0.5), terminal=[2]), "negative.* from state 1 to 1 under action 1"),
     "row off by 1e-3": (lambda: mh.MDP(changed((0, 0, 0), 0.501), terminal=[2]), "state 0 under action 0 must sum to 1.*1.001"),
-    "empty row not terminal": (lambda: mh.MDP(GOOD), "state 2 under action 0 must sum to 1, received a sum of 0"),
+    "empty row not terminal": (lambda: mh.MDP(GOOD), "state 2 under action 0 must sum to 1, got a sum of 0"),
     "terminal leaves": (lambda: mh.MDP(changed((0, 2, 0), 1.0), terminal=[2]), "no leaving transitions.* from state 2 to 0"),
-    "terminal out of range": (lambda: mh.MDP(GOOD, terminal=[3]), "terminal must hold indices from 0 to 2, received 3"),
-    "terminal mask too short": (lambda: mh.MDP(GOOD, terminal=[True]), r"mask must have shape \(3,\), received \(1,\)"),
+    "terminal out of range": (lambda: mh.MDP(GOOD, terminal=[3]), "terminal must hold indices from 0 to 2, got 3"),
+    "terminal mask too short": (lambda: mh.MDP(GOOD, terminal=[True]), r"mask must have shape \(3,\), got \(1,\)"),
     "terminal everywhere": (lambda: mh.MDP(np.zeros((1, 2, 2)), terminal=[0, 1]), "terminal names every state"),
-    "initial of wrong length": (lambda: mh.MDP(GOOD, [1.0], [2]), r"initial must have shape \(3,\), received \(1,\)"),
-    "initial does not sum": (lambda: mh.MDP(GOOD, [0.5, 0.4, 0], [2]), "initial must sum to 1, received a sum of 0.9"),
+    "initial of wrong length": (lambda: mh.MDP(GOOD, [1.0], [2]), r"initial must have shape \(3,\), got \(1,\)"),
+    "initial does not sum": (lambda: mh.MDP(GOOD, [0.5, 0.4, 0], [2]), "initial must sum to 1, got a sum of 0.9"),
     "initial in a terminal": (lambda: mh.MDP(GOOD, [0.5, 0, 0.5], [2]), "must not start in a terminal state"),
-    "no action available": (lambda: mh.MDP(GOOD, None, [2], np.zeros((3, 2), dtype=bool)), "received none in state 0"),
+    "no action available": (lambda: mh.MDP(GOOD, None, [2], np.zeros((3, 2), dtype=bool)), "got none in state 0"),
     "available not boolean": (lambda: mh.MDP(GOOD, None, [2], np.ones((3, 2))), "available must be a boolean array"),
-    "names of wrong length": (lambda: mh.MDP(GOOD, None, [2], state_names=["a"]), "state_names must have 3 entries, received 1"),
+    "names of wrong length": (lambda: mh.MDP(GOOD, None, [2], state_names=["a"]), "state_names must have 3 entries, got 1"),
     "names not distinct": (lambda: mh.MDP(GOOD, None, [2], action_names=["a", "a"]), "action_names must be distinct.*'a' twice"),
     "grid of wrong size": (
         lambda: mh.MDP(GOOD, None, [2], grid_shape=(2, 2)),
@@ -69,30 +69,30 @@ MDP_CASES = {
 }
 
 PLAN_CASES = {
-    "discount above 1": (lambda: mh.plan(MDP, [0, 0, 1], 1.5), r"discount must be in \[0, 1\], received 1.5"),
-    "discount negative": (lambda: mh.soft_plan(MDP, [0, 0, 1], -0.1), r"discount must be in \[0, 1\], received -0.1"),
-    "discount NaN": (lambda: mh.plan(MDP, [0, 0, 1], float("nan")), r"discount must be in \[0, 1\], received nan"),
+    "discount above 1": (lambda: mh.plan(MDP, [0, 0, 1], 1.5), r"discount must be in \[0, 1\], got 1.5"),
+    "discount negative": (lambda: mh.soft_plan(MDP, [0, 0, 1], -0.1), r"discount must be in \[0, 1\], got -0.1"),
+    "discount NaN": (lambda: mh.plan(MDP, [0, 0, 1], float("nan")), r"discount must be in \[0, 1\], got nan"),
     "discount a list": (lambda: mh.plan(MDP, [0, 0, 1], [0.5]), "discount must be one number"),
     "discount text": (lambda: mh.plan(MDP, [0, 0, 1], "high"), "discount must be one number.*'high'"),
-    "temperature zero": (lambda: mh.soft_plan(MDP, [0, 0, 1], 0.5, 0.0), "temperature must be a positive number, received 0"),
-    "temperature text": (lambda: mh.MCE(discount=0.5, temperature="2"), "temperature must be a positive number, received '2'"),
-    "temperature of a truth value": (lambda: mh.soft_plan(MDP, [0, 0, 1], 0.5, np.True_), "positive number, received True"),
+    "temperature zero": (lambda: mh.soft_plan(MDP, [0, 0, 1], 0.5, 0.0), "temperature must be a positive number, got 0"),
+    "temperature text": (lambda: mh.MCE(discount=0.5, temperature="2"), "temperature must be a positive number, got '2'"),
+    "temperature of a truth value": (lambda: mh.soft_plan(MDP, [0, 0, 1], 0.5, np.True_), "positive number, got True"),
     "temperature NaN": (
         lambda: mh.evaluate(MDP, POLICY, [0, 0, 1], 0.5, float("nan")),
-        "temperature must be a number of at least 0, received nan",
+        "temperature must be a number of at least 0, got nan",
     ),
     "tie tolerance NaN": (
         lambda: mh.plan(MDP, [0, 0, 1], 0.5, tie_tolerance=float("nan")),
-        "tie_tolerance must be a number of at least 0, received nan",
+        "tie_tolerance must be a number of at least 0, got nan",
     ),
-    "discount complex": (lambda: mh.plan(MDP, [0, 0, 1], 0.5j), "discount must be one number.*received 0.5j"),
-    "reward of wrong shape": (lambda: mh.plan(MDP, [0, 1], 0.5), r"reward must have shape \(3,\) or \(3, 2\), received \(2,\)"),
-    "reward NaN": (lambda: mh.plan(MDP, [0, np.nan, 1], 0.5), "reward must be finite, received nan at 1"),
-    "reward one NaN": (lambda: mh.plan(MDP, np.nan, 0.5), "reward must be finite, received nan$"),
-    "discount of NumPy": (lambda: mh.plan(MDP, [0, 0, 1], [np.float64("nan")]), r"discount must be one number.*received \[nan\]"),
+    "discount complex": (lambda: mh.plan(MDP, [0, 0, 1], 0.5j), "discount must be one number.*got 0.5j"),
+    "reward of wrong shape": (lambda: mh.plan(MDP, [0, 1], 0.5), r"reward must have shape \(3,\) or \(3, 2\), got \(2,\)"),
+    "reward NaN": (lambda: mh.plan(MDP, [0, np.nan, 1], 0.5), "reward must be finite, got nan at 1"),
+    "reward one NaN": (lambda: mh.plan(MDP, np.nan, 0.5), "reward must be finite, got nan$"),
+    "discount of NumPy": (lambda: mh.plan(MDP, [0, 0, 1], [np.float64("nan")]), r"discount must be one number.*got \[nan\]"),
     "temperature of NumPy": (
         lambda: mh.soft_plan(MDP, [0, 0, 1], 0.5, [np.float64(2)]),
-        r"temperature must be.*received \[2.0\]",
+        r"temperature must be.*got \[2.0\]",
     ),
     "reward text": (lambda: mh.plan(MDP, ["a", "b", "c"], 0.5), "reward must be numbers"),
     "policy row": (lambda: mh.occupancy(MDP, POLICY * 0.9, 0.5), "policy must sum to 1 in every state.* 0.9 in state home"),
@@ -104,30 +104,30 @@ PLAN_CASES = {
 
 EXPERT_CASES = {
     "experts missing": (lambda: mh.Problem(MDP, None), "experts must be a list of expert data or Demonstrations"),
-    "no experts": (lambda: mh.Problem(MDP, []), "at least one expert, received none"),
-    "actions out of range": (lambda: mh.Problem(MDP, [[0, 2, 0]]), "expert 0 must be from 0 to 1, received 2 in state road"),
+    "no experts": (lambda: mh.Problem(MDP, []), "at least one expert, got none"),
+    "actions out of range": (lambda: mh.Problem(MDP, [[0, 2, 0]]), "expert 0 must be from 0 to 1, got 2 in state road"),
     "actions of wrong length": (
         lambda: mh.Problem(MDP, [[0, 1]]),
-        r"actions of expert 0 must have shape \(3,\), received \(2,\)",
+        r"actions of expert 0 must have shape \(3,\), got \(2,\)",
     ),
     "fractional actions": (lambda: mh.Problem(MDP, [[0.5, 1, 0]]), "expert 0 as one action per state must be whole numbers"),
     "empty set": (lambda: mh.Problem(MDP, [np.array([[True, False], [False, False], [True, True]])]), "none in state road"),
     "set of wrong shape": (
         lambda: mh.Problem(MDP, [np.ones((2, 2), dtype=bool)]),
-        r"must have shape \(3, 2\), received \(2, 2\)",
+        r"must have shape \(3, 2\), got \(2, 2\)",
     ),
     "policy of wrong shape": (lambda: mh.Problem(MDP, [POLICY, POLICY[:2]]), r"policy of expert 1 must have shape \(3, 2\)"),
     "expert of wrong shape": (
         lambda: mh.Expert("ann", MDP, "demonstrations", counts=np.ones((2, 3))),
-        r"counts of expert ann must have shape \(3, 2\), received \(2, 3\)",
+        r"counts of expert ann must have shape \(3, 2\), got \(2, 3\)",
     ),
     "expert with negative counts": (
         lambda: mh.Problem(MDP, [mh.Expert("ann", MDP, "demonstrations", counts=-np.ones((3, 2)))]),
-        r"counts of expert ann must be finite and not negative, received -1\.0",
+        r"counts of expert ann must be finite and not negative, got -1\.0",
     ),
     "expert whose rows do not sum to 1": (
         lambda: mh.Expert("ann", MDP, "policy", policy=7 * POLICY),
-        "policy of expert ann must sum to 1 in every state, received a sum of 7 in state home",
+        "policy of expert ann must sum to 1 in every state, got a sum of 7 in state home",
     ),
     "expert changed to NaN": (
         lambda: replace(mh.Problem(MDP, [POLICY]).experts[0], policy=np.full((3, 2), np.nan)),
@@ -135,20 +135,20 @@ EXPERT_CASES = {
     ),
     "expert without a choice": (
         lambda: mh.Expert("ann", MDP, "action sets", sets=np.zeros((3, 2), dtype=bool)),
-        "expert ann must choose at least one action in every state, received none in state home",
+        "expert ann must choose at least one action in every state, got none in state home",
     ),
     "expert with counts of what is not available": (
         lambda: mh.Expert("ann", NO_RIDE, "demonstrations", counts=np.ones((3, 2))),
-        "counts of expert ann must be of available actions, received ride in state home",
+        "counts of expert ann must be of available actions, got ride in state home",
     ),
     "known reward in a linear program": (
         lambda: mh.solve(
             mh.Problem(MDP, [mh.Expert("ann", MDP, "actions", sets=np.eye(2, dtype=bool)[[0, 0, 0]], known_reward=np.ones(6))]),
             mh.LPIRL(discount=0.5),
         ),
-        "expert ann must have no known part of the reward for a linear-programming solver, received one",
+        "expert ann must have no known part of the reward for a linear-programming solver, got one",
     ),
-    "expert without data": (lambda: mh.Expert("ann", MDP, "policy", counts=np.ones((3, 2))), "received kind 'policy' without"),
+    "expert without data": (lambda: mh.Expert("ann", MDP, "policy", counts=np.ones((3, 2))), "got kind 'policy' without"),
     "names not distinct": (lambda: mh.Problem(MDP, [POLICY] * 2, names=["a", "a"]), "must be distinct.*'a' twice"),
     "features of wrong shape": (
         lambda: mh.Problem(MDP, [POLICY], features=np.ones((3, 1))),
@@ -157,7 +157,7 @@ EXPERT_CASES = {
     "features NaN": (lambda: mh.Problem(MDP, [POLICY], features=np.full((6, 1), np.nan)), "features must be finite"),
     "sparse arrival features NaN": (
         lambda: mh.Problem(MDP, [POLICY], arrival_features=sp.csr_array([[np.nan], [0], [1]])),
-        "arrival_features must be finite, received a NaN or infinity",
+        "arrival_features must be finite, got a NaN or infinity",
     ),
     "joined features differ": (
         lambda: mh.Problem.join(mh.Problem(MDP, [POLICY]), mh.Problem(MDP, [POLICY], features=np.ones((6, 1)))),
@@ -170,14 +170,14 @@ TABLE_CASES = {
     "no rows": (lambda: mh.Demonstrations.from_frame(table().head(0)), "at least one row"),
     "duplicate step": (
         lambda: mh.Demonstrations.from_frame(table(step=[0, 0, 0])),
-        "each step must occur once, received it in row 0 .* and row 1",
+        "each step must occur once, got it in row 0 .* and row 1",
     ),
-    "gap": (lambda: mh.Demonstrations.from_frame(table(step=[0, 2, 0])), "followed by step 1, received step 2"),
+    "gap": (lambda: mh.Demonstrations.from_frame(table(step=[0, 2, 0])), "followed by step 1, got step 2"),
     "fractional step": (
         lambda: mh.Demonstrations.from_frame(table(step=[0, 0.5, 0])),
-        "row 1 .*column step must be a whole number, received 0.5",
+        "row 1 .*column step must be a whole number, got 0.5",
     ),
-    "step text": (lambda: mh.Demonstrations.from_frame(table(step=["0", "one", "0"])), "row 1 .*a whole number, received 'one'"),
+    "step text": (lambda: mh.Demonstrations.from_frame(table(step=["0", "one", "0"])), "row 1 .*a whole number, got 'one'"),
     "missing state": (
         lambda: mh.Demonstrations.from_frame(table(state=["home", None, "home"])),
         "row 1 .*state must not be empty",
@@ -202,30 +202,30 @@ TABLE_CASES = {
     "no policies": (lambda: mh.Demonstrations.simulate(MDP, [], 5), "policies must hold at least one policy"),
     "a column twice": (
         lambda: mh.Demonstrations.from_frame(pd.concat([table(), table()[["state"]]], axis=1)),
-        "each column once, received state twice",
+        "each column once, got state twice",
     ),
     "no episodes": (lambda: mh.Demonstrations.simulate(MDP, [POLICY], 0), "episodes must be a whole number of at least 1"),
 }
 
 OPTION_CASES = {
-    "ending": (lambda: mh.domains.toy(ending="never"), 'ending must be "terminal" or "absorbing", received \'never\''),
-    "slip": (lambda: mh.domains.cliff(slip=1.5), r"slip must be in \[0, 1\], received 1.5"),
-    "size": (lambda: mh.domains.gridworld(0, 3), "height must be a whole number of at least 1, received 0"),
+    "ending": (lambda: mh.domains.toy(ending="never"), 'ending must be "terminal" or "absorbing", got \'never\''),
+    "slip": (lambda: mh.domains.cliff(slip=1.5), r"slip must be in \[0, 1\], got 1.5"),
+    "size": (lambda: mh.domains.gridworld(0, 3), "height must be a whole number of at least 1, got 0"),
     "cell outside": (lambda: mh.domains.gridworld(2, 2, terminal=[(2, 0)]), r"terminal must hold cells of a 2×2 grid"),
-    "terminal states": (lambda: mh.domains.random_mdp(3, 2, n_terminal=3), "n_terminal must be below the 3 states, received 3"),
+    "terminal states": (lambda: mh.domains.random_mdp(3, 2, n_terminal=3), "n_terminal must be below the 3 states, got 3"),
     "tasks": (
         lambda: mh.generalization_error(mh.domains.toy(), np.zeros(4), tasks=[]),
-        "tasks must hold at least one task, received none",
+        "tasks must hold at least one task, got none",
     ),
-    "branching": (lambda: mh.domains.random_mdp(3, 2, branching=4), "branching must be at most the 3 states, received 4"),
+    "branching": (lambda: mh.domains.random_mdp(3, 2, branching=4), "branching must be at most the 3 states, got 4"),
     "grid step": (lambda: mh.Grid(step=0), "step must be a positive number"),
     "evaluations": (lambda: mh.Bayesian(max_evaluations=5, initial=10), "max_evaluations must be a whole number of at least 10"),
-    "search of MPMCE": (lambda: mh.MPMCE(search="x"), "search must be a search .* received 'x'"),
-    "search of MPML": (lambda: mh.MPML(1.0, "x"), "search must be a search .* received 'x'"),
-    "reward bound": (lambda: mh.MPLP(reward_bound=1e9), "reward_bound must be from 1e-4 to 1e6, received 1e\\+09"),
+    "search of MPMCE": (lambda: mh.MPMCE(search="x"), "search must be a search .* got 'x'"),
+    "search of MPML": (lambda: mh.MPML(1.0, "x"), "search must be a search .* got 'x'"),
+    "reward bound": (lambda: mh.MPLP(reward_bound=1e9), "reward_bound must be from 1e-4 to 1e6, got 1e\\+09"),
     "solver class": (lambda: mh.solve(mh.Problem(MDP, [POLICY]), mh.Grid), "solver must be a solver"),
     "seed": (lambda: mh.solve(mh.Problem(MDP, [POLICY]), mh.ClosedForm(), seed=-1), "seed must be a whole number of at least 0"),
-    "problem": (lambda: mh.solve(MDP, mh.Grid()), "problem must be a Problem, received MDP"),
+    "problem": (lambda: mh.solve(MDP, mh.Grid()), "problem must be a Problem, got MDP"),
 }
 
 SOLVED = mh.solve(
@@ -234,25 +234,25 @@ SOLVED = mh.solve(
 )
 
 QUESTION_CASES = {
-    "analyse nothing": (lambda: mh.analyse(None), "tables must be a data frame or Demonstrations.* received NoneType"),
-    "analyse a path": (lambda: mh.analyse("d.csv"), "tables must be .* received str: Demonstrations.from_files reads files"),
-    "analyse a list of numbers": (lambda: mh.analyse([1, 2]), "tables must be .* received int"),
-    "transitions as an array": (lambda: mh.analyse(table(), GOOD), "mdps must be an MDP, or a list.* received ndarray"),
-    "another number of transitions": (lambda: mh.analyse([table()], [MDP, MDP]), "transitions for each table, received 2 for 1"),
-    "analyse an empty list": (lambda: mh.analyse([]), "tables must hold at least one table, received none"),
-    "features that are no function": (lambda: mh.analyse(table(), MDP, features=3), "features must be a function.*received int"),
-    "a problem of a data frame": (lambda: mh.Problem(MDP, table()), "received DataFrame: Demonstrations.from_frame reads it"),
-    "a domain that is a number": (lambda: mh.generalization_error(5, [0.0]), "domain must be a Domain .*received int"),
+    "analyse nothing": (lambda: mh.analyse(None), "tables must be a data frame or Demonstrations.* got NoneType"),
+    "analyse a path": (lambda: mh.analyse("d.csv"), "tables must be .* got str: Demonstrations.from_files reads files"),
+    "analyse a list of numbers": (lambda: mh.analyse([1, 2]), "tables must be .* got int"),
+    "transitions as an array": (lambda: mh.analyse(table(), GOOD), "mdps must be an MDP, or a list.* got ndarray"),
+    "another number of transitions": (lambda: mh.analyse([table()], [MDP, MDP]), "transitions for each table, got 2 for 1"),
+    "analyse an empty list": (lambda: mh.analyse([]), "tables must hold at least one table, got none"),
+    "features that are no function": (lambda: mh.analyse(table(), MDP, features=3), "features must be a function.*got int"),
+    "a problem of a data frame": (lambda: mh.Problem(MDP, table()), "got DataFrame: Demonstrations.from_frame reads it"),
+    "a domain that is a number": (lambda: mh.generalization_error(5, [0.0]), "domain must be a Domain .*got int"),
     "predict states": (lambda: mh.predict(SOLVED, pay={"town": 1.0}, states=3), "states must name states among home, road, town"),
     "predict seed": (lambda: mh.predict(SOLVED, pay={"town": 1.0}, seed="x"), "seed must be a whole number of at least 0.*'x'"),
-    "nudge seed": (lambda: mh.nudge(SOLVED, state="town", seed=-1), "seed must be a whole number of at least 0, received -1"),
-    "design a number": (lambda: mh.design(5, SOLVED), "tasks must be an MDP, or several of them, received int"),
+    "nudge seed": (lambda: mh.nudge(SOLVED, state="town", seed=-1), "seed must be a whole number of at least 0, got -1"),
+    "design a number": (lambda: mh.design(5, SOLVED), "tasks must be an MDP, or several of them, got int"),
     "a seed of 400 digits": (lambda: mh.predict(SOLVED, pay={"town": 1.0}, seed=10**400), "seed must be at most"),
     "more processes than there are": (lambda: mh.predict(SOLVED, pay={"town": 1.0}, jobs=10**9), "jobs must be at most 4096"),
     "deviations without a square": (lambda: mh.MaximumLikelihood(deviations=1e300), r"deviations must be at most 1e\+100"),
     "groups as a list": (
         lambda: mh.solve(SOLVED.problem, mh.MaximumLikelihood(1.0, groups=["a"])),
-        "groups must be a mapping of experts to the names of their groups, received list",
+        "groups must be a mapping of experts to the names of their groups, got list",
     ),
 }
 
@@ -281,9 +281,9 @@ def test_an_unavailable_action_in_a_table_is_named() -> None:
     )
     with pytest.raises(ValueError, match="bob, episode 0, step 0: action 'ride' in state 'home' is not available"):
         mh.Problem(mdp, mh.Demonstrations.from_frame(table()))
-    with pytest.raises(ValueError, match=r"unavailable actions, received 0\.5 in state home on action ride"):
+    with pytest.raises(ValueError, match=r"unavailable actions, got 0\.5 in state home on action ride"):
         mh.Problem(mdp, [POLICY])
-    with pytest.raises(ValueError, match="expert 0 must choose available actions, received ride in state home"):
+    with pytest.raises(ValueError, match="expert 0 must choose available actions, got ride in state home"):
         mh.Problem(mdp, [[1, 0, 0]])
 
 

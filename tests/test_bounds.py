@@ -297,8 +297,8 @@ def test_restrictions_are_read_in_every_form() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"rising": ["a", "z"]}, "must name reward parameters among a, b, received 'z'"),
-        ({"falling": ["a"]}, "must be called rising, lower or upper, received falling"),
+        ({"rising": ["a", "z"]}, "must name reward parameters among a, b, got 'z'"),
+        ({"falling": ["a"]}, "must be called rising, lower or upper, got falling"),
         (pd.DataFrame({"smaller": ["a"]}), "must have the columns smaller and larger"),
         (pd.DataFrame({"smaller": ["a"], "larger": [None]}), "row 1 of the restrictions must be filled in whole"),
         ((np.eye(3), np.ones(3)), r"A of restrictions A r ≤ b must have shape \(3, 2\)"),

@@ -19,7 +19,7 @@ PERSONS, EPISODES = 16, 40
 
 
 def study(discounts: np.ndarray, values: tuple[str, ...], seed: int = 0, names: list[str] | None = None) -> pd.DataFrame:
-    """Decisions of persons who have a discount `(K,C)` under each condition."""
+    """Decisions of people who have a discount `(K,C)` under each condition."""
     frames = []
     for column, value in enumerate(values):
         policies = [mh.soft_plan(DOMAIN.mdp, DOMAIN.reward, gamma).policy for gamma in discounts[:, column]]
@@ -220,7 +220,7 @@ def test_a_gain_is_a_ratio_over_persons() -> None:
 def unfitted(monkeypatch: pytest.MonkeyPatch) -> dict[int, Spread | None]:
     """Everybody has a discount of 0.5 and a temperature of 1, without a search.
 
-    Of as many persons as are put in here the spread is this one; with None their search does not end.
+    Of as many people as are put in here the spread is this one; with None their search does not end.
     """
     spread_of: dict[int, Spread | None] = {}
 
@@ -305,13 +305,13 @@ def test_an_unknown_reward_is_that_of_the_other_condition(of_persons: pd.DataFra
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda rows: rows.assign(noise="low"), "must have from 2 to 12 values, received 1: low"),
-        (lambda rows: rows.assign(noise=rows["episode"]), "must have groups as values, received numbers: make groups of them"),
-        (lambda rows: rows.assign(noise="e" + rows["episode"].astype(str)), "from 2 to 12 values, received 80"),
+        (lambda rows: rows.assign(noise="low"), "must have from 2 to 12 values, got 1: low"),
+        (lambda rows: rows.assign(noise=rows["episode"]), "must have groups as values, got numbers: make groups of them"),
+        (lambda rows: rows.assign(noise="e" + rows["episode"].astype(str)), "from 2 to 12 values, got 80"),
         (lambda rows: rows.rename(columns={"noise": "day"}), "condition noise must be known of the episodes"),
         (
             lambda rows: rows.assign(noise=np.where(rows["expert"].astype(int) % 2, "high", "low")),
-            "at least three persons must be seen under two values of noise, received fewer",
+            "at least three people must be seen under two values of noise, got fewer",
         ),
     ],
 )
@@ -335,7 +335,7 @@ def test_rewards_that_the_other_condition_says_nothing_of_are_refused() -> None:
     frame = pd.DataFrame(rows, columns=["expert", "episode", "step", "state", "action", "next_state"])
     frame["noise"] = np.where(frame["state"] == "start 0", "high", "low")
     table = mh.Demonstrations.from_frame(frame, conditions=["noise"])
-    with pytest.raises(ValueError, match="received none in common: give a known reward, or features"):
+    with pytest.raises(ValueError, match="got none in common: give a known reward, or features"):
         mh.carry_over(mh.Problem(mh.estimate_mdp(table), table), table, "noise")
 
 

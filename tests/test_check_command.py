@@ -174,16 +174,16 @@ def test_bad_input_is_one_sentence(walks, tmp_path):
     (tmp_path / "blank.csv").write_text(",".join(COLUMNS) + "\n" + "," * 5 + "\n")
     for said, *arguments in [
         ("does not exist", "none.csv"),
-        ("received none named action", "short.csv"),
+        ("got none named action", "short.csv"),
         ("must have at least one row", "empty.csv"),
         ("must have a row with all of expert", "blank.csv"),
-        ("--write must come with one table, received 2", "d.csv", tmp_path / "short.csv", "--write", tmp_path / "m.csv"),
+        ("--write must come with one table, got 2", "d.csv", tmp_path / "short.csv", "--write", tmp_path / "m.csv"),
         ("--believed must come with --transitions", "d.csv", "--believed"),
         ("must name each file once", "d.csv", tmp_path / "d.csv", "--same-task"),
         ("--write must be another file", "d.csv", "--write", tmp_path / "d.csv"),
         ("of the same kind as the table, .csv or .csv.gz", "d.csv", "--write", tmp_path / "d.parquet"),
         ("which is no folder", "d.csv", "--write", tmp_path / "none" / "d.csv"),
-        ("received none named x", "d.csv", "--state", "x"),
+        ("got none named x", "d.csv", "--state", "x"),
         ("--state must come without --transitions", "d.csv", "--state", "x", "--transitions", tmp_path / "d.csv"),
     ]:
         one_sentence(check(tmp_path / arguments[0], *arguments[1:], "--out", tmp_path / "out"), said)
@@ -309,7 +309,7 @@ def test_several_files_of_one_task_are_fitted_as_one_table(long_walks, tmp_path)
     together = mh.analyse(mh.Demonstrations.from_csv(tmp_path / "all.csv"), CLIFF.mdp, quick=True, deviations=0.0)
     discounts = json.loads((tmp_path / "fit" / "result.json").read_text())["discounts"]
     assert discounts == pytest.approx(together.solution.discounts.tolist(), abs=1e-6)
-    assert "given once for each table, received 1 for 2" in fit(*files, *options[:2]).stderr
+    assert "given once for each table, got 1 for 2" in fit(*files, *options[:2]).stderr
 
 
 def test_people_who_are_judged_together_need_not_be_distinguished_alone(tmp_path):

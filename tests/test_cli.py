@@ -181,21 +181,21 @@ TYPED = {
     "fit --jobs 0": "--jobs must be a whole number of at least 1, or -1 for all cores",
     "fit --seed -1": "--seed must be a whole number of at least 0",
     "fit --temperature hot": "--temperature must be one of pooled, shared",
-    "fit --discount =0.5": "--discount must be a number from 0 to 1, or NAME=number, received =0.5 with no name",
+    "fit --discount =0.5": "--discount must be a number from 0 to 1, or NAME=number, got =0.5 with no name",
     "fit --discount ann=2": "--discount must be a number from 0 to 1",
     "fit --lookahead far": "--lookahead must be one of",
-    "fit --features none.csv": "--features must be a file, received none.csv, which does not exist",
+    "fit --features none.csv": "--features must be a file, got none.csv, which does not exist",
     "fit --known-reward none.csv": "--known-reward must be a file",
     "fit --persons none.csv": "--persons must be a file",
-    "fit --groups .": "--groups must be a file, received ., which is a directory",
+    "fit --groups .": "--groups must be a file, got ., which is a directory",
     "fit --recovered none.json": "--recovered must be a file",
     "fit --estimate-rest": "--estimate-rest must come with --transitions",
-    "fit --transitions d.csv --transitions d.csv": "--transitions must be given once for each table, received 2 for 1",
+    "fit --transitions d.csv --transitions d.csv": "--transitions must be given once for each table, got 2 for 1",
     "fit --out dangling": "dangling is a link to nowhere, which does not exist",
     "fit --out dangling/deeper": "dangling is a link to nowhere, which does not exist",
     "fit --persons d.csv": "--persons must come with --formula",
     "compare": "--condition must be the name of a column",
-    "compare --condition noise --common-discount 2": "--common-discount must be in [0, 1], received 2.0",
+    "compare --condition noise --common-discount 2": "--common-discount must be in [0, 1], got 2.0",
     "compare --condition noise --episodes none.csv": "--episodes must be a file",
     "compare --condition noise --jobs 0": "--jobs must be",
     "goals --simulations 3": "--simulations must be a whole number of at least 19",
@@ -203,8 +203,8 @@ TYPED = {
     "identify --temperature 0": "--temperature must be one of",
     "identify --seed -1": "--seed must be",
     "recover --studies 1": "--studies must be a whole number of at least 2",
-    "recover --people 0": "--people must be a whole number of at least 1, received 0",
-    "recover --decisions -5": "--decisions must be a whole number of at least 1, received -5",
+    "recover --people 0": "--people must be a whole number of at least 1, got 0",
+    "recover --decisions -5": "--decisions must be a whole number of at least 1, got -5",
     "recover --effect nan": "--effect must be finite",
     "recover --people 20": "--people must come with --formula",
     "recover --term age": "--term must come with --formula",
@@ -237,7 +237,7 @@ def test_an_empty_name_is_not_the_current_folder(typed, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = RUN.invoke(app, typed.split("|"))
     assert result.exit_code == 2
-    assert "received an empty name" in result.stderr
+    assert "got an empty name" in result.stderr
     assert not list(tmp_path.iterdir())
 
 

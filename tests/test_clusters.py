@@ -171,7 +171,7 @@ def test_experts_are_the_unit_where_groups_share_discounts(hidden):
     assert np.isfinite(solution.standard_errors).all()
     with pytest.raises(ValueError, match="give groups of experts who share one"):
         mh.solve(posed(hidden), mh.MaximumLikelihood(cluster="expert"))
-    with pytest.raises(ValueError, match="cluster must be one of auto, decision, episode, expert, received 'day'"):
+    with pytest.raises(ValueError, match="cluster must be one of auto, decision, episode, expert, got 'day'"):
         mh.MaximumLikelihood(cluster="day")
 
 
@@ -205,7 +205,7 @@ def test_the_unit_is_chosen_on_the_command_line(hidden, tmp_path):
     assert json.loads((tmp_path / "out" / "result.json").read_text())["independence"]["unit"] == "decision"
     result = CliRunner().invoke(app, ["goals", *files, "--cluster-by", "day"])
     assert result.exit_code == 2
-    assert "--cluster-by must be one of auto, decision, episode, expert, received day" in " ".join(result.output.split())
+    assert "--cluster-by must be one of auto, decision, episode, expert, got day" in " ".join(result.output.split())
 
 
 @pytest.mark.slow

@@ -68,7 +68,7 @@ def test_a_fit_takes_own_columns_and_keeps_them(own, tmp_path, monkeypatch) -> N
 
 
 def test_tables_beside_the_decisions_may_use_the_same_names(own, tmp_path, monkeypatch) -> None:
-    """Transitions, a known reward, persons and groups, each by its own columns and by the standard ones."""
+    """Transitions, a known reward, people and groups, each by its own columns and by the standard ones."""
     monkeypatch.chdir(tmp_path)
     own.to_csv("log.csv", index=False)
     rows = MEADOW.mdp.stacked.tocoo()
@@ -98,7 +98,7 @@ def test_tables_beside_the_decisions_may_use_the_same_names(own, tmp_path, monke
         ("state=row+", "--columns must be NAME=COLUMN"),
         ("", "--columns must be NAME=COLUMN"),
         ("expert=person,expert=walk", "each NAME once"),
-        ("expert=person", "received none named episode, action"),
+        ("expert=person", "got none named episode, action"),
     ],
 )
 def test_a_wrong_name_is_one_sentence(typed, said, own, tmp_path) -> None:
@@ -162,8 +162,8 @@ def test_two_vocabularies_become_one_file(two_laboratories, monkeypatch) -> None
     ("row", "said"),
     [
         ("action,nroth,up", "must have the action 'nroth' to give it the label 'up': is it 'north'?"),
-        ("move,north,up", "line 6: column must be one of expert, state, action, received move"),
-        ("action,north,down", "line 6: action north must have one new label, received down after up"),
+        ("move,north,up", "line 6: column must be one of expert, state, action, got move"),
+        ("action,north,down", "line 6: action north must have one new label, got down after up"),
     ],
 )
 def test_wrong_new_labels_are_one_sentence(row, said, two_laboratories, monkeypatch) -> None:

@@ -77,7 +77,7 @@ def test_compare_writes_one_table_one_picture_and_a_verdict(folder, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["noisy.csv"], "--condition must be the name of a column with the condition of each episode, received none"),
+        (["noisy.csv"], "--condition must be the name of a column with the condition of each episode, got none"),
         (["noisy.csv", "--condition", "sound"], "--condition names sound, which no table has"),
         (["plain.csv", "--condition", "noise"], "or give the table of episodes that has it with --episodes FILE"),
         (["noisy.csv", "--condition", "noise", "--episodes", "episodes.csv"], "column noise must be in one table"),

@@ -1,4 +1,4 @@
-"""Conditions in a formula: what differs between persons, cells, what is left out or cannot be told, and planted effects."""
+"""Conditions in a formula: what differs between people, cells, what is left out or cannot be told, and planted effects."""
 
 from dataclasses import replace
 from functools import cache
@@ -20,7 +20,7 @@ TASK = mh.domains.cliff().mdp
 
 
 def crowd_of(**conditions: list[object]) -> mh.Problem:
-    """Twelve persons with a cell for each value of these lists, which are as long as each other; ten decisions in each."""
+    """Twelve people with a cell for each value of these lists, which are as long as each other; ten decisions in each."""
     each = len(next(iter(conditions.values())))
     frame = pd.DataFrame({name: values * 12 for name, values in conditions.items()})
     counts = sp.csr_array(np.pad(np.full((len(frame), 1), 10.0), ((0, 0), (0, TASK.n_states * TASK.n_actions - 1))))
@@ -71,8 +71,8 @@ def test_what_stands_before_the_bar_differs_between_persons(formula: str, fixed:
     ("formula", "said"),
     [
         ("~ noise | expert", "a bar outside parentheses"),
-        ("~ (noise || expert)", r"received \|\|"),
-        ("~ (1 | group)", "received group after the bar, where only expert is known"),
+        ("~ (noise || expert)", r"got \|\|"),
+        ("~ (1 | group)", "got group after the bar, where only expert is known"),
         ("~ (1 | expert/group)", "something else than expert after the bar"),
         ("~ (1 | expert", "something else than expert after the bar"),
         ("~ (1 | expert) + (0 + noise | expert)", "more than one bar"),
@@ -170,10 +170,10 @@ def test_decisions_without_a_condition_are_left_out_and_counted() -> None:
     found = read("~ noise", crowd)
     assert len(found.owner) == 24
     assert found.cell.reshape(12, 3)[:, 2].tolist() == [-1] * 12
-    assert found.cautions == ("Left out are 120 decisions of 12 persons without noise.",)
+    assert found.cautions == ("Left out are 120 decisions of 12 people without noise.",)
     assert found.gathered(crowd).tasks[0].counts.sum() == 240
     assert found.left_out == {}
-    with pytest.raises(ValueError, match='missing="fail", received 120 decisions of 12 persons without noise'):
+    with pytest.raises(ValueError, match='missing="fail", got 120 decisions of 12 people without noise'):
         read("~ noise", crowd, missing="fail")
 
 
@@ -187,7 +187,7 @@ def test_a_person_without_any_known_condition_is_left_out_and_named() -> None:
     assert len(found.owner) == 19
     assert found.cautions == (
         "Left out are 10 decisions of 1 person without noise.",
-        "1 of 10 persons was seen under one condition only, which tells nothing of changes within persons.",
+        "1 of 10 people was seen under one condition only, which tells nothing of changes within people.",
     )
     gathered = found.gathered(crowd)
     assert gathered.names == found.names
@@ -219,22 +219,22 @@ def test_the_order_of_persons_and_rows_does_not_matter() -> None:
         (
             "~ noise",
             crowd_of(noise=["low", "low"]),
-            "column noise of episodes must vary, received low for everyone: leave it out",
+            "column noise of episodes must vary, got low for everyone: leave it out",
         ),
         ("~ noise + (noise | expert)", crowd_of(noise=["low"]), "column noise of episodes must vary"),
         ("~ noise", crowd_of(noise=["low", [1]]), "column noise of episodes must hold text or numbers"),
-        ("~ block", crowd_of(block=[1, 2, "three"]), "column block of episodes must hold numbers, as for most, received 'three'"),
+        ("~ block", crowd_of(block=[1, 2, "three"]), "column block of episodes must hold numbers, as for most, got 'three'"),
         ("~ noise + double", crowd_of(noise=[1, 2], double=[2, 4]), "the term double must add something to Intercept, noise"),
         ("~ noise + (noise + double | expert)", crowd_of(noise=[1, 2], double=[2, 4]), "the term double must add something"),
         (
             "~ nois",
             NOISE,
-            "names nois, which neither persons nor episodes have: the columns of persons are expert, group, age, and",
+            "names nois, which neither people nor episodes have: the columns of people are expert, group, age, and",
         ),
-        ("~ group", crowd_of(group=["a", "b"]), "column group must be one of persons or one of episodes, received it in both"),
+        ("~ group", crowd_of(group=["a", "b"]), "column group must be one of people or one of episodes, got it in both"),
         ("~ C(block) + group", crowd_of(block=list(range(40))), ""),
-        ("~ (C(block) | expert)", crowd_of(block=[1, 2, 3, 4, 5]), "at most 3 terms may differ between persons, .* received 5"),
-        ("~ (0 | expert)", NOISE, "and at least 1, received 0"),
+        ("~ (C(block) | expert)", crowd_of(block=[1, 2, 3, 4, 5]), "at most 3 terms may differ between people, .* got 5"),
+        ("~ (0 | expert)", NOISE, "and at least 1, got 0"),
         (
             "~ age + (age | expert)",
             NOISE,
@@ -243,7 +243,7 @@ def test_the_order_of_persons_and_rows_does_not_matter() -> None:
         ("~ group + (group | expert)", NOISE, "nobody was seen under two values of it"),
         ("~ noise + (noise + age | expert)", NOISE, "not seen under enough combinations"),
         ("~ noise + (0 + noise:age | expert)", NOISE, "not seen under enough combinations"),
-        ("~ noise + (noise | expert)", without(NOISE, list(range(20))), "1 terms need at least 3 persons, received 2"),
+        ("~ noise + (noise | expert)", without(NOISE, list(range(20))), "1 terms need at least 3 people, got 2"),
         ("~ noise + (noise | expert)", without(NOISE, list(range(0, 20, 2))), "too few were seen under two values of it"),
         ("~ (block + I(block**2) | expert)", crowd_of(block=[1, 2]), "must add something|enough combinations"),
         ("~ poly(block, 4)", crowd_of(block=[1, 2, 3]), "cannot be used|must add something|finite"),
@@ -262,13 +262,13 @@ def test_persons_are_counted_for_their_terms_and_cells_for_conditions() -> None:
     crowd = crowd_of(block=[1, 2, 3, 4])
     some = crowd.some(np.arange(4))
     assert read("~ poly(block, 3)", some).matrix.shape == (16, 4)
-    with pytest.raises(ValueError, match="3 terms need at least 5 persons, received 4"):
+    with pytest.raises(ValueError, match="3 terms need at least 5 people, got 4"):
         read("~ block + group + age", some)
 
 
 def test_columns_of_both_tables_are_known() -> None:
     assert require_columns(read_formula("~ noise + age"), PERSONS, ["noise"]) == list(PERSONS.columns)
-    with pytest.raises(ValueError, match="names age, which neither persons nor episodes have: the columns of persons are none"):
+    with pytest.raises(ValueError, match="names age, which neither people nor episodes have: the columns of people are none"):
         require_columns(read_formula("~ noise + age"), None, ["noise"])
 
 
@@ -278,7 +278,7 @@ POINTS = GAME.reward.T.ravel()
 
 @cache
 def planted(slope: float = 0.0) -> tuple[mh.Demonstrations, np.ndarray]:
-    """Thirty persons with low noise and with high, which lowers logit γ by 1, and the logits `(60,)` of their cells."""
+    """Thirty people with low noise and with high, which lowers logit γ by 1, and the logits `(60,)` of their cells."""
     rng, frames = np.random.default_rng(1), []
     own, change, warm = rng.normal(1.8, 0.8, 30), rng.normal(-1.0, slope, 30), np.exp(rng.normal(1.7, 0.3, 30))
     logits = np.stack([own, own + change], axis=1)
@@ -313,7 +313,7 @@ def test_a_planted_effect_of_a_condition_is_found(solution: mh.Solution) -> None
     assert np.corrcoef(cells["logit_discount"], truth)[0, 1] > 0.7
     inside = (cells["low"] < expit(truth)) & (expit(truth) < cells["high"])
     assert inside.mean() > 0.88
-    # persons on the average of both conditions
+    # people on the average of both conditions
     assert found.individuals["logit_discount"] == pytest.approx(cells["logit_discount"].reshape(30, 2).mean(axis=1), abs=1e-6)
     assert found.slopes == {}
     for shares in found.variance.values():
@@ -385,7 +385,7 @@ def test_sentences_name_the_condition_and_the_person(solution: mh.Solution) -> N
     assert said.startswith("With noise low the same people look further ahead than with noise high: typical discounts 0.")
     words = " ".join(population_words(solution, Horizon(3)))
     assert "Of the variance of logit γ, " in words
-    assert "% is between persons and " in words
+    assert "% is between people and " in words
     answer = population_answer(solution, Horizon(3))
     assert answer.question == "Do discounts differ with the conditions?"
     assert answer.answer == "Yes: further with low than with high"
@@ -394,10 +394,10 @@ def test_sentences_name_the_condition_and_the_person(solution: mh.Solution) -> N
 @pytest.mark.parametrize(
     ("ends", "said"),
     [
-        ((0.6, 0.9), "70% is between persons and 30% is the condition: how far someone looks ahead is mostly the person."),
+        ((0.6, 0.9), "70% is between people and 30% is the condition: how far someone looks ahead is mostly the person."),
         ((0.1, 0.4), "30% is the condition: how far someone looks ahead is mostly the condition."),
         ((0.3, 0.9), "whether it is more the person or the condition is open, as 30% to 90% may be the person."),
-        ((np.nan, np.nan), "70% is between persons and 30% is the condition."),
+        ((np.nan, np.nan), "70% is between people and 30% is the condition."),
     ],
 )
 def test_what_is_open_is_said_to_be_open(solution: mh.Solution, ends: tuple[float, float], said: str) -> None:
@@ -415,7 +415,7 @@ def test_a_person_seen_under_one_condition_only_stays_in() -> None:
     table = planted()[0].to_frame()
     alone = (table["expert"] == "3") & (table["noise"] == "high")
     found = solved("~ noise", mh.Demonstrations.from_frame(table[~alone], conditions=["noise"]), reference=LOW)
-    assert "1 of 30 persons was seen under one condition only, which tells nothing of changes within persons." in found.message
+    assert "1 of 30 people was seen under one condition only, which tells nothing of changes within people." in found.message
     assert len(found.evidence["population"].cells["expert"]) == 59
     assert "3" in found.experts
 
@@ -433,14 +433,14 @@ def test_persons_may_differ_in_how_a_condition_changes_them() -> None:
     assert turned.discount["noise[T.high]"]["estimate"] == pytest.approx(mine.discount["noise[T.high]"]["estimate"], abs=1e-5)
     assert turned.spread["discount"]["estimate"] == pytest.approx(mine.spread["discount"]["estimate"], abs=1e-5)
     assert list(turned.slopes) == ["noise[low]", "noise[high]"]
-    # the spread of new persons is that of their condition
+    # the spread of new people is that of their condition
     covariance = np.array(turned.person_covariance)
     assert turned.slopes["noise[low]"]["discount"]["estimate"] == pytest.approx(np.sqrt(covariance[0, 0]))
     whole, part = (np.array(each.person_covariance) for each in (turned, mine))
     assert part[0, 0] == pytest.approx(whole[0, 0], abs=1e-4)
     vague = {"noise[T.high]": {"discount": {"estimate": 0.4, "interval": [0.1, 1.6]}}}
     for slopes, said in (
-        (mine.slopes, "The effect of noise[T.high] on that logit differs between persons with a standard deviation of 0."),
+        (mine.slopes, "The effect of noise[T.high] on that logit differs between people with a standard deviation of 0."),
         (vague, "is hardly known: by a standard deviation of 0.40 (0.10 to 1.60), or not at all."),
     ):
         told = replace(one, evidence=replace(one.evidence, population=replace(mine, slopes=slopes)))
@@ -449,7 +449,7 @@ def test_persons_may_differ_in_how_a_condition_changes_them() -> None:
 
 def test_what_conditions_cannot_be_asked_is_said_in_one_sentence(solution: mh.Solution) -> None:
     table = planted()[0]
-    with pytest.raises(ValueError, match="a free distribution must have no conditions, received noise"):
+    with pytest.raises(ValueError, match="a free distribution must have no conditions, got noise"):
         solved("~ noise", table, distribution="free")
     named = mh.Demonstrations.from_frame(table.to_frame().rename(columns={"noise": "low"}), conditions=["low"])
     with pytest.raises(ValueError, match="a condition must not be called low, as a result is"):

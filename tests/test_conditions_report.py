@@ -1,4 +1,4 @@
-"""The same persons under several conditions on the page, in the files and in the terminal."""
+"""The same people under several conditions on the page, in the files and in the terminal."""
 
 import json
 from dataclasses import replace
@@ -84,12 +84,10 @@ def test_a_table_has_a_row_for_each_condition(solution) -> None:
 
 def test_the_page_shows_persons_conditions_and_whose_a_horizon_is(found, golden) -> None:
     page = fit_page(found, {}).render()
-    assert (
-        page.index("Groups and persons") < page.index("The same persons under each condition") < page.index("Planning horizons")
-    )
+    assert page.index("Groups and people") < page.index("The same people under each condition") < page.index("Planning horizons")
     golden(page)
     drawn = ("62%: the person, whatever the condition", "25%: the situation, which changes everyone alike")
-    drawn += ("the effect of noise[T.high]", "the band holds 80% of all persons at each block.")
+    drawn += ("the effect of noise[T.high]", "the band holds 80% of all people at each block.")
     assert all(said in page for said in drawn)
     assert page.count('class="mark person" data-experts="0"') == 2 * 2  # two conditions, in discounts and in steps
 
@@ -163,7 +161,7 @@ def test_of_very_many_persons_a_sample_is_drawn_and_the_page_stays_small() -> No
     text = "".join(block if isinstance(block, str) else block.__html__() for block in blocks)
     assert len(text) < 500_000
     assert text.count('class="person"') <= 2 * 2 * ByCondition.sample
-    assert f"Drawn are {ByCondition.sample} of 20,000 persons, evenly from the shortest horizon to the longest." in text
+    assert f"Drawn are {ByCondition.sample} of 20,000 people, evenly from the shortest horizon to the longest." in text
 
 
 def test_a_figure_joins_the_values_of_each_person(solution) -> None:
@@ -172,9 +170,9 @@ def test_a_figure_joins_the_values_of_each_person(solution) -> None:
     assert len(axes.lines) == 3 + 1
     assert [label.get_text() for label in axes.get_xticklabels()] == ["low", "high"]
     assert len(plot_conditions(solution, "block").lines) == 3 + 1
-    with pytest.raises(ValueError, match="condition must be one of noise, block, received group"):
+    with pytest.raises(ValueError, match="condition must be one of noise, block, got group"):
         plot_conditions(solution, "group")
-    with pytest.raises(ValueError, match="with a condition in its formula, received one without"):
+    with pytest.raises(ValueError, match="with a condition in its formula, got one without"):
         plot_conditions(tiny_solutions()["population"].solution)
 
 

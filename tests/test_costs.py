@@ -56,7 +56,7 @@ def test_people_who_share_nothing_are_taken_in_blocks() -> None:
     problem = mh.Problem(CLIFF.mdp, mh.Demonstrations.simulate(CLIFF.mdp, policies, 20, seed=0))
     options = mh.MaximumLikelihood("per_expert", known_reward=CLIFF.reward)
     whole = mh.solve(problem, options)
-    with parallel.limited(block=1):  # 16 persons at a time
+    with parallel.limited(block=1):  # 16 people at a time
         blocks = mh.solve(problem, options)
         intervals = blocks.confidence_intervals()
     assert np.allclose(blocks.discounts, whole.discounts, atol=1e-9)

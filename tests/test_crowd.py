@@ -1,4 +1,4 @@
-"""Very many persons: what `analyse` and `multihorizon fit` find, say, write and draw where nobody is fitted alone."""
+"""Very many people: what `analyse` and `multihorizon fit` find, say, write and draw where nobody is fitted alone."""
 
 import json
 import pickle
@@ -61,7 +61,7 @@ def solution():
 
 
 def analysed(solution: mh.Solution) -> Analysis:
-    """What is known of the persons of a solution."""
+    """What is known of the people of a solution."""
     return of_people(solution, solution.problem, 240, ["A remark."])
 
 
@@ -120,21 +120,21 @@ def test_persons_who_cannot_be_compared_are_named_and_keep_their_row(study, tmp_
     asked = ["--persons", tmp_path / "persons.csv", "--formula", "~ age", "--out", tmp_path / "out"]
     result = fit(study, *asked)
     assert result.exit_code == 0, result.output
-    words = "2 of 10 persons are left out of the comparison: 10 (no row in the table of persons); 1 (no age)."
+    words = "2 of 10 people are left out of the comparison: 10 (no row in the table of people); 1 (no age)."
     assert words in said(result)
     assert words in (tmp_path / "out" / "report.html").read_text()
     found = json.loads((tmp_path / "out" / "result.json").read_text())
-    assert found["population"]["left_out"] == {"no row in the table of persons": 1, "no age": 1}
+    assert found["population"]["left_out"] == {"no row in the table of people": 1, "no age": 1}
     rows = pd.read_parquet(tmp_path / "out" / "people.parquet").set_index("expert")
     assert len(rows) == 10
-    absent = {"10": "no row in the table of persons", "1": "no age"}
+    absent = {"10": "no row in the table of people", "1": "no age"}
     assert rows["left_out"].to_dict() == {name: absent.get(name, "") for name in rows.index}
     for column in ("shrunken_discount", "shrunken_low", "reliability", "covariate_age"):
         assert (rows[column].isna() == (rows["left_out"] != "")).all()
     assert (rows["decisions"] > 0).all()
     refused = fit(study, *asked[:4], "--missing", "fail")
     assert refused.exit_code == 2
-    assert "received 10 (no row in the table of persons); 1 (no age)" in said(refused)
+    assert "got 10 (no row in the table of people); 1 (no age)" in said(refused)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_persons_who_cannot_be_compared_are_named_and_keep_their_row(study, tmp_
         ("~ grp", lambda frame: frame, "names grp"),
         ("~ site", lambda frame: frame.assign(site=["a", *"b" * 9]), "without 1 (the only one of their site)"),
         ("~ site", lambda frame: frame.assign(site=1), "must vary"),
-        ("~ group", lambda frame: frame.assign(expert="x" + frame["expert"]), "received nobody who can be compared"),
+        ("~ group", lambda frame: frame.assign(expert="x" + frame["expert"]), "got nobody who can be compared"),
     ],
 )
 def test_bad_input_gets_the_same_sentence_and_nothing_is_written(study, tmp_path, formula, change, words) -> None:
@@ -225,7 +225,7 @@ def test_groups_are_summed_up(solution) -> None:
 
 
 def enlarged(solution: mh.Solution, persons: int, groups: int) -> Analysis:
-    """The same persons again and again, in so many groups."""
+    """The same people again and again, in so many groups."""
     pick, found = np.arange(persons) % len(solution.experts), solution.evidence["population"]
     names = [f"site = {i}" for i in range(groups)]
     pairs = [{**found.contrasts["discount"][0], "adjusted": (1 + i) / (groups * 5)} for i in range(5 * groups)]

@@ -194,19 +194,19 @@ def test_a_condition_that_varies_within_an_episode_is_refused_with_its_row(tmp_p
     frame = noisy()
     frame.loc[frame.index[3], "noise"] = "none"
     frame.to_csv(tmp_path / "d.csv", index=False)
-    words = r"condition noise must be the same in a whole episode, received 'none' after 'low': correct it, give the steps from "
+    words = r"condition noise must be the same in a whole episode, got 'none' after 'low': correct it, give the steps from "
     with pytest.raises(ValueError, match=rf"d\.csv, line 5 \(expert b, episode 0, step 3\): {words}"):
         mh.Demonstrations.from_csv(tmp_path / "d.csv", conditions=["noise"])
     with pytest.raises(ValueError, match=f"^expert b, episode 0, step 3: {words}"):
         mh.Demonstrations.from_frame(frame, conditions=["noise"])
     frame.loc[frame.index[3], "noise"] = None
-    with pytest.raises(ValueError, match="received an empty cell after 'low'"):
+    with pytest.raises(ValueError, match="got an empty cell after 'low'"):
         mh.Demonstrations.from_frame(frame, conditions=["noise"])
-    with pytest.raises(ValueError, match="the table must have the column noize to be a condition, received noise, block"):
+    with pytest.raises(ValueError, match="the table must have the column noize to be a condition, got noise, block"):
         mh.Demonstrations.from_frame(frame, conditions=["noize"])
-    with pytest.raises(ValueError, match="conditions must be a list of columns, received the text 'noise'"):
+    with pytest.raises(ValueError, match="conditions must be a list of columns, got the text 'noise'"):
         mh.Demonstrations.from_frame(frame, conditions="noise")
-    with pytest.raises(ValueError, match=r"a condition must be another column than expert, episode, .*, received state"):
+    with pytest.raises(ValueError, match=r"a condition must be another column than expert, episode, .*, got state"):
         mh.Demonstrations.from_frame(frame, conditions=["state"])
 
 
@@ -224,15 +224,15 @@ def test_conditions_of_another_table_are_found_by_expert_and_episode() -> None:
     others = pd.DataFrame({"expert": "c", "episode": 0, "noise": "low", "block": 0}, index=[0])
     found = plain.under(pd.concat([some, others]))
     assert found.conditions["noise"].isna().tolist() == [False] * 6 + [True] * 6 + [False] * 6
-    with pytest.raises(ValueError, match=r"row 18 \(counted from 0\): there must be one row for episode 2 of expert a, received"):
+    with pytest.raises(ValueError, match=r"row 18 \(counted from 0\): there must be one row for episode 2 of expert a, got"):
         plain.under(pd.concat([about, about[(about["expert"] == "a") & (about["episode"] == "2")]]))
-    with pytest.raises(ValueError, match="must have the columns expert, episode, received none named episode"):
+    with pytest.raises(ValueError, match="must have the columns expert, episode, got none named episode"):
         plain.under(about.drop(columns="episode"))
-    with pytest.raises(ValueError, match="must have a column besides expert and episode for each condition, received none"):
+    with pytest.raises(ValueError, match="must have a column besides expert and episode for each condition, got none"):
         plain.under(about[["expert", "episode"]])
     with pytest.raises(ValueError, match="it has episode 0 of expert c, and the decisions have episode 0 of expert 10"):
         plain.under(others)
-    with pytest.raises(ValueError, match="condition noise must be in the table or in the table of episodes, received it in both"):
+    with pytest.raises(ValueError, match="condition noise must be in the table or in the table of episodes, got it in both"):
         whole.under(about)
 
 

@@ -256,7 +256,7 @@ def test_a_design_for_a_population_uses_each_block_once(space) -> None:
     assert full.expected_standard_errors[0] <= half.expected_standard_errors[0] <= half.uniform_standard_errors[0]
     assert half.power < full.power
     assert half.persons == 60
-    # Twice as many persons halve the variance; twice as many decisions do not, because persons differ.
+    # Twice as many people halve the variance; twice as many decisions do not, because people differ.
     rows = half.sizes.set_index(["persons", half.sizes["decisions"].round()])["largest_standard_error"]
     fewer, decisions = sorted(half.sizes["decisions"].round().unique())  # nobody can be given a block twice
     assert decisions == round(half.decisions)
@@ -362,7 +362,7 @@ def test_simulated_studies_have_the_expected_errors(cliff) -> None:
         ({"candidates": pd.DataFrame({"state": ["4", "5"], "most": [1, 1]}), "episodes": 10}, "at most 2"),
         ({"budget": 10}, "needs the cost of every candidate"),
         ({"episodes": 1e20}, "at most 1,000,000"),
-        ({"candidates": pd.DataFrame({"state": ["4", "4"]})}, "received 4 twice"),
+        ({"candidates": pd.DataFrame({"state": ["4", "4"]})}, "got 4 twice"),
         ({"candidates": pd.DataFrame({"state": ["4"], "length": [20_000]})}, "length must be at most 10,000"),
         ({"candidates": pd.DataFrame({"state": ["4"], "cost": [5.0]}), "budget": 2}, "the smallest candidate costs 5"),
         ({"seed": -1, "episodes": 10}, "seed must be"),
@@ -380,7 +380,7 @@ def test_bad_input_is_refused_in_a_sentence(cliff, options, message) -> None:
 
 @pytest.mark.parametrize(("tasks", "guess"), [("x", None), ([None], None), (None, 3), (None, [3])])
 def test_what_is_no_task_and_no_solution_is_refused(cliff, tasks, guess) -> None:
-    with pytest.raises(ValueError, match="received"):
+    with pytest.raises(ValueError, match="got"):
         mh.design(tasks, cliff[1] if guess is None else guess, episodes=10, draws=1)
 
 
@@ -502,7 +502,7 @@ def test_the_command_writes_a_design_that_recover_takes(tmp_path, monkeypatch, g
         (["design", "--pilot", "result", "--episodes", "0"], "--episodes"),
         (["design", "--pilot", "result", "--width", "0.1", "--episodes", "5"], "given once"),
         (["recover", "--pilot", "result"], "must come together"),
-        (["recover"], "received none"),
+        (["recover"], "got none"),
         (["recover", "decisions.csv", "--pilot", "result", "--schedule", "design/schedule.csv"], "must come without"),
     ):
         refused = runner.invoke(app, wrong)
@@ -606,7 +606,7 @@ def test_schedules_are_checked(cliff, golden) -> None:
     for changed in ({"most": 0}, {"most": 0.5}, {"most": np.nan}, {"cost": 0.0}, {"cost": np.inf}, {"lengths": (1.5,)}):
         with pytest.raises(ValueError, match="candidate x must have"):
             Schedule((domain.mdp,), (replace(good, **changed),), np.array([1]))
-    with pytest.raises(ValueError, match="received x twice"):
+    with pytest.raises(ValueError, match="got x twice"):
         Schedule((domain.mdp,), (good, good), np.array([1, 1]))
     some = Schedule((domain.mdp,), (good, Candidate("y", 0, (5,), (5,), most=3)), np.array([1, 1]))
     assert Schedule.read(some.to_frame(), domain.mdp).candidates[1].most == 3

@@ -553,13 +553,13 @@ def test_dates_are_counted_in_the_unit_that_is_asked_for() -> None:
 
 MALFORMED = {
     "no such column": (lambda f: f.drop(columns="time"), {}, "must have the column time with time stamps"),
-    "a blank": (lambda f: f.assign(time=f["time"].where(f.index != 3)), {}, "column time must be a number, received"),
+    "a blank": (lambda f: f.assign(time=f["time"].where(f.index != 3)), {}, "column time must be a number, got"),
     "text": (
         lambda f: f.assign(time=f["time"].astype(object).where(f.index != 3, "noon")),
         {},
-        "must be a number, received 'noon'",
+        "must be a number, got 'noon'",
     ),
-    "infinite": (lambda f: f.assign(time=f["time"].where(f.index != 3, np.inf)), {}, "must be a number, received"),
+    "infinite": (lambda f: f.assign(time=f["time"].where(f.index != 3, np.inf)), {}, "must be a number, got"),
     "dates without a unit": (
         lambda f: f.assign(time=pd.to_datetime(f["time"], unit="h")),
         {},
@@ -568,7 +568,7 @@ MALFORMED = {
     "numbers with a unit": (lambda f: f, {"time_unit": "hour"}, "must be dates where a unit of time is given"),
     "an unknown unit": (lambda f: f, {"time_unit": "moon"}, "the unit of time must be one of second, minute"),
     "backwards": (lambda f: f.assign(time=-f["time"]).drop(columns="next_time"), {}, "must be later than the time of this one"),
-    "standing still": (lambda f: f.assign(time=0.0).drop(columns="next_time"), {}, "received a move that takes 0"),
+    "standing still": (lambda f: f.assign(time=0.0).drop(columns="next_time"), {}, "got a move that takes 0"),
     "ends before it began": (
         lambda f: f.assign(next_time=f["next_time"] - 100),
         {},
@@ -604,7 +604,7 @@ def test_transitions_may_say_how_long_moves_take(tmp_path) -> None:
     frame.to_csv(tmp_path / "moves.csv", index=False)
     for mdp in (mh.MDP.from_frame(frame), mh.MDP.from_csv(tmp_path / "moves.csv"), read_transitions(tmp_path / "moves.csv")):
         np.testing.assert_allclose(mdp.at(0.5).stacked.data, [0.5, 0.5 * 0.5**1.5])
-    with pytest.raises(ValueError, match="column duration must be positive, received 0"):
+    with pytest.raises(ValueError, match="column duration must be positive, got 0"):
         mh.MDP.from_frame(frame.assign(duration=0))
 
 
@@ -612,7 +612,7 @@ def test_transitions_may_say_how_long_moves_take(tmp_path) -> None:
 def test_a_fit_and_its_questions_take_durations(golden) -> None:
     mdp, reward, table = stamped(episodes=200)
     given = mh.MDP(mdp.to_array(), terminal=mdp.terminal)
-    with pytest.raises(ValueError, match="received both: leave out time="):
+    with pytest.raises(ValueError, match="got both: leave out time="):
         analyse(table, [mdp])
     for mdps in (None, [given]):
         found = analyse(table, mdps, deviations=0.0)

@@ -83,7 +83,7 @@ def test_the_notebook_on_results_runs_cell_by_cell(capsys):
     assert drawn == 2
     assert [re.search("<b>(.*?)</b>", html)[1] for html in shown] == ["Solution", "PairwiseTests", "Solution"]
     said = capsys.readouterr().out
-    assert all(word in said for word in ("discounts, with 95% intervals", r"\midrule", "| parameter | reward |"))
+    assert all(word in said for word in ("discounts, with 95% CIs", r"\midrule", "| parameter | reward |"))
 
 
 @pytest.mark.slow

@@ -165,18 +165,18 @@ CSV_FILES = {
     "semicolons": (GOOD.replace(",", ";"), "separated by semicolons: save it with commas"),
     "tabs": (GOOD.replace(",", "\t"), "separated by tabs"),
     "bars": (GOOD.replace(",", "|"), "separated by vertical bars"),
-    "spreadsheet hint": ("sep=;\n" + GOOD, "line 1: received 'sep=;' .*: delete this line"),
-    "Latin-1": (GOOD.replace("bob", "Zoé").encode("latin-1"), "line 4: received the byte 0xe9.*save it as UTF-8"),
+    "spreadsheet hint": ("sep=;\n" + GOOD, "line 1: got 'sep=;' .*: delete this line"),
+    "Latin-1": (GOOD.replace("bob", "Zoé").encode("latin-1"), "line 4: got the byte 0xe9.*save it as UTF-8"),
     "UTF-16": (GOOD.encode("utf-16"), "saved as UTF-16 or UTF-32: save it as UTF-8"),
     "UTF-16 without a mark": (GOOD.encode("utf-16-le"), "a file that is no text"),
     "Excel": (b"PK\x03\x04 xl/workbook.xml", "an Excel workbook or a zip archive: .* save it as CSV"),
     "web page": ("<!DOCTYPE html><html>", "a web page"),
     "JSON": ('{"expert": []}', "a JSON document"),
-    "empty": ("", "received an empty file"),
-    "blank": ("\n  \n", "received an empty file"),
-    "column twice": (GOOD.replace("action", "state", 1), "line 1: each column must be named once, received state twice"),
-    "comma at every end": (GOOD.replace("\n", ",\n").replace("next_state,", "next_state"), "line 2: received 7 cells under 6"),
-    "comma at one end": (GOOD.replace("town", "town,"), "line 3: received 7 cells under 6 columns: is there a comma"),
+    "empty": ("", "got an empty file"),
+    "blank": ("\n  \n", "got an empty file"),
+    "column twice": (GOOD.replace("action", "state", 1), "line 1: each column must be named once, got state twice"),
+    "comma at every end": (GOOD.replace("\n", ",\n").replace("next_state,", "next_state"), "line 2: got 7 cells under 6"),
+    "comma at one end": (GOOD.replace("town", "town,"), "line 3: got 7 cells under 6 columns: is there a comma"),
     "open quotation mark in the header": ('"' + GOOD, "line 1: a quotation mark is opened here and never closed"),
     "open quotation mark": (GOOD.replace("bob", '"bob'), "line 4: a quotation mark is opened here and never closed"),
     "missing state": (GOOD.replace("bob,1,0,home", "bob,1,0,"), "line 4: column state must not be empty"),
@@ -190,11 +190,11 @@ CSV_FILES = {
         GOOD + "ann,2,0,home,walk," + "x" * (17 << 20),
         "line 5: the line must be shorter than 8 MB",
     ),
-    "step": (GOOD.replace("bob,1,0", "bob,1,first"), "line 4: column step must be a whole number, received 'first'"),
-    "empty step": (GOOD.replace("bob,1,0", "bob,1,"), "line 4: column step must be a whole number, received an empty cell"),
+    "step": (GOOD.replace("bob,1,0", "bob,1,first"), "line 4: column step must be a whole number, got 'first'"),
+    "empty step": (GOOD.replace("bob,1,0", "bob,1,"), "line 4: column step must be a whole number, got an empty cell"),
     "huge step": (GOOD.replace("bob,1,0", "bob,1,1e300"), "line 4: column step must be a whole number of at most 9e.15 in size"),
-    "step twice": (GOOD + ROWS[0] + "\n", "each step must occur once, received it in line 2 and line 5"),
-    "gap": (GOOD.replace("ann,1,1", "ann,1,2"), "line 2 .* must be followed by step 1, received step 2"),
+    "step twice": (GOOD + ROWS[0] + "\n", "each step must occur once, got it in line 2 and line 5"),
+    "gap": (GOOD.replace("ann,1,1", "ann,1,2"), "line 2 .* must be followed by step 1, got step 2"),
     "other next state": (GOOD.replace("road\n", "town\n"), "line 2 .*next_state is 'town', but the next step is in 'road'"),
     "no column": (GOOD.replace("action", "Action"), "none named action but expert, episode, step, state, Action"),
 }
@@ -250,7 +250,7 @@ def test_only_the_columns_that_are_needed_are_read(tmp_path, monkeypatch):
         assert list(seen.pop().frame.columns) == HEADER.split(",")
         mh.Steps.from_file(tmp_path / name, ["x"])
         assert list(seen.pop().frame.columns) == ["expert", "episode", "step", "action", "x"]
-    with pytest.raises(ValueError, match="received none named y but expert, episode, step, state"):
+    with pytest.raises(ValueError, match="got none named y but expert, episode, step, state"):
         mh.Steps.from_file(tmp_path / "d.csv", ["y"])
 
 
@@ -269,10 +269,10 @@ def test_nested_parquet_is_refused(tmp_path):
     frame.assign(step=pd.Timestamp("2026-01-01")).to_parquet(tmp_path / "dates.parquet")
     frame.assign(state=[b"home", b"road", b"home"]).to_parquet(tmp_path / "bytes.parquet")
     expected = {
-        "list": "state must hold text or numbers, received lists",
-        "nested": "state must hold text or numbers, received lists or other nested",
+        "list": "state must hold text or numbers, got lists",
+        "nested": "state must hold text or numbers, got lists or other nested",
         "dates": "step must be a whole",
-        "bytes": "state must hold text or numbers, received bytes: write it as text",
+        "bytes": "state must hold text or numbers, got bytes: write it as text",
     }
     for name, said in expected.items():
         with pytest.raises(ValueError, match=rf"{name}\.parquet.* column {said}"):
@@ -296,11 +296,11 @@ def test_the_same_table_twice_is_refused(tmp_path):
         ("home,walk,road,0.5\nhome,walk,town,0.4", "line 2: the probabilities of all moves from home by walk must sum to 1"),
         (
             "home,walk,road,1\nhome,walk,road,0",
-            "line 3: .* one row for the move from home by walk to road, received another in line 2",
+            "line 3: .* one row for the move from home by walk to road, got another in line 2",
         ),
-        ("home,walk,road,1.5\nhome,walk,town,-0.5", "line 2: column probability must be from 0 to 1, received 1.5"),
+        ("home,walk,road,1.5\nhome,walk,town,-0.5", "line 2: column probability must be from 0 to 1, got 1.5"),
         ("home,walk,road,nan", "line 2: column probability must be a number"),
-        ("home,walk,road,", "line 2: column probability must be a number, received an empty cell"),
+        ("home,walk,road,", "line 2: column probability must be a number, got an empty cell"),
     ],
 )
 def test_transitions_name_the_line(rows, said, tmp_path):
@@ -312,10 +312,10 @@ def test_transitions_name_the_line(rows, said, tmp_path):
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ("home,1\nroad,2\nroad,3\ntown,4", "line 4: there must be one row for state road, received another"),
-        ("home,1\nroad,2", "must have one row for state town, received none"),
+        ("home,1\nroad,2\nroad,3\ntown,4", "line 4: there must be one row for state road, got another"),
+        ("home,1\nroad,2", "must have one row for state town, got none"),
         ("Home,1\nroad,2\ntown,3", "line 2: state 'Home' must be one of the 3 states .*Did you mean 'home'"),
-        ("home,one\nroad,2\ntown,3", "line 2: column pay must be a number, received 'one'"),
+        ("home,one\nroad,2\ntown,3", "line 2: column pay must be a number, got 'one'"),
     ],
 )
 def test_features_name_the_line(rows, said, tmp_path):

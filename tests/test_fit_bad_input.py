@@ -22,8 +22,8 @@ def change(column: str, value, row: int = 5) -> Callable[[pd.DataFrame], pd.Data
 
 
 MALFORMED = {
-    "missing column": (lambda f: f.drop(columns="action"), "received none named action"),
-    "renamed column": (lambda f: f.rename(columns={"expert": "person"}), "received none named expert"),
+    "missing column": (lambda f: f.drop(columns="action"), "got none named action"),
+    "renamed column": (lambda f: f.rename(columns={"expert": "person"}), "got none named expert"),
     "all columns renamed": (lambda f: f.rename(columns=lambda name: f"my {name}"), "rename or add expert (who decided), episode"),
     "unknown state": (change("next_state", "moon", LAST), "state 'moon' must be one of"),
     "unknown state and action": (lambda f: f.assign(state="s" + f["state"], next_state="s" + f["next_state"]), "must be one of"),
@@ -160,7 +160,7 @@ def test_features_may_hold_states_that_nobody_visited_where_transitions_are_esti
     one_sentence(fit(demos, "--features", tmp_path / "more.csv", "--transitions", mdp), said)
     features["state"] = features["state"].replace("1", "cell 1")
     features.to_csv(tmp_path / "misspelt.csv", index=False)
-    said = "must have one row for state 1, received none: it has one for 'cell 1', and names must agree letter by letter"
+    said = "must have one row for state 1, got none: it has one for 'cell 1', and names must agree letter by letter"
     one_sentence(fit(demos, "--features", tmp_path / "misspelt.csv"), said)
 
 

@@ -104,10 +104,10 @@ def test_groups_share_a_discount_and_known_temperatures_stay(told, tmp_path):
         (["--temperature", "Zoe=1"], "must name experts among"),
         (["--temperature", "pooled", "--temperature", "1"], "--temperature must be given once for all experts"),
         (["--groups", "of_zoe.csv"], "groups name Zoe, but there is no expert of that name"),
-        (["--groups", "told.csv"], "received none named expert"),
-        (["--groups", "twice.csv"], "twice.csv, line 3: there must be one row for expert Bo, received another"),
+        (["--groups", "told.csv"], "got none named expert"),
+        (["--groups", "twice.csv"], "twice.csv, line 3: there must be one row for expert Bo, got another"),
         (["--groups", "groups.csv", "--discount", "Bo=0.5", "--discount", "Cy=0.6"], "share one discount, but different ones"),
-        (["--known-reward", "features.csv"], "must have one column with the known reward, received big, small, step"),
+        (["--known-reward", "features.csv"], "must have one column with the known reward, got big, small, step"),
         (["--known-reward", "missing.csv"], "--known-reward must be a file"),
         (["--known-reward", "told.csv", "--temperature", "1", "--discount", "0.5"], "leave out at least one"),
         (["--jobs", "0"], "jobs must be a whole number of at least 1"),
@@ -170,4 +170,4 @@ def test_the_unit_of_a_known_reward_does_not_matter(temperature, told, tmp_path)
 def test_numbers_that_no_computer_can_weigh_are_refused(largest, option, told, tmp_path):
     pd.DataFrame({"state": range(18), "pay": [0.0] * 17 + [largest]}).to_csv(tmp_path / "pay.csv", index=False)
     result = fit(told / "demos.csv", "--transitions", told / "mdp.npz", option, tmp_path / "pay.csv")
-    one_sentence(result, f"the largest number of column pay must be between 0.0001 and 1e+08, received {largest:g}: use another")
+    one_sentence(result, f"the largest number of column pay must be between 0.0001 and 1e+08, got {largest:g}: use another")

@@ -57,7 +57,7 @@ def test_a_table_of_vectors_is_fitted(table, tmp_path, golden) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--state", "x,z"], "received none named z"),
+        (["--state", "x,z"], "got none named z"),
         (["--state", "x,,y"], "must name columns separated by commas"),
         (["--state", "x,y", "--ridge", "1"], "--state must come without --ridge"),
         (["--state", "x,y", "--discount", "zoe=0.5"], "must name experts among"),
@@ -170,9 +170,9 @@ def _alike(one, other) -> bool:
 
 def test_steps_come_without_what_belongs_to_a_list_of_states() -> None:
     steps = mh.domains.navigation({"ann": 0.3, "bob": 0.9}).simulate(50, seed=4)
-    with pytest.raises(ValueError, match=r"Steps must come without .* received ridge and population"):
+    with pytest.raises(ValueError, match=r"Steps must come without .* got ridge and population"):
         mh.analyse(steps, ridge=1.0, population=mh.Population("~ 1"))
-    with pytest.raises(ValueError, match=r"Steps must come without .* received MaximumLikelihood"):
+    with pytest.raises(ValueError, match=r"Steps must come without .* got MaximumLikelihood"):
         mh.analyse(steps, solver=mh.MaximumLikelihood())
 
 

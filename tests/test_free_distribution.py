@@ -40,7 +40,7 @@ def planner(eta: Floats) -> Floats:
 
 
 def decisions(logits: Floats, times: int = 12, seed: int = 0) -> Sparse:
-    """The counts of persons who decide so many times in each state, with log temperatures around −1."""
+    """The counts of people who decide so many times in each state, with log temperatures around −1."""
     rng = np.random.default_rng(seed)
     chance = np.exp(planner(np.stack([logits, -1 + 0.3 * rng.normal(size=logits.size)], axis=1)))[NOW.size :]
     later = rng.binomial(times, chance).T
@@ -213,7 +213,7 @@ def test_the_distribution_is_drawn_and_told(solved: mh.Solution) -> None:
     assert len(section.blocks) == 6  # an opening, two pairs of figures, two tables, how it was done
     axes = plot_distribution(solved, "group = training")
     assert axes.get_title() == "group = training"
-    with pytest.raises(ValueError, match="group must be one of group = control, group = training, received both"):
+    with pytest.raises(ValueError, match="group must be one of group = control, group = training, got both"):
         plot_distribution(solved, "both")
 
 
@@ -225,14 +225,14 @@ def test_the_sentences_say_how_many_types_there_are_and_what_the_task_cannot_sho
         "converged": True,
     }
     assert distribution_words({"everyone": found}, Horizon(3)) == [
-        "There are 2 clear types of persons: 25% look 1.8 steps ahead (discounts near 0.50) and 75% look 2.7 steps ahead "
+        "There are 2 clear types of people: 25% look 1.8 steps ahead (discounts near 0.50) and 75% look 2.7 steps ahead "
         "(discounts near 0.90)."
     ]
     short = {**found, "types": [kind], "indistinguishable": {"interval": [0.123, 0.4], "discount": 0.93, "difference": 0.05}}
     first, second = distribution_words({"a": short, "b": found})[:2]
     assert first.startswith("There is one clear type of person (a)")
     assert second == (
-        "12% to 40% of persons (a) have a discount of 0.93 or more. How much further they look ahead this task cannot show: "
+        "12% to 40% of people (a) have a discount of 0.93 or more. How much further they look ahead this task cannot show: "
         "from there on no choice changes by more than 5 percentage points."
     )
     early = {**found, "converged": False, "gap": 0.5, "refinement": {"gain": 2.0}}
@@ -251,9 +251,9 @@ def test_a_reward_that_is_not_known_is_that_of_the_normal_population() -> None:
 @pytest.mark.parametrize(
     ("formula", "distribution", "words"),
     [
-        ("~ 1", "kinds", "distribution must be normal, free or types, received 'kinds'"),
-        ("~ group + age", "free", "columns of groups only, received the numbers of age"),
-        ("~ site", "free", "at most 6 combinations of groups, received 8"),
+        ("~ 1", "kinds", "distribution must be normal, free or types, got 'kinds'"),
+        ("~ group + age", "free", "columns of groups only, got the numbers of age"),
+        ("~ site", "free", "at most 6 combinations of groups, got 8"),
     ],
 )
 def test_what_cannot_be_free_is_refused(formula: str, distribution: str, words: str) -> None:

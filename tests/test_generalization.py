@@ -45,7 +45,7 @@ def test_the_seed_fixes_the_tasks() -> None:
 
 
 def test_a_reward_of_another_shape_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"reward must have shape \(4,\), received \(3,\)"):
+    with pytest.raises(ValueError, match=r"reward must have shape \(4,\), got \(3,\)"):
         mh.generalization_error(TOY, np.zeros(3))
 
 

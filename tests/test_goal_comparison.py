@@ -32,7 +32,7 @@ def kinds(mdp: mh.MDP) -> tuple[object, list[str]]:
 
 
 def simulated(spread: float, episodes: int = 200, seed: int = 1) -> mh.Demonstrations:
-    """Three persons on the cliff, whose rewards for each kind of state deviate from the common ones."""
+    """Three people on the cliff, whose rewards for each kind of state deviate from the common ones."""
     weights = PAYS + spread * np.random.default_rng(seed).normal(size=(3, PAYS.size))
     policies = [mh.soft_plan(CLIFF.mdp, KINDS @ own, gamma).policy for own, gamma in zip(weights, (0.3, 0.5, 0.8), strict=True)]
     return mh.Demonstrations.simulate(CLIFF.mdp, policies, episodes, seed=seed, names=["Ann", "Bo", "Cy"])
@@ -40,7 +40,7 @@ def simulated(spread: float, episodes: int = 200, seed: int = 1) -> mh.Demonstra
 
 @cache
 def fitted(spread: float) -> Analysis:
-    """What is found of these persons."""
+    """What is found of these people."""
     found = mh.analyse(simulated(spread), [CLIFF.mdp], kinds)
     assert isinstance(found, Analysis)
     return found
@@ -195,7 +195,7 @@ def test_a_deviation_may_be_given_and_0_is_the_papers_model(tmp_path, golden):
     said = CliRunner().invoke(app, [*arguments, "--deviations", "0"])
     assert said.exit_code == 0, said.output
     assert "nearly" not in said.output
-    for wrong, wanted in (("some", "estimated or a number that is at least 0, received some"), ("-1", "a number of at least 0")):
+    for wrong, wanted in (("some", "estimated or a number that is at least 0, got some"), ("-1", "a number of at least 0")):
         said = CliRunner().invoke(app, [*arguments, f"--deviations={wrong}"])
         assert said.exit_code == 2
         assert f"--deviations must be {wanted}" in said.output

@@ -341,7 +341,7 @@ def test_bad_input_gets_a_sentence():
     with pytest.raises(ValueError, match="temperature must be"):
         mh.goals(table, temperature="each")
     mixed = mh.Problem(MDP, [table.experts[0], policies([0])[0]])
-    with pytest.raises(ValueError, match="given as a policy like the others, received demonstrations"):
+    with pytest.raises(ValueError, match="given as a policy like the others, got demonstrations"):
         mh.goals(mixed)
     empty = mh.Expert("absent", MDP, "demonstrations", counts=np.zeros((6, 3)))
     with pytest.raises(ValueError, match="absent must have at least one decision"):

@@ -417,5 +417,5 @@ def test_a_probability_that_has_lost_its_digits_is_refused():
     """Below 2e-308 a float keeps few digits, and log π is off by more than any tolerance."""
     policy = np.array([[1.0, 1e-310], [0.5, 0.5]])
     mdp = mh.MDP([[[0, 1], [0, 1]], [[1, 0], [1, 0]]])
-    with pytest.raises(ValueError, match="received 1e-310 in state 0 on action 1"):
+    with pytest.raises(ValueError, match="got 1e-310 in state 0 on action 1"):
         mh.identify(mh.Problem(mdp, [policy, np.full((2, 2), 0.5)]))

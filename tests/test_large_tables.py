@@ -220,7 +220,7 @@ def test_rows_of_a_table_that_is_too_large_are_not_loaded(tmp_path):
     walks().to_csv(tmp_path / "d.csv", index=False)
     path = tmp_path / "d.csv"
     table = CountedFiles(scan_files(str(path), [path]), most_rows=10)
-    with pytest.raises(ValueError, match=r"must have at most 10 decisions to be loaded one by one, received"):
+    with pytest.raises(ValueError, match=r"must have at most 10 decisions to be loaded one by one, got"):
         _ = table.state
     assert table.counts(DOMAIN.mdp).sum() == len(table)
 
@@ -280,7 +280,7 @@ def test_counted_moves_are_tested_against_the_transitions(tmp_path):
 
 
 def people(mdp: mh.MDP, seed: int, names: list[str]) -> pd.DataFrame:
-    """Shuffled decisions of persons with random policies, each of whom plays a few episodes."""
+    """Shuffled decisions of people with random policies, each of whom plays a few episodes."""
     rng = np.random.default_rng(seed)
     policies = rng.dirichlet(np.ones(mdp.n_actions), (len(names), mdp.n_states))
     table = mh.Demonstrations.simulate(mdp, list(policies), 4, seed, 12, names=names)
@@ -301,7 +301,7 @@ def as_arrays(crowd: mh.Problem) -> list[object]:
 @pytest.mark.parametrize("given", [True, False])
 @pytest.mark.parametrize("reward", ["states", "features"])
 def test_sparse_counts_are_those_of_the_experts_one_by_one(tasks, given, reward, tmp_path):
-    """Loaded and counted tables, one task or two with other persons in each: the same arrays, names, order and remarks."""
+    """Loaded and counted tables, one task or two with other people in each: the same arrays, names, order and remarks."""
     mdps = [DOMAIN.mdp, mh.domains.cliff(ending="absorbing").mdp][:tasks] if given else None
     names = [["b", "B", "10", "9", "a"], ["zoe", "a", "10", "yan"]][:tasks]
     frames = [people(DOMAIN.mdp, i, who) for i, who in enumerate(names)]
@@ -334,12 +334,12 @@ REFUSED = {
     "state 'five' must be one of the 12 states": lambda frame: frame.replace(
         {"state": {"5": "five"}, "next_state": {"5": "five"}}
     ),
-    "received 8 impossible moves: from 11": lambda frame: frame.assign(
+    "got 8 impossible moves: from 11": lambda frame: frame.assign(
         state=frame["state"].replace("5", "11"), next_state=frame["next_state"].replace("5", "11")
     ),
     "the moves of the table contradict the transitions": lambda frame: frame.assign(action="up"),
     "action 'jump' must be one of the 4 actions": lambda frame: frame.assign(action="jump"),
-    "expert d must have at least one decision, received none": lambda frame: frame.drop(columns="next_state"),
+    "expert d must have at least one decision, got none": lambda frame: frame.drop(columns="next_state"),
 }
 
 

@@ -245,7 +245,7 @@ def test_where_a_state_can_come_again_people_look_so_many_steps_ahead() -> None:
 def test_more_rewards_than_can_be_held_are_refused_before_the_work() -> None:
     problem, known = with_known_reward(simulated(steps_task(steps=3), [[1.0, 0.3, 0.1], [1.0, 0.5, 0.2]], episodes=5))
     for ask in (lambda: mh.solve(problem, mh.MaximumLikelihood(lookahead=mh.Depth())), lambda: mh.compare_lookahead(problem)):
-        with limited(dense_rewards=3), pytest.raises(ValueError, match="needs at most 3 rewards, received"):
+        with limited(dense_rewards=3), pytest.raises(ValueError, match="needs at most 3 rewards, got"):
             ask()
     paid = (problem.mdp.stacked @ known).reshape(problem.mdp.n_actions, -1).T  # known for states and actions: none is estimated
     with limited(dense_rewards=3):
@@ -384,7 +384,7 @@ def test_bad_requests_get_one_sentence_and_nothing_is_written(study, tmp_path, o
 
 
 def test_needless_parameters_alone_do_not_tell_families_apart() -> None:
-    """Decisions of hyperbolic persons: two parameters each do not gain, and that is no evidence against them."""
+    """Decisions of hyperbolic people: two parameters each do not gain, and that is no evidence against them."""
     weights = [[1.0, 1 / (1 + kappa), 1 / (1 + 2 * kappa)] for kappa in (0.2, 0.5, 1.0, 2.0)]
     problem, known = with_known_reward(simulated(steps_task(), weights, episodes=150))
     comparison = mh.compare_lookahead(problem, solver=mh.MaximumLikelihood(1.0, known_reward=known))

@@ -1,4 +1,4 @@
-"""The likelihood of persons under several conditions: what the mathematics says of it, whatever the formula."""
+"""The likelihood of people under several conditions: what the mathematics says of it, whatever the formula."""
 
 import numpy as np
 import pytest

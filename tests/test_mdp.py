@@ -136,7 +136,7 @@ def test_a_thousand_by_thousand_grid_is_built() -> None:
 
 def test_the_fields_of_an_mdp_cannot_be_replaced() -> None:
     mdp = mh.domains.toy().mdp
-    with pytest.raises(AttributeError, match="an MDP cannot be changed, received a new terminal"):
+    with pytest.raises(AttributeError, match="an MDP cannot be changed, got a new terminal"):
         mdp.terminal = np.zeros(4, dtype=bool)
     with pytest.raises(ValueError, match="read-only"):
         mdp.terminal[0] = True

@@ -65,7 +65,7 @@ def test_old_names_of_a_domains_experts_still_work_with_a_warning() -> None:
 
 
 def test_an_argument_under_both_names_is_refused() -> None:
-    with pytest.raises(TypeError, match="tol of Population is now tolerance, received both"):
+    with pytest.raises(TypeError, match="tol of Population is now tolerance, got both"):
         mh.Population(tol=0.1, tolerance=0.1)
 
 

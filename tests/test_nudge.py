@@ -313,11 +313,11 @@ def test_experts_without_a_common_scale_are_not_compared(golden) -> None:
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "state": ({"state": "nowhere"}, "state must name states among 0, 1, .* received 'nowhere'"),
-    "action": ({"state": "4", "action": "jump"}, "action must name actions among 0, 1, received 'jump'"),
-    "terminal": ({"state": "1", "action": "1"}, "one that can be taken in state 1, received 1"),
-    "chance": ({"state": "1", "chance": 1.0}, "chance must be a number between 0 and 1, received 1.0"),
-    "word": ({"state": "1", "chance": "half"}, "received 'half'"),
+    "state": ({"state": "nowhere"}, "state must name states among 0, 1, .* got 'nowhere'"),
+    "action": ({"state": "4", "action": "jump"}, "action must name actions among 0, 1, got 'jump'"),
+    "terminal": ({"state": "1", "action": "1"}, "one that can be taken in state 1, got 1"),
+    "chance": ({"state": "1", "chance": 1.0}, "chance must be a number between 0 and 1, got 1.0"),
+    "word": ({"state": "1", "chance": "half"}, "got 'half'"),
     "start": ({"state": "4", "action": "1", "initial": {"6": 1.0}}, "initial is for a state to be reached"),
     "discount": ({"state": "1", "discount": 0.5}, "discount is for a Problem of policies"),
     "groups": ({"state": "1", "persons": "groups"}, "groups are those of a Population"),
@@ -388,5 +388,5 @@ def test_a_bonus_is_enough_for_half_and_for_most_of_each_group() -> None:
     own = mh.nudge(solution, state="I3", chance=0.6, draws=20, groups=dict(zip(names, ["a", "b"] * 10, strict=True)))
     assert own.enough["group"].unique().tolist() == ["", "a", "b"]
     assert mh.nudge(solution, state="I3", persons="groups", draws=20).enough.empty
-    with pytest.raises(ValueError, match="groups must name experts, received 'nobody'"):
+    with pytest.raises(ValueError, match="groups must name experts, got 'nobody'"):
         mh.nudge(solution, state="I3", groups={"nobody": "a"})

@@ -118,7 +118,7 @@ def test_an_answer_that_does_not_reproduce_the_policies_is_refused(monkeypatch):
 
 
 def test_a_grid_of_discounts_is_refused_where_very_much_is_open():
-    with pytest.raises(ValueError, match="distinguish most states, received one of"):
+    with pytest.raises(ValueError, match="distinguish most states, got one of"):
         mh.theory.feasibility_grid(problem(single_actions(40, 0.1, 0.7))[0], 0.5)
 
 

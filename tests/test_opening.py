@@ -77,7 +77,7 @@ def test_two_groups_are_named_and_their_difference_has_an_interval(solution, gol
         solution, [pair("group", ["old", "young"], [0.58, 0.85], 0.008)], [pair("group", ["old", "young"], [3.0, 2.0], 0.01)]
     )
     golden(said)
-    # the same persons the other way round
+    # the same people the other way round
     (turned,) = told(solution, [pair("group", ["young", "old"], [0.85, 0.58], 0.008)])
     assert turned.startswith(said.split("; it also")[0])
 
@@ -277,7 +277,7 @@ def test_a_page_opens_without_errors_and_its_tables_can_be_copied(found, tmp_pat
         assert tab.errors == []
         table = "all('table').find((t) => t.textContent.includes('cohort[T.young]'))"
         rows = tab.run(f"asCsv(shownCells({table}))").splitlines()
-        assert rows[0] == "term,estimate,95% interval or test,p"
+        assert rows[0] == "term,estimate,95% CI or test,p"
         assert rows[1].startswith("Intercept,")
         latex = tab.run(f"asLatex({table}, shownCells({table}))")
         assert r"\begin{tabular}{lrrr}" in latex
@@ -303,7 +303,7 @@ def test_the_mean_of_a_group_and_the_line_over_a_number_have_an_interval(solutio
     assert [x for x, _ in drawn[1].points] == pytest.approx(
         logit(np.array(group["typical_interval"]) / population.largest_discount)
     )
-    assert f"typical γ {group['typical_discount']:.3f}, 95% interval" in drawn[0].tip
+    assert f"typical γ {group['typical_discount']:.3f}, 95% CI" in drawn[0].tip
     assert [line.kind for line in _typical(population, "cohort = young", "temperature", 0.0, 0.6)] == ["typical", "typical"]
     ages = np.linspace(20, 60, 16)
     made = replace(

@@ -32,7 +32,7 @@ def test_a_solution_of_your_own_has_summary_picture_page_file_and_intervals(tmp_
     solution = mh.solve(PROBLEM, Guess())
     assert solution.evidence["luck"] == 1
     np.testing.assert_allclose(solution.confidence_intervals(0.95), [[0.304, 0.696]] * 3, atol=1e-3)
-    assert "95% intervals" in solution.summary()
+    assert "95% CIs" in solution.summary()
     assert solution.plot().get_xlabel() == "discount"
     solution.to_html(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
@@ -46,7 +46,7 @@ def test_a_solution_of_your_own_has_summary_picture_page_file_and_intervals(tmp_
 
 @pytest.mark.parametrize("answer", [{"discounts": [0.5]}, [0.5], 3], ids=["dict", "list", "number"])
 def test_a_solver_that_returns_no_solution_is_told_so(answer) -> None:
-    with pytest.raises(ValueError, match=rf"Guess\.solve must return a Solution, received {type(answer).__name__}$"):
+    with pytest.raises(ValueError, match=rf"Guess\.solve must return a Solution, got {type(answer).__name__}$"):
         mh.solve(PROBLEM, Guess(answer))
 
 
@@ -66,7 +66,7 @@ def test_a_solution_of_other_experts_is_refused() -> None:
 
 
 def test_analyse_says_which_solver_it_takes() -> None:
-    with pytest.raises(ValueError, match=r"solver must be MaximumLikelihood\(…\), received Guess"):
+    with pytest.raises(ValueError, match=r"solver must be MaximumLikelihood\(…\), got Guess"):
         mh.analyse(TABLE, CLIFF.mdp, solver=Guess())
 
 
@@ -141,8 +141,8 @@ def test_the_likelihood_is_that_of_the_plans_and_its_gradient_that_of_finite_dif
     [
         ((np.zeros(3), 0.5), r"reward must have shape \(12,\)"),
         ((np.zeros(12), [0.5, 0.5]), "discounts must be one number or one for each of 3 experts"),
-        ((np.zeros(12), 1.5), r"discounts must be in \[0, 1\], received 1.5"),
-        ((np.zeros(12), 0.5, 0.0), "temperatures must be positive, received 0"),
+        ((np.zeros(12), 1.5), r"discounts must be in \[0, 1\], got 1.5"),
+        ((np.zeros(12), 0.5, 0.0), "temperatures must be positive, got 0"),
     ],
 )
 def test_parameters_of_the_likelihood_are_checked(arguments, sentence) -> None:

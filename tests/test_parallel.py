@@ -172,7 +172,7 @@ def test_a_wrong_address_is_one_sentence(
     with limited(answer_seconds=0.2):
         result = CliRunner().invoke(app, [*command, "--cluster", address, "--out", "out"])
     assert result.exit_code == 2
-    assert f"received '{address}': none answers there" in " ".join(result.stderr.split())
+    assert f"got '{address}': none answers there" in " ".join(result.stderr.split())
     assert len(result.stderr.strip().splitlines()) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(file.name for file in files)
 

@@ -18,7 +18,7 @@ from multihorizon.problem import Problem
 
 
 def people_of(n: int = 40, blocks: int = 20, seed: int = 0) -> tuple[Problem, np.ndarray]:
-    """Simulated persons of the Space Adventure Task, and the points they play for."""
+    """Simulated people of the Space Adventure Task, and the points they play for."""
     task = mh.domains.space_adventure(blocks, seed=seed)
     people = task.persons(n, seed=seed, group_difference=0.6, age_slope=0.0)
     return mh.Problem(task.mdp, people.demonstrations), task.reward.T.ravel()
@@ -56,7 +56,7 @@ def test_both_roads_agree():
     problem, points = people_of()
     apart, together = both_roads(problem, mh.MaximumLikelihood("per_expert", known_reward=points))
     assert_same(apart, together)
-    assert ((apart.discounts == 0) | (apart.discounts == 1)).any()  # some persons are on a bound
+    assert ((apart.discounts == 0) | (apart.discounts == 1)).any()  # some people are on a bound
 
 
 def test_both_roads_agree_on_temperatures_and_discounts_that_are_known():
@@ -71,7 +71,7 @@ def test_both_roads_agree_on_temperatures_and_discounts_that_are_known():
 
 
 def test_both_roads_agree_where_states_come_again():
-    """On the cliff some persons choose at random, so that neither their discount nor their temperature is known."""
+    """On the cliff some people choose at random, so that neither their discount nor their temperature is known."""
     d, rng = mh.domains.cliff(), np.random.default_rng(0)
     persons = np.stack([rng.uniform(0.2, 0.9, 38), rng.uniform(1, 4, 38)], axis=1)
     policies = [mh.soft_plan(d.mdp, d.reward, *person).policy for person in persons.tolist()]

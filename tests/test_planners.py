@@ -265,7 +265,7 @@ def test_decisions_of_people_without_an_answer_are_not_counted_among_those_of_th
 @pytest.mark.parametrize(
     ("solver", "sentence"),
     [
-        (lambda: mh.MaximumLikelihood(planner="best_action"), "planner must be a function, received its name"),
+        (lambda: mh.MaximumLikelihood(planner="best_action"), "planner must be a function, got its name"),
         (lambda: mh.MaximumLikelihood(planner=1), "planner must be a function of a task"),
         (lambda: mh.MaximumLikelihood(planner=best_action, value="max"), "leave out value"),
         (lambda: mh.Population(planner=best_action, lapse="often"), "lapse must be a number"),

@@ -269,11 +269,11 @@ def test_a_correlation_that_is_hardly_determined_is_drawn_to_0_and_announced() -
     said = found.evidence["population"]
     assert found.status == mh.Status.CONVERGED
     assert said["spread"]["correlation"]["estimate"] < 0 < said["weak_priors"]["correlation"]["moved"]
-    assert "The correlation of discounts and temperatures between persons is hardly determined" in found.message
+    assert "The correlation of discounts and temperatures between people is hardly determined" in found.message
 
 
 def known_precisely(formula: str, frame: pd.DataFrame = PEOPLE.frame) -> mh.Solution:
-    """The population of persons with as many decisions as it takes to know each of them."""
+    """The population of people with as many decisions as it takes to know each of them."""
     pairs = zip(PEOPLE.discounts, PEOPLE.temperatures, strict=True)
     policies = [mh.soft_plan(TASK.mdp, TASK.reward, *pair).policy for pair in pairs]
     visits = known_problem().experts[0].counts.sum(axis=1, keepdims=True)
@@ -338,8 +338,8 @@ def test_the_reference_changes_terms_and_no_difference(solution: mh.Solution) ->
     old = mh.Population("~ group + age", PEOPLE.frame).predict(solution, new)
     np.testing.assert_allclose(solver.predict(other, new), old, atol=1e-6)
     for reference, said in (
-        ({"group": "HC"}, "reference of group must be one of control, training, received HC"),
-        ({"age": "40"}, r"received age, which holds numbers: if these are groups, write C\(age\)"),
+        ({"group": "HC"}, "reference of group must be one of control, training, got HC"),
+        ({"age": "40"}, r"got age, which holds numbers: if these are groups, write C\(age\)"),
         ({"site": "a"}, "must name a column of the formula"),
     ):
         with pytest.raises(ValueError, match=said):
@@ -380,7 +380,7 @@ def test_new_persons_are_predicted_from_their_covariates(solution: mh.Solution) 
     assert found.loc[0, ["person_low", "person_high"]].tolist() == pytest.approx(expected["new_person_interval"])
     assert found["high"][1] - found["low"][1] > found["high"][0] - found["low"][0]
     assert (found["person_low"] < found["low"]).all()
-    for wrong, said in ((new.drop(columns="age"), "value in column age"), (new.assign(group="other"), "received other")):
+    for wrong, said in ((new.drop(columns="age"), "value in column age"), (new.assign(group="other"), "got other")):
         with pytest.raises(ValueError, match=said):
             solver.predict(solution, wrong)
 
@@ -403,33 +403,33 @@ def changed(**columns) -> pd.DataFrame:
     ("formula", "persons", "said"),
     [
         ("~ group", PEOPLE.frame.assign(expert="x" + PEOPLE.frame["expert"]), "nobody who can be compared"),
-        ("~ group", pd.concat([PEOPLE.frame, PEOPLE.frame.iloc[:1]]), "received 1 twice"),
+        ("~ group", pd.concat([PEOPLE.frame, PEOPLE.frame.iloc[:1]]), "got 1 twice"),
         ("~ group", PEOPLE.frame.drop(columns="expert"), "must have the column expert"),
-        ("~ grp", PEOPLE.frame, "names grp, which persons do not have: the columns are expert, group, age"),
+        ("~ grp", PEOPLE.frame, "names grp, which people do not have: the columns are expert, group, age"),
         ("~ group +", PEOPLE.frame, "must join columns by"),
         ("age ~ group", PEOPLE.frame, "only to the right of ~"),
         ("~ 0", PEOPLE.frame, "at least one term"),
-        ("~ group + site", changed(site="all"), "column site of persons must vary"),
+        ("~ group + site", changed(site="all"), "column site of people must vary"),
         ("~ age + months", changed(months=12.0 * PEOPLE.frame["age"]), "must add something"),
         (
             "~ expert",
             PEOPLE.frame,
-            "must be comparable by column expert, received nobody who can be compared: 1, 2, .* 19 more .the only one of their",
+            "must be comparable by column expert, got nobody who can be compared: 1, 2, .* 19 more .the only one of their",
         ),
-        ("~ site", changed(site=["a", *"b" * 23]), "must vary, received b for everyone, without 1 .the only one of their site"),
+        ("~ site", changed(site=["a", *"b" * 23]), "must vary, got b for everyone, without 1 .the only one of their site"),
         (
             "~ age",
             changed(age=["forty", *map(str, range(23))]),
-            "column age .* must hold numbers, as for most, received 'forty' for 1",
+            "column age .* must hold numbers, as for most, got 'forty' for 1",
         ),
-        ("~ age", changed(age=[1e300, *range(23)]), "must be neither above 1e100 .* received 1e.300 in age"),
+        ("~ age", changed(age=[1e300, *range(23)]), "must be neither above 1e100 .* got 1e.300 in age"),
         ("~ age", changed(age=[np.inf, *range(23)]), "must be finite"),
-        ("~ age", changed(age=[[1]] * 24), "column age of persons must hold text or numbers, received bytes or nested values"),
-        ("~ log(age - 100)", PEOPLE.frame, r"must be finite, received a NaN or infinity in log\(age - 100\)"),
+        ("~ age", changed(age=[[1]] * 24), "column age of people must hold text or numbers, got bytes or nested values"),
+        ("~ log(age - 100)", PEOPLE.frame, r"must be finite, got a NaN or infinity in log\(age - 100\)"),
         ("~ log(group)", PEOPLE.frame, "cannot be used"),
         ("~ C(group, levels=['control'])", PEOPLE.frame, "cannot be used"),
         ("~ C(group, Treatment('none'))", PEOPLE.frame, "cannot be used"),
-        ("~ log(open)", PEOPLE.frame, "names open, which persons do not have"),
+        ("~ log(open)", PEOPLE.frame, "names open, which people do not have"),
         ("~ group", None, "the columns are none"),
     ],
 )
@@ -529,14 +529,14 @@ def test_a_saved_population_cannot_carry_code(solution: mh.Solution, tmp_path, m
 
 
 def gaps() -> pd.DataFrame:
-    """The persons with one row missing, one too many, an age missing, and one alone at a site."""
+    """The people with one row missing, one too many, an age missing, and one alone at a site."""
     frame = PEOPLE.frame.assign(site=["c", *np.resize(["a", "b"], 23)], age=PEOPLE.frame["age"].astype(float))
     frame.loc[frame["expert"] == "3", "age"] = np.nan
     return pd.concat([frame[frame["expert"] != "2"], frame.iloc[:1].assign(expert="zoe")])
 
 
 LEFT_OUT = {
-    "2": "no row in the table of persons",
+    "2": "no row in the table of people",
     "zoe": "no decisions",
     "3": "no age",
     "1": "the only one of their site",
@@ -547,9 +547,7 @@ def test_persons_who_cannot_be_compared_are_left_out_and_named() -> None:
     solver = mh.Population("~ age + site", gaps(), known_reward=POINTS, nodes=5)
     found = mh.solve(known_problem(), solver)
     assert found.evidence["population"]["left_out"] == LEFT_OUT
-    assert (
-        "4 of 25 persons are left out of the comparison: 2 (no row in the table of persons); zoe (no decisions)" in found.message
-    )
+    assert "4 of 25 people are left out of the comparison: 2 (no row in the table of people); zoe (no decisions)" in found.message
     kept = [name for name in known_problem().names if name not in LEFT_OUT]
     assert list(found.experts) == kept == list(found.problem.names)
     problem = known_problem()
@@ -559,7 +557,7 @@ def test_persons_who_cannot_be_compared_are_left_out_and_named() -> None:
     assert other.evidence["population"]["left_out"] == {}
     np.testing.assert_array_equal(other.discounts, found.discounts)
     assert solver.predict(found, complete).shape == (21, 5)
-    with pytest.raises(ValueError, match=r'missing="fail", received 2 \(no row'):
+    with pytest.raises(ValueError, match=r'missing="fail", got 2 \(no row'):
         mh.solve(known_problem(), replace(solver, missing="fail"))
     assert mh.solve(known_problem(), mh.Population("~ 1", gaps(), POINTS, nodes=5)).evidence["population"]["persons"] == 24
 
@@ -593,8 +591,8 @@ def test_options_are_checked() -> None:
         ({"persons": [1]}, "persons must be a data frame"),
         ({"nodes": 1}, "nodes must be a whole number of at least 3"),
         ({"ridge": -1.0}, "ridge must be at least 0"),
-        ({"reference": "group"}, "reference must map columns to groups, received 'group'"),
-        ({"missing": "ignore"}, "missing must be drop or fail, received 'ignore'"),
+        ({"reference": "group"}, "reference must map columns to groups, got 'group'"),
+        ({"missing": "ignore"}, "missing must be drop or fail, got 'ignore'"),
     ):
         with pytest.raises(ValueError, match=said):
             mh.Population(**options)

@@ -59,7 +59,7 @@ def test_group_effects_come_first(compared, golden) -> None:
         assert effect["interval"][0] < effect["estimate"] < effect["interval"][1]
         assert 0 <= effect["p"] <= 1
     page = (out / "report.html").read_text()
-    assert page.index("Groups and persons") < page.index("Planning horizons")
+    assert page.index("Groups and people") < page.index("Planning horizons")
     assert page.index("Do discounts differ with the covariates?") < page.index("How far do they look ahead?")
     pairs = population["contrasts"]["discount"]
     assert [(row["column"], row["p"]) for row in pairs] == [
@@ -119,9 +119,9 @@ def test_the_finding_says_who_looks_further_ahead_and_who_chooses_more_at_random
 def test_a_reference_that_is_none_is_refused(study) -> None:
     asked = ["--persons", study / "persons.csv", "--formula", "~ group"]
     for options, said in (
-        ((*asked, "--reference", "group"), "--reference must be COLUMN=GROUP, once for each column, received group"),
-        ((*asked, "--reference", "group=HC"), "reference of group must be one of control, training, received HC"),
-        ((*asked, "--reference", "site=a"), "reference must name a column of the formula '~ group', received site"),
+        ((*asked, "--reference", "group"), "--reference must be COLUMN=GROUP, once for each column, got group"),
+        ((*asked, "--reference", "group=HC"), "reference of group must be one of control, training, got HC"),
+        ((*asked, "--reference", "site=a"), "reference must name a column of the formula '~ group', got site"),
         (("--reference", "group=control"), "--reference must come with --formula that names columns"),
     ):
         result = fit(study, *options)
@@ -143,7 +143,7 @@ def test_without_persons_nothing_is_said_of_a_population(study, tmp_path) -> Non
     result = fit(study, "--out", tmp_path / "out")
     assert result.exit_code == 0, result.output
     assert json.loads((tmp_path / "out" / "result.json").read_text())["population"] is None
-    assert "Groups and persons" not in (tmp_path / "out" / "report.html").read_text()
+    assert "Groups and people" not in (tmp_path / "out" / "report.html").read_text()
 
 
 @pytest.mark.slow
@@ -157,9 +157,9 @@ def test_without_persons_nothing_is_said_of_a_population(study, tmp_path) -> Non
         ('~ np.save("x", age)', lambda frame: frame, "must not hold \"np.save('x', age)\": use columns, numbers, operators"),
         ('~ __import__("os").system("touch x")', lambda frame: frame, "must not hold"),
         ("~ age + months", lambda frame: frame.assign(months=12 * frame["age"]), "must add something to Intercept, age"),
-        ("~ site", lambda frame: frame.assign(site="s" + frame["expert"]), "received nobody who can be compared"),
+        ("~ site", lambda frame: frame.assign(site="s" + frame["expert"]), "got nobody who can be compared"),
         ("~ site", lambda frame: frame.assign(site=["a", *"b" * 9]), "without 1 (the only one of their site)"),
-        ("~ age", lambda frame: frame.assign(age=["forty", *range(9)]), "must hold numbers, as for most, received 'forty' for 1"),
+        ("~ age", lambda frame: frame.assign(age=["forty", *range(9)]), "must hold numbers, as for most, got 'forty' for 1"),
         ("~ age", lambda frame: frame.assign(age=[1e300, *range(9)]), "must be neither above 1e100 nor all below 1e-100"),
         ("~ group", lambda frame: frame.rename(columns={"expert": "who"}), "must have the columns expert"),
         ("~ site", lambda frame: frame.assign(site=1), "must vary"),
@@ -184,11 +184,11 @@ def test_persons_without_covariates_are_left_out_and_named_everywhere(study, tmp
     asked = ["--persons", tmp_path / "persons.csv", "--formula", "~ age"]
     result = fit(study, *asked, "--out", tmp_path / "out")
     assert result.exit_code == 0, result.output
-    said = "4 of 10 persons are left out of the comparison: 10 (no row in the table of persons); 1, 2, 3 (no age)."
+    said = "4 of 10 people are left out of the comparison: 10 (no row in the table of people); 1, 2, 3 (no age)."
     assert said in " ".join(result.output.split())
     assert said in (tmp_path / "out" / "report.html").read_text()
     population = json.loads((tmp_path / "out" / "result.json").read_text())["population"]
-    assert population["left_out"] == {"10": "no row in the table of persons", **dict.fromkeys("123", "no age")}
+    assert population["left_out"] == {"10": "no row in the table of people", **dict.fromkeys("123", "no age")}
     assert population["experts"] == ["4", "5", "6", "7", "8", "9"]
     people = pd.read_csv(tmp_path / "out" / "people.csv", dtype={"expert": str}).set_index("expert")
     assert len(people) == 10
@@ -197,8 +197,8 @@ def test_persons_without_covariates_are_left_out_and_named_everywhere(study, tmp
         assert np.isnan(people.loc[name, "shrunken_discount"]) == gone
         assert ("left out of the comparison" in str(people.loc[name, "flags"])) == gone
     for options, said in (
-        ((*asked, "--missing", "fail"), "received 10 (no row in the table of persons); 1, 2, 3 (no age)"),
-        ((*asked, "--missing", "ignore"), "--missing must be drop or fail, received ignore"),
+        ((*asked, "--missing", "fail"), "got 10 (no row in the table of people); 1, 2, 3 (no age)"),
+        ((*asked, "--missing", "ignore"), "--missing must be drop or fail, got ignore"),
         (("--missing", "fail"), "--missing must come with --formula that names columns"),
     ):
         result = fit(study, *options)
@@ -224,14 +224,14 @@ def test_a_free_distribution_is_shown_in_the_terminal_the_files_and_the_report(s
     assert found["log_likelihood"] > found["normal_log_likelihood"]
     assert written["options"]["distribution"] == "free"
     page = (tmp_path / "out" / "report.html").read_text()
-    assert page.index("Groups and persons") < page.index("How horizons are distributed") < page.index("Planning horizons")
+    assert page.index("Groups and people") < page.index("How horizons are distributed") < page.index("Planning horizons")
 
 
 def test_a_free_distribution_that_cannot_be_had_is_refused(study) -> None:
     for arguments, words in (
         (["--distribution", "free"], "--distribution free must come with --formula"),
-        (["--formula", "~ 1", "--distribution", "kinds"], "--distribution must be normal, free or types, received kinds"),
-        (["--persons", study / "persons.csv", "--formula", "~ age", "--distribution", "free"], "received the numbers of age"),
+        (["--formula", "~ 1", "--distribution", "kinds"], "--distribution must be normal, free or types, got kinds"),
+        (["--persons", study / "persons.csv", "--formula", "~ age", "--distribution", "free"], "got the numbers of age"),
     ):
         result = fit(study, *arguments)
         assert result.exit_code == 2
@@ -240,7 +240,7 @@ def test_a_free_distribution_that_cannot_be_had_is_refused(study) -> None:
 
 @pytest.fixture(scope="module")
 def conditions(tmp_path_factory):
-    """A study under two conditions: decisions with the column noise, the episodes of a table of their own, and persons."""
+    """A study under two conditions: decisions with the column noise, the episodes of a table of their own, and people."""
     folder = tmp_path_factory.mktemp("conditions")
     frame = PEOPLE.demonstrations.to_frame()
     number = frame["episode"].astype(int)
@@ -296,24 +296,24 @@ def change(column: str, place: int, value: object):
 @pytest.mark.parametrize(
     ("formula", "decisions", "episodes", "said"),
     [
-        ("~ noise", change("noise", 3, "none"), None, "condition noise must be the same in a whole episode, received 'none'"),
+        ("~ noise", change("noise", 3, "none"), None, "condition noise must be the same in a whole episode, got 'none'"),
         (
             "~ sound",
             None,
             None,
             "'~ sound' names sound, which no table has: {0}/persons.csv has group, age; {0}/d.csv has noise,",
         ),
-        ("~ age", lambda f: f.assign(age=30), None, "column age must be in one table, received it in {0}/persons"),
-        ("~ noise", None, lambda f: f, "received it in {0}/e.csv and in {0}/d.csv: drop it from one of them"),
-        ("~ group", None, lambda f: f, "e.csv must have a column that the formula names, received none: leave it out"),
-        ("~ 1", None, lambda f: f, "--episodes must come with --formula that names its columns, received none"),
-        ("~ minutes", None, lambda f: pd.concat([f, f[:1]]), "there must be one row for episode 0 of expert 1, received another"),
-        ("~ minutes", None, lambda f: f.drop(columns="episode"), "must have the columns expert, episode, received none named"),
+        ("~ age", lambda f: f.assign(age=30), None, "column age must be in one table, got it in {0}/persons"),
+        ("~ noise", None, lambda f: f, "got it in {0}/e.csv and in {0}/d.csv: drop it from one of them"),
+        ("~ group", None, lambda f: f, "e.csv must have a column that the formula names, got none: leave it out"),
+        ("~ 1", None, lambda f: f, "--episodes must come with --formula that names its columns, got none"),
+        ("~ minutes", None, lambda f: pd.concat([f, f[:1]]), "there must be one row for episode 0 of expert 1, got another"),
+        ("~ minutes", None, lambda f: f.drop(columns="episode"), "must have the columns expert, episode, got none named"),
         (
             "~ minutes",
             None,
             lambda f: f.assign(expert="x" + f["expert"]),
-            "about episodes of {0}/d.csv, received none that is there",
+            "about episodes of {0}/d.csv, got none that is there",
         ),
         ("~ state", None, lambda f: f.assign(state="x"), "a condition must be another column than expert, episode, step, state"),
     ],

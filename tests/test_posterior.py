@@ -95,16 +95,16 @@ def test_prior_draws_have_the_density_of_the_prior(name):
 
 def test_priors_that_are_none_are_refused_in_a_sentence():
     for given, words in (
-        ({"rewards": 3}, "priors must be of reward, discount, temperature, received 'rewards'"),
+        ({"rewards": 3}, "priors must be of reward, discount, temperature, got 'rewards'"),
         ({"reward": -1}, "the prior of reward must be"),
         ({"discount": "flat"}, "the mean and the standard deviation of logit γ"),
         ({"temperature": (0, 0)}, "positive standard deviation of log λ"),
-        ({"spread": 1}, "received 'spread'"),
+        ({"spread": 1}, "got 'spread'"),
         (3, "priors must map names to numbers"),
     ):
         with pytest.raises(ValueError, match=words):
             asked.Priors.read(given, people=False)
-    with pytest.raises(ValueError, match="standard deviation of logit γ, received 'uniform'"):
+    with pytest.raises(ValueError, match="standard deviation of logit γ, got 'uniform'"):
         asked.Priors.read({"discount": "uniform"}, people=True)
     assert asked.Priors.read({"discount": "uniform"}, people=False) == asked.Priors()
 
@@ -119,12 +119,12 @@ def test_without_the_extra_a_sentence_says_what_to_install(monkeypatch):
 def test_what_has_no_posterior_says_why():
     problem = study()[0]
     for given, solver, words in (
-        (problem, mh.MaximumLikelihood(lookahead=mh.Depth()), "received depths, which are whole numbers"),
+        (problem, mh.MaximumLikelihood(lookahead=mh.Depth()), "got depths, which are whole numbers"),
         (problem, mh.Population(distribution="free"), "needs a normal population"),
-        (problem, mh.MPLP(), "needs MaximumLikelihood or Population, received MPLP"),
-        (tiny_solutions()["vectors"].solution, None, "received one of SieveLikelihood: its states are vectors"),
+        (problem, mh.MPLP(), "needs MaximumLikelihood or Population, got MPLP"),
+        (tiny_solutions()["vectors"].solution, None, "got one of SieveLikelihood: its states are vectors"),
         (tiny_solutions()["lists"].solution, mh.MaximumLikelihood(), "a solution has its solver"),
-        ("a table", None, "received str"),
+        ("a table", None, "got str"),
     ):
         with pytest.raises(ValueError, match=words):
             mh.posterior(given, solver)

@@ -83,7 +83,7 @@ def test_read_fit_gives_back_what_was_fitted(tmp_path, kind):
     if kind == "known reward of actions":
         how["known_reward"] = lambda mdp: (mdp.stacked @ CLIFF.reward).reshape(mdp.n_actions, -1).T
     names, decisions = NAMES, table()
-    if kind == "apart":  # many persons who share nothing but a known reward
+    if kind == "apart":  # many people who share nothing but a known reward
         names = [f"p{i}" for i in range(8)]
         policies = [mh.soft_plan(CLIFF.mdp, CLIFF.reward, gamma).policy for gamma in np.linspace(0.3, 0.95, 8)]
         decisions = mh.Demonstrations.simulate(CLIFF.mdp, policies, 60, names=names)
@@ -156,10 +156,10 @@ def test_a_bonus_without_an_upper_end_is_a_sentence(folder, tmp_path, golden):
         (["result", "--pay", "nothing.csv"], "--pay must be a file"),
         (["result", "--pay", "unknown.csv"], "line 2: state 'nowhere' must be one of the"),
         (["result", "--pay", "twice.csv"], "line 3: there must be one row for state"),
-        (["result", "--pay", "words.csv"], "column amount must be a number, received 'much'"),
+        (["result", "--pay", "words.csv"], "column amount must be a number, got 'much'"),
         (["result", "--pay", "bare.csv"], "amount"),
         (["result", "--forbid", "misspelt.csv"], "Did you mean 'right'?"),
-        (["result", "--forbid", "shut.csv"], "forbid must leave an action in every state, received none in state"),
+        (["result", "--forbid", "shut.csv"], "forbid must leave an action in every state, got none in state"),
         (["result", "--initial", "half.csv"], "initial must"),
         (["result", "--transitions", "other.npz"], "transitions must have the actions"),
         (["result", "--discount", "2"], "--discount must be a number from 0 to 1"),
@@ -173,7 +173,7 @@ def test_a_bonus_without_an_upper_end_is_a_sentence(folder, tmp_path, golden):
         (["result", "--nudge", STATES[3], "--pay", "pay.csv"], "--nudge must come without --pay"),
         (["result", "--nudge", f"{STATES[3]}:"], "must be a state, or a state and an action"),
         (["result", "--nudge", "nowhere"], "state must name states among"),
-        (["nowhere", "--pay", "pay.csv"], "a folder that a fit wrote, received nowhere, which does not exist"),
+        (["nowhere", "--pay", "pay.csv"], "a folder that a fit wrote, got nowhere, which does not exist"),
         (["pay.csv", "--pay", "pay.csv"], "a file"),
         (["result", "--pay", "pay.csv", "--out", "pay.csv"], "--out must be a directory"),
     ],
@@ -321,7 +321,7 @@ def test_features_of_a_new_task_are_known_by_their_names(tmp_path, golden):
     said = run(tmp_path, "result", "--transitions", "same.npz", "--features", "kinds.csv")
     golden(said)
     said = run(tmp_path, "result", "--transitions", "same.npz", "--features", "others.csv", code=2)
-    assert "--features must have the columns of the fit, good, bad, received bad, fine" in said
+    assert "--features must have the columns of the fit, good, bad, got bad, fine" in said
 
 
 @pytest.mark.slow

@@ -16,9 +16,9 @@ def test_the_four_kinds_of_expert_data() -> None:
     assert [e.kind for e in problem.experts] == ["policy", "actions", "action sets", "demonstrations"]
     assert problem.names == ("0", "1", "2", "logged")
     assert problem.owner == (0, 1, 2, 3)
-    with pytest.raises(ValueError, match=r"expert 0 must be given as one action .* received a stochastic policy"):
+    with pytest.raises(ValueError, match=r"expert 0 must be given as one action .* got a stochastic policy"):
         problem.experts[0].require_sets()
-    with pytest.raises(ValueError, match=r"expert logged must be given as a policy .* received demonstrations"):
+    with pytest.raises(ValueError, match=r"expert logged must be given as a policy .* got demonstrations"):
         problem.experts[3].require_policy()
     assert problem.experts[3].counts.sum() == len(demos)
 
@@ -85,7 +85,7 @@ def test_joining_tasks_keeps_every_feature_in_its_place(experts) -> None:
 def test_experts_of_another_problem_keep_their_mdp_and_features_or_are_refused() -> None:
     features = np.random.default_rng(0).normal(size=(48, 2))
     tied = mh.Problem(DOMAIN.mdp, DOMAIN.soft_experts(), features=features, feature_names=["cost", "risk"])
-    with pytest.raises(ValueError, match="expert 0 was read with 2 features, received none for this problem"):
+    with pytest.raises(ValueError, match="expert 0 was read with 2 features, got none for this problem"):
         mh.Problem(DOMAIN.mdp, tied.experts)
     with pytest.raises(ValueError, match="expert 0 must act in the problem's own MDP"):
         mh.Problem(mh.domains.cliff(slip=0.3).mdp, mh.Problem(DOMAIN.mdp, DOMAIN.soft_experts()).experts)
@@ -101,7 +101,7 @@ def test_with_experts_keeps_who_is_whom_across_tasks() -> None:
     assert (part.names, part.owner) == (("b", "c"), (0, 1, 0))
     with pytest.raises(ValueError, match="at least one expert"):
         joined.with_experts([])
-    with pytest.raises(ValueError, match="expert 0 must have the problem's 12 reward parameters, received 18"):
+    with pytest.raises(ValueError, match="expert 0 must have the problem's 12 reward parameters, got 18"):
         first.with_experts(mh.Problem(mh.domains.big_small().mdp, mh.domains.big_small().soft_experts()).experts)
 
 

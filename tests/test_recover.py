@@ -183,12 +183,12 @@ def test_bad_requests_are_refused(cliff, space) -> None:
     solution = mh.solve(problem, KNOWN)
     cases = [
         (lambda: mh.simulate_study(solution, discounts={"dan": 0.5}), "must name experts among"),
-        (lambda: mh.simulate_study(solution, discounts={"bo": 1.7}), r"discount of bo must be in \[0, 1\], received 1\.7"),
+        (lambda: mh.simulate_study(solution, discounts={"bo": 1.7}), r"discount of bo must be in \[0, 1\], got 1\.7"),
         (lambda: mh.simulate_study(solution, effects=[np.nan]), "effects must be finite"),
         (lambda: mh.simulate_study(solution, effects=[0.5]), "effects need a Population"),
         (
             lambda: mh.simulate_study(problem, KNOWN, decisions=[100, 0]),
-            "decisions must be a whole number of at least 1, received 0",
+            "decisions must be a whole number of at least 1, got 0",
         ),
         (lambda: mh.simulate_study(solution, people=[10]), "numbers of people need a Population"),
         (lambda: mh.simulate_study(solution, studies=1), "studies must be a whole number of at least 2"),
@@ -200,7 +200,7 @@ def test_bad_requests_are_refused(cliff, space) -> None:
     two = mh.Population("~ group + age", persons.frame, known_reward=task.reward)
     with pytest.raises(ValueError, match="term must say which effect"):
         mh.simulate_study(people, two)
-    with pytest.raises(ValueError, match="people must be at least 5, as the formula has 3 terms, received 4"):
+    with pytest.raises(ValueError, match="people must be at least 5, as the formula has 3 terms, got 4"):
         mh.simulate_study(people, two, term="age", people=[12, 4])
 
 

@@ -438,7 +438,7 @@ def test_where_states_rarely_repeat_the_decisions_of_all_are_compared():
     assert content["pairwise_tests"] is None
     page = fit_page(crowd, {}).render()
     assert "own frequencies" not in page
-    assert "discount with its 95% interval" in page
+    assert "discount with its 95% CI" in page
 
 
 @pytest.mark.slow

@@ -275,7 +275,7 @@ def test_what_is_shown_without_being_asked_for_computes_no_intervals(tmp_path: P
     assert not source.computed
     fitted.to_json(tmp_path / "without.json")
     assert mh.Solution.from_json(tmp_path / "without.json").summary() == str(mh.Solution.from_json(tmp_path / "without.json"))
-    assert "discounts, with 95% intervals" in fitted.summary()
+    assert "discounts, with 95% CIs" in fitted.summary()
     assert list(source.computed) == [0.95]
     assert fitted.summary() == str(fitted)
     assert '<th class="mh-number">low</th>' in fitted._repr_html_()
@@ -284,7 +284,7 @@ def test_what_is_shown_without_being_asked_for_computes_no_intervals(tmp_path: P
 def test_a_table_is_asked_for_by_its_caption() -> None:
     assert of().to_markdown("discounts") == of().to_markdown()
     assert of().to_latex("reward").splitlines()[2] == r"parameter & reward & standard error \\"
-    with pytest.raises(ValueError, match=r"^table must be one of 'discounts', 'reward', received 'rewards'$"):
+    with pytest.raises(ValueError, match=r"^table must be one of 'discounts', 'reward', got 'rewards'$"):
         of().to_latex("rewards")
 
 

@@ -161,12 +161,12 @@ def test_evidence_reads_as_fields_and_as_a_dict() -> None:
     assert {**evidence, "entropy": 0.0}["summed_gap"] == evidence.summed_gap
     with pytest.raises(KeyError, match="nothing"):
         evidence["nothing of that name"]
-    with pytest.raises(ValueError, match="needs a solution with LikelihoodEvidence, received one of MCE"):
+    with pytest.raises(ValueError, match="needs a solution with LikelihoodEvidence, got one of MCE"):
         LikelihoodEvidence.of(solution)
 
 
 def test_a_solver_that_forgets_an_expert_is_caught() -> None:
-    with pytest.raises(ValueError, match=r"discounts of the solution must have shape \(3,\), received \(2,\)"):
+    with pytest.raises(ValueError, match=r"discounts of the solution must have shape \(3,\), got \(2,\)"):
         mh.Solution("s", mh.Status.OPTIMAL, "", ("a", "b", "c"), np.zeros(2), np.zeros(4), 0.0, 0.0)
 
 

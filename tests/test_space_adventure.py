@@ -1,4 +1,4 @@
-"""The task of people: its published rules, that travels run out, and that simulated persons have the horizons they were given."""
+"""The task of people: its published rules, that travels run out, and that simulated people have the horizons they were given."""
 
 from __future__ import annotations
 

@@ -61,17 +61,17 @@ def test_the_end_of_an_episode_is_read() -> None:
         (frame(), [], "at least one column"),
         (frame(), ["x", "x"], "named once"),
         (frame(), ["step"], "other columns"),
-        (frame(), ["y"], "received none named y"),
+        (frame(), ["y"], "got none named y"),
         (frame(x=[0.0, "?", 1.0, 2.0, 1.5]), ["x"], "row 1 .* column x must be a number"),
-        (frame(x=[0.0, None, 1.0, 2.0, 1.5]), ["x"], "row 1 .* column x must be a number, received an empty cell"),
+        (frame(x=[0.0, None, 1.0, 2.0, 1.5]), ["x"], "row 1 .* column x must be a number, got an empty cell"),
         (frame(x=[0.0, np.inf, 1.0, 2.0, 1.5]), ["x"], "column x must be a number"),
         (frame(step=[0, 1, 1, 0, 1]), ["x"], "each step must occur once"),
-        (frame(step=[0, 1, 3, 0, 1]), ["x"], "must be followed by step 2, received step 3"),
+        (frame(step=[0, 1, 3, 0, 1]), ["x"], "must be followed by step 2, got step 3"),
         (frame(action=["l"] * 5), ["x"], "at least two different actions"),
         (frame(next_x=[0.7, None, None, None, None]), ["x"], "differ from the state of the next step"),
         (frame(terminated=[1, 0, 0, 0, 0]), ["x"], "but the episode goes on"),
         (frame(terminated=[0, 0, 1, 0, 0]), ["x"], "must have its next state"),
-        (frame(terminated=[0, 0, "maybe", 0, 0]), ["x"], "must be 0 or 1, received 'maybe'"),
+        (frame(terminated=[0, 0, "maybe", 0, 0]), ["x"], "must be 0 or 1, got 'maybe'"),
         (frame(step=[0, 0, 0, 0, 0], episode=[1, 2, 3, 1, 2]), ["x"], "only episodes of one step"),
     ],
 )
@@ -83,8 +83,8 @@ def test_bad_tables_are_refused(table: pd.DataFrame, state: list[str], sentence:
 def test_numbers_without_a_finite_square_and_tables_of_three_steps_are_refused():
     rows = [("ann", 0, i, "lr"[i % 2], 0.1 * i) for i in range(12)]
     frame = pd.DataFrame(rows, columns=["expert", "episode", "step", "action", "x"])
-    with pytest.raises(ValueError, match=r"column x must be a number of at most 1e\+100 in size, received 1e\+308"):
+    with pytest.raises(ValueError, match=r"column x must be a number of at most 1e\+100 in size, got 1e\+308"):
         mh.Steps.from_frame(frame.assign(x=[1e308, *frame["x"][1:]]), ["x"])
     few = mh.Steps.from_frame(frame.iloc[:3], ["x"])
-    with pytest.raises(ValueError, match="must hold more decisions whose next state is known, received 3 decisions"):
+    with pytest.raises(ValueError, match="must hold more decisions whose next state is known, got 3 decisions"):
         mh.solve(mh.SampledProblem(few), mh.SieveLikelihood())

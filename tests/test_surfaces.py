@@ -20,7 +20,7 @@ TOLERANCE = 1e-3
 
 
 def decided(mdp: mh.MDP, reward: np.ndarray, gamma: np.ndarray, lam: np.ndarray, decisions: int, seed: int) -> sp.csr_array:
-    """Counts `(n,A·S)` of persons who decide so often, in states that are drawn at random."""
+    """Counts `(n,A·S)` of people who decide so often, in states that are drawn at random."""
     rng, live = np.random.default_rng(seed), np.flatnonzero(mdp.live.any(axis=1))
     counts = np.zeros((gamma.size, mdp.n_actions, mdp.n_states))
     for i, (g, temperature) in enumerate(zip(gamma, lam, strict=True)):
@@ -33,14 +33,14 @@ def decided(mdp: mh.MDP, reward: np.ndarray, gamma: np.ndarray, lam: np.ndarray,
 def crowd_of(
     mdp: mh.MDP, reward: np.ndarray, gamma: np.ndarray, lam: np.ndarray, decisions: int = 100, seed: int = 0
 ) -> mh.Problem:
-    """Such persons with a reward `(S,A)` that is known."""
+    """Such people with a reward `(S,A)` that is known."""
     counts = decided(mdp, reward, gamma, lam, decisions, seed)
     task = CountedTask(mdp, counts, sp.csr_array((counts.shape[1], 0)), known_reward=reward.T.ravel())
     return mh.Problem.of_tasks(tuple(f"person {i}" for i in range(gamma.size)), (), (task,))
 
 
 def refined(tables: Tables, counts: sp.csr_array, eta: np.ndarray, rounds: int = 40) -> np.ndarray:
-    """The log-likelihoods `(n,Q)` of persons at places, after patches have been cut until nobody is off by too much."""
+    """The log-likelihoods `(n,Q)` of people at places, after patches have been cut until nobody is off by too much."""
     assert tables.prepare(tables.patches.of(eta))
     for _ in range(rounds):
         found = tables.surface(counts, eta)
@@ -54,7 +54,7 @@ def refined(tables: Tables, counts: sp.csr_array, eta: np.ndarray, rounds: int =
 
 
 def worst(crowd: mh.Problem, gamma: np.ndarray, lam: np.ndarray, largest: float, fresh: int = 200) -> float:
-    """The largest true error at fresh places near the persons, as far as a person may be there.
+    """The largest true error at fresh places near the people, as far as a person may be there.
 
     Each person is asked about at 15 places, until these are right; then at places of which nobody has asked.
     """
@@ -122,19 +122,19 @@ def test_large_tasks():
 
 
 def log_likelihoods(crowd: mh.Problem, eta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of all persons at places η `(Q,2)`, from refined tables and from plans."""
+    """Of all people at places η `(Q,2)`, from refined tables and from plans."""
     tables = Tables(crowd.tasks, 1.0, np.zeros(0), np.zeros(0, dtype=np.int64))
     counts = tables.counts(crowd.tasks)
     places = np.broadcast_to(eta, (crowd.n_experts, *eta.shape)).copy()
     return refined(tables, counts, places), counts @ tables.exact(eta)
 
 
-#: Places near which persons of the next tests are.
+#: Places near which people of the next tests are.
 PLACES = np.array([(1.0, 0.5), (1.5, 0.7), (1.9, 0.6), (1.4, 1.1), (0.8, 0.9)])
 
 
 def two_tasks() -> mh.Problem:
-    """Twelve persons of the cliff, of whom the last eight, and two others, were seen in a cliff with other rewards."""
+    """Twelve people of the cliff, of whom the last eight, and two others, were seen in a cliff with other rewards."""
     d, rng = mh.domains.cliff(), np.random.default_rng(3)
     gamma, lam = expit(rng.normal(1.5, 0.3, 14)), np.exp(rng.normal(0.8, 0.2, 14))
     first = crowd_of(d.mdp, expected(d.mdp, d.reward), gamma[:12], lam[:12], 60, 1)

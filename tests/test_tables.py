@@ -28,12 +28,12 @@ def test_the_role_of_a_column_decides_its_digits_wherever_it_is_shown() -> None:
         }
     )
     roles: dict[str, Role] = {"discount": "discount", "decisions": "count", "share": "share", "steps": "horizon"}
-    table = Table(frame, "Experts", ("discount", "low", "high"), roles=roles, headings={"low": "95% interval"})
+    table = Table(frame, "Experts", ("discount", "low", "high"), roles=roles, headings={"low": "95% CI"})
     columns = {column.heading: list(column.cells) for column in table.columns(joined=True)}
     assert columns == {
         "expert": ["Ann", "Ben"],
         "discount": ["0.522", "–"],
-        "95% interval": ["0.481 to 0.561", "–"],
+        "95% CI": ["0.481 to 0.561", "–"],
         "decisions": ["1,667", "1,627"],
         "share": ["under 0.1%", "50%"],
         "test p": ["> 0.999", "0.040"],

@@ -26,7 +26,7 @@ SOLVER = mh.Population("~ group", PEOPLE.frame, known_reward=TASK.reward)
 
 @cache
 def solution() -> mh.Solution:
-    """A study of 24 persons."""
+    """A study of 24 people."""
     return mh.solve(mh.Problem(TASK.mdp, PEOPLE.demonstrations), SOLVER)
 
 
@@ -78,7 +78,7 @@ def test_before_the_first_decision_it_is_what_the_study_predicts() -> None:
         assert now.decisions == now.effective_decisions == 0
     few, solver = tiny_solutions()["population"].solution, mh.Population(nodes=5)
     ends = solver.predict(few, pd.DataFrame(index=[0]))[["person_low", "person_high"]].to_numpy(float)[0]
-    assert np.allclose(mh.track(few).now.discount_interval, ends, atol=2e-3)  # of three persons
+    assert np.allclose(mh.track(few).now.discount_interval, ends, atol=2e-3)  # of three people
 
 
 @pytest.mark.slow
@@ -174,10 +174,10 @@ def test_what_cannot_be_used_is_said_and_changes_nothing() -> None:
     before = tracker.update(state, action)
     end = TASK.mdp.state_names[int(np.flatnonzero(TASK.mdp.terminal)[0])]
     wrong: dict[str, tuple[Any, ...]] = {
-        r"state must be one of the task's \(.*\), received nowhere": ("nowhere", action),
-        r"action must be one of the task's \(.*\), received swim": (state, "swim"),
-        f"a decision must be made in a state that goes on, received {end}, which is terminal": (end, action),
-        "task must be a whole number from 0 to 0, received 1": (state, action, 1),
+        r"state must be one of the task's \(.*\), got nowhere": ("nowhere", action),
+        r"action must be one of the task's \(.*\), got swim": (state, "swim"),
+        f"a decision must be made in a state that goes on, got {end}, which is terminal": (end, action),
+        "task must be a whole number from 0 to 0, got 1": (state, action, 1),
         "state must be text or a number": ([state], action),
     }
     for message, given in wrong.items():
@@ -200,23 +200,23 @@ def test_actions_that_are_not_available_and_states_where_nobody_decided() -> Non
     elsewhere = np.arange(8)[:, None] != 5
     unseen = problem.with_experts(replace(expert, counts=require_counts(expert) * elsewhere) for expert in problem.experts)
     tracker = mh.track(mh.solve(unseen, mh.Population(known_reward=PAYS)))
-    with pytest.raises(ValueError, match=r"action must be available in state 6 \(0\), received 1"):
+    with pytest.raises(ValueError, match=r"action must be available in state 6 \(0\), got 1"):
         tracker.update(6, 1)
     assert tracker.update(6, 0).effective_decisions == 0  # there was nothing to choose
     assert tracker.update(5, 1).effective_decisions > 0
 
 
 def test_it_needs_a_population_and_a_person_of_it(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"person must have a value for group, .* received none"):
+    with pytest.raises(ValueError, match=r"person must have a value for group, .* got none"):
         mh.track(solution())
-    with pytest.raises(ValueError, match="column group of new persons must have values of the study"):
+    with pytest.raises(ValueError, match="column group of new people must have values of the study"):
         mh.track(solution(), {"group": "other"})
-    with pytest.raises(ValueError, match="person must have one row, received 24"):
+    with pytest.raises(ValueError, match="person must have one row, got 24"):
         mh.track(solution(), PEOPLE.frame)
-    with pytest.raises(ValueError, match="person must map covariates to values, received str"):
+    with pytest.raises(ValueError, match="person must map covariates to values, got str"):
         mh.track(solution(), "control")  # type: ignore[arg-type]
     other = mh.solve(mh.Problem(TASK.mdp, PEOPLE.demonstrations), mh.MaximumLikelihood(5.0, known_reward=TASK.reward))
-    with pytest.raises(ValueError, match="track must be given a converged solution of Population, received MaximumLikelihood"):
+    with pytest.raises(ValueError, match="track must be given a converged solution of Population, got MaximumLikelihood"):
         mh.track(other)
     solution().to_json(tmp_path / "study.json")
     with pytest.raises(ValueError, match="this solution was read from a file"):
@@ -260,7 +260,7 @@ def test_several_tasks_and_an_estimated_reward() -> None:
     joined = mh.Problem.join(*(problem for _, problem in parts))
     found = mh.solve(joined, mh.Population())
     tracker = mh.track(found)
-    with pytest.raises(ValueError, match="task must say in which of the 2 tasks the person decided, 0 to 1, received none"):
+    with pytest.raises(ValueError, match="task must say in which of the 2 tasks the person decided, 0 to 1, got none"):
         tracker.update("0", "0")
     for number, (task, problem) in enumerate(parts):
         counts = problem.experts[0].counts

@@ -143,7 +143,7 @@ def test_a_saved_answer_and_a_table_of_a_file_say_the_same(tmp_path) -> None:
     read = mh.Solution.from_json(tmp_path / "s.json", problem)
     pd.testing.assert_frame_equal(read.to_trials(), solution.to_trials())
     short = mh.Solution.from_json(tmp_path / "s.json", problem_of(decisions("soft", 0.0, 0.2, 1, each=90)))
-    with pytest.raises(ValueError, match="need the tables of the 900 decisions that were fitted, received tables with 270"):
+    with pytest.raises(ValueError, match="need the tables of the 900 decisions that were fitted, got tables with 270"):
         short.to_trials()
 
 

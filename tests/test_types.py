@@ -1,4 +1,4 @@
-"""Types of persons, and of episodes without a name: the likelihood, its derivatives, the search, and how many there are."""
+"""Types of people, and of episodes without a name: the likelihood, its derivatives, the search, and how many there are."""
 
 from __future__ import annotations
 
@@ -210,11 +210,11 @@ def test_refusals() -> None:
     problem = mh.Problem(CLIFF.mdp, table)
     with pytest.raises(ValueError, match="types must be"):
         mh.Population(distribution="types", types=0)
-    with pytest.raises(ValueError, match="formula '~ 1', received '~ group'"):
+    with pytest.raises(ValueError, match="formula '~ 1', got '~ group'"):
         mh.Population("~ group", distribution="types")
     with pytest.raises(ValueError, match="must come with distribution='types'"):
         mh.Population(types=2)
-    with pytest.raises(ValueError, match="at least as many units as types, received 4 and 5"):
+    with pytest.raises(ValueError, match="at least as many units as types, got 4 and 5"):
         mh.solve(problem, mh.Population(distribution="types", types=5))
     bare = problem.with_experts(replace(expert, table=None) for expert in problem.experts)
     with pytest.raises(ValueError, match="simulating episodes"):
@@ -226,5 +226,5 @@ def test_refusals() -> None:
         mh.solve(idle, mh.Population(distribution="types", types=1))
     many = mh.domains.cliff(27, 27)
     drawn = mh.Demonstrations.simulate(many.mdp, [mh.soft_plan(many.mdp, many.reward, 0.5).policy], episodes=2).unnamed()
-    with pytest.raises(ValueError, match="at most 700 unknown rewards, received 729"):
+    with pytest.raises(ValueError, match="at most 700 unknown rewards, got 729"):
         mh.solve(mh.Problem(many.mdp, drawn), mh.Population(distribution="types", types=2))

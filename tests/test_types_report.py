@@ -1,4 +1,4 @@
-"""Types of persons, or of episodes without a name, in the terminal, the files and the report."""
+"""Types of people, or of episodes without a name, in the terminal, the files and the report."""
 
 import json
 from dataclasses import replace
@@ -88,8 +88,8 @@ def test_a_type_without_a_discount_takes_the_others_not_along(golden) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--types", 2), "--types must come with --distribution types, received normal"),
-        (("--distribution", "kinds"), "--distribution must be normal, free or types, received kinds"),
+        (("--types", 2), "--types must come with --distribution types, got normal"),
+        (("--distribution", "kinds"), "--distribution must be normal, free or types, got kinds"),
         (("--distribution", "types", "--types", 0), "types must be"),
         (("--distribution", "types", "--pairs"), "pairs must be left out where types are asked for, as nobody is fitted alone"),
         (("--distribution", "types", "--discount", "0.5"), "leave out --discount and --groups"),

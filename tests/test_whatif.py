@@ -237,7 +237,7 @@ def test_a_larger_task_needs_its_features() -> None:
     moves[:, 8, 6] = 1.0
     larger = mh.MDP(moves, initial=np.eye(9)[8], terminal=[0, 1])
     renamed = mh.MDP(moves, initial=np.eye(9)[8], terminal=[0, 1], state_names=["0", "1", "2", "lake", "4", "5", "6", "7", "8"])
-    with pytest.raises(ValueError, match="received the new state lake: give features="):
+    with pytest.raises(ValueError, match="got the new state lake: give features="):
         mh.predict(solution, transitions=renamed)
     found = mh.predict(solution, transitions=larger, features=np.append(PAYS, 3.0)[:, None])
     assert found.after.shape == (3, 9, 2)
@@ -371,10 +371,10 @@ def test_tasks_that_never_end_have_discounted_outcomes() -> None:
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "unknown state": ({"pay": {"nowhere": 1.0}}, "pay must name states among"),
     "unknown action": ({"forbid": {"4": "fly"}}, "forbid must name actions among"),
-    "no action left": ({"forbid": {"4": ["0", "1"]}}, "forbid must leave an action in every state, received none in state 4"),
+    "no action left": ({"forbid": {"4": ["0", "1"]}}, "forbid must leave an action in every state, got none in state 4"),
     "NaN": ({"pay": {"4": np.nan}}, "must be finite"),
     "shape": ({"pay": np.zeros(3)}, "pay must be a mapping"),
-    "other states": ({"transitions": mh.domains.random_mdp(9, 2, seed=0)}, "received the new state 8"),
+    "other states": ({"transitions": mh.domains.random_mdp(9, 2, seed=0)}, "got the new state 8"),
     "other actions": ({"transitions": mh.domains.random_mdp(8, 3, seed=0)}, "transitions must have the actions"),
     "no MDP": ({"transitions": np.zeros((2, 8, 8))}, "transitions must be an MDP"),
     "discount": ({"discount": 1.5}, "discount must be in"),
@@ -387,7 +387,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "restrictions": ({"restrictions": {"lower": 0}}, "restrictions are for"),
     "groups": ({"persons": "groups"}, "groups are those of a Population"),
     "features alone": ({"features": np.zeros((8, 1))}, "features must come with transitions"),
-    "columns": ({"pay": pd.DataFrame({"state": ["4"]})}, "received a table without amount"),
+    "columns": ({"pay": pd.DataFrame({"state": ["4"]})}, "got a table without amount"),
     "pairs": ({"forbid": ["40"]}, "forbid must list pairs"),
 }
 
@@ -458,11 +458,11 @@ def test_what_cannot_be_changed_is_refused_in_one_sentence(name: str) -> None:
 
 def test_sources_that_cannot_answer_are_refused() -> None:
     mdp, table = three_steps(), tiny_solutions()["lists"].table
-    with pytest.raises(ValueError, match="received demonstrations of expert 0: solve the problem"):
+    with pytest.raises(ValueError, match="got demonstrations of expert 0: solve the problem"):
         mh.predict(mh.Problem(mdp, table))
     with pytest.raises(ValueError, match="one action for each state"):
         mh.predict(mh.Problem(mdp, [np.zeros(8, dtype=int)]))
-    with pytest.raises(ValueError, match="needs a Solution, an Identification or a Problem, received str"):
+    with pytest.raises(ValueError, match="needs a Solution, an Identification or a Problem, got str"):
         mh.predict("solution")  # type: ignore[arg-type]
     rng = np.random.default_rng(0)
     unrelated = [mh.soft_plan(mh.domains.cliff().mdp, rng.normal(0, 3, 12), g).policy for g in (0.2, 0.5, 0.9)]

@@ -10,7 +10,7 @@ rest on it are left out. That is the one rule.
 *Words.* What is found is an `Analysis`: every number of it is computed once, and all words follow from the numbers, as answers to
 `QUESTIONS`. Where a result must not be used, that comes first.
 
-*Goals.* Real persons rarely share a reward to the last digit. So unless it is asked for one reward, personal deviations from it
+*Goals.* Real people rarely share a reward to the last digit. So unless it is asked for one reward, personal deviations from it
 are estimated, and kept where the decisions reject that there are none. Whether the goal is one, nearly one, or several is judged
 on held-out decisions (`goal_comparison`). Experts who do not plan as the model says, or who act on something that it leaves out,
 look as if they had different goals, too. So where one reward is rejected, the choices are compared with the model once more, each
@@ -151,7 +151,7 @@ class Analysis(Fitted, Result):
         differ = [] if self.population is None else difference_words(self.population, self.horizon)
         choosing = [self.choosing] if self.choosing else []
         if self.withheld and self.population is not None and self.people is None:
-            return " ".join([self.warnings[0], "The comparison of persons is a fit of its own:", *differ])
+            return " ".join([self.warnings[0], "The comparison of people is a fit of its own:", *differ])
         if self.withheld:
             return self.warnings[0]
         shape = [] if self.lookahead is None else [self.lookahead.sentences()]
@@ -207,7 +207,7 @@ class Analysis(Fitted, Result):
         return "expert", value, f"{kind}_low", f"{kind}_high"
 
     def _tables(self, compute: bool) -> list[Table]:
-        """List the tables: groups first where there are any; then the experts, the tests and the reward. Of very many persons
+        """List the tables: groups first where there are any; then the experts, the tests and the reward. Of very many people
         the groups alone."""
         drawn = self._columns()
         usable = self.population is not None and not (self.people is not None and self.withheld)
@@ -434,9 +434,9 @@ def analyse(
             "estimated", and that of the solver where one is given. Where it cannot be had, one reward is fitted, and a remark
             says so. From a reward that is known in full nobody deviates unless a number is given.
         cluster: what standard errors, intervals and tests take to be independent, as in `MaximumLikelihood`. By default it is
-            "auto", and that of the solver where one is given that does not take decisions. Of a population the persons are.
+            "auto", and that of the solver where one is given that does not take decisions. Of a population the people are.
         lookahead: families of look-ahead to compare on the same decisions.
-        population: what to ask about groups, persons and the conditions of the tables, if anything; the known reward is handed on
+        population: what to ask about groups, people and the conditions of the tables, if anything; the known reward is handed on
             to it.
         seed: fixes all randomness.
         jobs: processes that share simulations, intervals and tests of pairs; -1 is all cores. The digits do not depend on it.
@@ -464,7 +464,7 @@ def analyse(
     doubled["deviations"] = None if deviations is None else getattr(solver, "deviations", 0.0) or None
     twice = [name for name, value in doubled.items() if value is not None]
     if solver is not None and twice:
-        raise ValueError(f"{' and '.join(twice)} must be left out where a solver is given: it has its own, received both")
+        raise ValueError(f"{' and '.join(twice)} must be left out where a solver is given: it has its own, got both")
     if isinstance(tables, Steps):
         of_lists = {"mdps": mdps, "features": features, "smoothing": smoothing, "ridge": ridge, "known_reward": known_reward}
         of_lists |= {"deviations": deviations or None, "cluster": None if cluster == "auto" else cluster}
@@ -477,8 +477,8 @@ def analyse(
     if not isinstance(solver, MaximumLikelihood | None):
         what = type(solver).__name__
         if getattr(solver, "takes", None) is SampledProblem:
-            raise ValueError(f"{what} is for states that are vectors: hand in Steps, received tables with a list of states")
-        raise ValueError(f"solver must be MaximumLikelihood(…), received {what}: use solve(problem, {what}()) with other solvers")
+            raise ValueError(f"{what} is for states that are vectors: hand in Steps, got tables with a list of states")
+        raise ValueError(f"solver must be MaximumLikelihood(…), got {what}: use solve(problem, {what}()) with other solvers")
     if deviations is None:
         deviations = "estimated" if solver is None else solver.deviations
     unlike = [] if solver is None or solver.is_soft or deviations != "estimated" else [NO_DEVIATIONS]
@@ -523,7 +523,7 @@ def _solver_of_vectors(solver: Any, temperature: Temperature, of_lists: dict[str
     wrong = [name for name, value in of_lists.items() if value is not None]
     if wrong or not isinstance(solver, SieveLikelihood | None):
         what = " and ".join(wrong) or type(solver).__name__
-        raise ValueError(f"Steps must come without what belongs to tasks with a list of states, received {what}")
+        raise ValueError(f"Steps must come without what belongs to tasks with a list of states, got {what}")
     return solver or SieveLikelihood(temperature=temperature)
 
 
@@ -532,7 +532,7 @@ def _refuse(many: bool, **options: bool) -> None:
     refused = [name for name, asked in options.items() if asked]
     if refused:
         why = "where types are asked for, as nobody is fitted alone"
-        why = "with so many persons: fit a sample of them to ask for it" if many else why
+        why = "with so many people: fit a sample of them to ask for it" if many else why
         raise ValueError(f"{' and '.join(refused)} must be left out {why}")
 
 

@@ -1,7 +1,7 @@
 """What users hand in: numbers, labels, places and data frames, checked and read; and the few numbers that several packages share.
 
-Each check raises one sentence that names the place, the expected and the received. Each number comes with what it decides and why
-it has this size; one that a single module uses stays there.
+Each check raises one sentence that names the place, what was expected and what it got. Each number comes with what it decides
+and why it has this size; one that a single module uses stays there.
 
 *Data frames.* `as_frame` takes what `narwhals` knows as a frame: of pandas, polars or pyarrow, a polars `LazyFrame`, a DuckDB
 relation and others; what is lazy is collected. One table gives the same columns, and so the same digits, from whatever library it
@@ -71,7 +71,7 @@ def as_frame(value: object, name: str, hint: str = "") -> pd.DataFrame:
     frame = _narwhals(value)
     if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
         expected = "a data frame of pandas, polars, pyarrow or DuckDB"
-        raise ValueError(f"{name} must be {expected}, received {type(value).__name__}{hint}")
+        raise ValueError(f"{name} must be {expected}, got {type(value).__name__}{hint}")
     kinds = frame.collect_schema()
     dates = [column for column, kind in kinds.items() if kind == nw.Date]
     if dates:
@@ -83,7 +83,7 @@ def as_frame(value: object, name: str, hint: str = "") -> pd.DataFrame:
             for column in table.select_dtypes("float"):
                 if kinds[str(column)].is_integer() and table[column].abs().max() >= LARGEST_WHOLE:
                     raise ValueError(
-                        f"column {column} of {name} must be text, received whole numbers above {LARGEST_WHOLE:.0e}, which would "
+                        f"column {column} of {name} must be text, got whole numbers above {LARGEST_WHOLE:.0e}, which would "
                         "be rounded"
                     )
             return table
@@ -96,7 +96,7 @@ def _narwhals(value: object) -> Any:
     try:
         return nw.from_native(value, pass_through=True)
     except nw.exceptions.DuplicateError as error:
-        raise ValueError("a data frame must have each column once, received one of them twice: rename it") from error
+        raise ValueError("a data frame must have each column once, got one of them twice: rename it") from error
 
 
 def _column(values: Any) -> pd.Series[Any]:
@@ -217,7 +217,7 @@ def renamed(**names: str) -> Callable[[Renamed], Renamed]:
             for old in names.keys() & options:
                 text = f"{old} of {target.__name__} is now {names[old]}"
                 if names[old] in options:
-                    raise TypeError(f"{text}, received both")
+                    raise TypeError(f"{text}, got both")
                 warnings.warn(text, DeprecationWarning, stacklevel=2)
             return function(*args, **{names.get(name, name): value for name, value in options.items()})
 
@@ -236,25 +236,25 @@ def as_floats(value: object, name: str) -> Floats:
     except (TypeError, ValueError, OverflowError) as error:
         if is_frame(value):  # one that has yet to be collected
             return as_floats(as_frame(value, name).to_numpy(), name)
-        raise ValueError(f"{name} must be numbers, received {_describe(value)}") from error
+        raise ValueError(f"{name} must be numbers, got {_describe(value)}") from error
     if not np.isfinite(array).all():
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         where = f" at {place[0] if len(place) == 1 else place}" if place else ""
-        raise ValueError(f"{name} must be finite, received {array[place]}{where}")
+        raise ValueError(f"{name} must be finite, got {array[place]}{where}")
     return array
 
 
 def as_shape(array: NDArray[Any], shape: tuple[int, ...], name: str) -> None:
     """Raise unless `array` has exactly `shape`."""
     if array.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}, received {array.shape}")
+        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
 
 
 def as_discount(value: object, name: str = "discount") -> float:
     """Read one discount factor in [0, 1]."""
     discount = _as_number(value, f"{name} must be one number in [0, 1]")
     if not 0.0 <= discount <= 1.0:
-        raise ValueError(f"{name} must be in [0, 1], received {discount}")
+        raise ValueError(f"{name} must be in [0, 1], got {discount}")
     return discount
 
 
@@ -262,7 +262,7 @@ def as_positive(value: object, name: str) -> float:
     """Read one finite number above zero."""
     number = _as_number(value, f"{name} must be a positive number")
     if not np.isfinite(number) or number <= 0:
-        raise ValueError(f"{name} must be a positive number, received {number}")
+        raise ValueError(f"{name} must be a positive number, got {number}")
     return _not_too_large(number, name)
 
 
@@ -271,7 +271,7 @@ def as_non_negative(value: object, name: str) -> float:
     number = _as_number(value, f"{name} must be a number of at least 0")
     if not 0 <= number < np.inf:
         why = ", which is not finite" if number == np.inf else ""
-        raise ValueError(f"{name} must be a number of at least 0, received {number}{why}")
+        raise ValueError(f"{name} must be a number of at least 0, got {number}{why}")
     return _not_too_large(number, name)
 
 
@@ -279,40 +279,40 @@ def as_finite(value: object, name: str) -> float:
     """Read one finite number of either sign."""
     number = _as_number(value, f"{name} must be a finite number")
     if not abs(number) < np.inf:
-        raise ValueError(f"{name} must be a finite number, received {number}")
+        raise ValueError(f"{name} must be a finite number, got {number}")
     return float(np.copysign(_not_too_large(abs(number), name), number))
 
 
 def _not_too_large(number: float, name: str) -> float:
     if number > LARGEST_NUMBER:
-        raise ValueError(f"{name} must be at most {LARGEST_NUMBER:g}, received {number:g}")
+        raise ValueError(f"{name} must be at most {LARGEST_NUMBER:g}, got {number:g}")
     return number
 
 
 def _as_number(value: Any, expected: str) -> float:
     """Read one number; truth values, texts and arrays are refused."""
     if isinstance(value, bool | np.bool_ | str | bytes) or getattr(value, "shape", ()) != ():
-        raise ValueError(f"{expected}, received {_describe(value)}")
+        raise ValueError(f"{expected}, got {_describe(value)}")
     try:
         return float(value)
     except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"{expected}, received {_describe(value)}") from error
+        raise ValueError(f"{expected}, got {_describe(value)}") from error
 
 
 def as_level(value: object) -> float:
     """Read the level of an interval: a number between 0 and 1."""
     level = _as_number(value, "level must be between 0 and 1")
     if not 0 < level < 1:
-        raise ValueError(f"level must be between 0 and 1, received {level}")
+        raise ValueError(f"level must be between 0 and 1, got {level}")
     return level
 
 
 def as_count(value: object, name: str, least: int = 1, most: int = 10_000_000) -> int:
     """Read one whole number from `least` to `most`, beyond which no number can be worked through."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, received {_describe(value)}")
+        raise ValueError(f"{name} must be a whole number of at least {least}, got {_describe(value)}")
     if value > most:
-        raise ValueError(f"{name} must be at most {most:,}, received {_describe(value)}")
+        raise ValueError(f"{name} must be at most {most:,}, got {_describe(value)}")
     return int(value)
 
 
@@ -330,9 +330,9 @@ def as_seed(value: object, name: str = "seed") -> int:
 def as_jobs(value: Any, name: str = "jobs") -> int:
     """Read a number of processes: a whole number of at least 1, or −1 for all cores."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value == 0 or value < -1:
-        raise ValueError(f"{name} must be a whole number of at least 1, or -1 for all cores, received {value!r}")
+        raise ValueError(f"{name} must be a whole number of at least 1, or -1 for all cores, got {value!r}")
     if int(value) > 4096:
-        raise ValueError(f"{name} must be at most 4096, received {value!r}"[:120])
+        raise ValueError(f"{name} must be at most 4096, got {value!r}"[:120])
     return int(value)
 
 
@@ -346,10 +346,10 @@ def as_mask(value: object, size: int, name: str) -> Bools:
     if array.size == 0:
         return mask
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
-        raise ValueError(f"{name} must be a list of indices or a mask of length {size}, received {_describe(value)}")
+        raise ValueError(f"{name} must be a list of indices or a mask of length {size}, got {_describe(value)}")
     outside = array[(array < 0) | (array >= size)]
     if outside.size:
-        raise ValueError(f"{name} must hold indices from 0 to {size - 1}, received {int(outside[0])}")
+        raise ValueError(f"{name} must hold indices from 0 to {size - 1}, got {int(outside[0])}")
     mask[array] = True
     return mask
 
@@ -360,10 +360,10 @@ def as_distribution(value: object, size: int, name: str) -> Floats:
     as_shape(array, (size,), name)
     if (array < 0).any():
         place = int(np.flatnonzero(array < 0)[0])
-        raise ValueError(f"{name} must not be negative, received {array[place]} at {place}")
+        raise ValueError(f"{name} must not be negative, got {array[place]} at {place}")
     total = float(array.sum())
     if abs(total - 1) > ROW_TOLERANCE:
-        raise ValueError(f"{name} must sum to 1, received a sum of {total:.6g}")
+        raise ValueError(f"{name} must sum to 1, got a sum of {total:.6g}")
     return array / total
 
 
@@ -373,10 +373,10 @@ def as_names(value: Iterable[object] | None, size: int, name: str) -> tuple[str,
         return tuple(str(i) for i in range(size))
     names = tuple(label(item, name) for item in value)
     if len(names) != size:
-        raise ValueError(f"{name} must have {size} entries, received {len(names)}")
+        raise ValueError(f"{name} must have {size} entries, got {len(names)}")
     if len(set(names)) != size:
         twice = next(n for n, times in Counter(names).items() if times > 1)
-        raise ValueError(f"{name} must be distinct, received {twice!r} twice")
+        raise ValueError(f"{name} must be distinct, got {twice!r} twice")
     return names
 
 
@@ -387,17 +387,17 @@ def label(value: object, name: str) -> str:
     """
     if isinstance(value, float | np.floating):
         if not np.isfinite(value):
-            raise ValueError(f"{name} must not be missing, received {float(value)}")
+            raise ValueError(f"{name} must not be missing, got {float(value)}")
         if float(value).is_integer():
             return str(int(value))
     if isinstance(value, bytes | dict | list | tuple | set | np.ndarray):
-        raise ValueError(f"{name} must be text or a number, received {_describe(value)}")
+        raise ValueError(f"{name} must be text or a number, got {_describe(value)}")
     text = str(value).strip()
     longest = 1000
     if len(text) > longest:
-        raise ValueError(f"{name} must have at most {longest:,} letters, received {text[:20]!r}… with {len(text):,}")
+        raise ValueError(f"{name} must have at most {longest:,} letters, got {text[:20]!r}… with {len(text):,}")
     if not text or (not text.isprintable() and not any(c.isprintable() and not c.isspace() for c in text)):
-        raise ValueError(f"{name} must be a label that can be seen, received {str(value)!r}")
+        raise ValueError(f"{name} must be a label that can be seen, got {str(value)!r}")
     whole = re.fullmatch(r"(-?\d+)\.0*", text) if "." in text else None
     return whole[1] if whole else text
 
@@ -476,7 +476,7 @@ def place_of(given: object, names: Sequence[str], what: str, kind: str) -> int:
         return names.index(name)
     close = closest(name, names)
     hint = "" if close is None else f". Did you mean {close!r}?"
-    raise ValueError(f"{what} must name {kind}s among {first_few(names)}, received {name!r}{hint}")
+    raise ValueError(f"{what} must name {kind}s among {first_few(names)}, got {name!r}{hint}")
 
 
 def numbers_of(

@@ -42,12 +42,12 @@ def as_tables(tables: Any) -> list[Demonstrations]:
     for table in tables if isinstance(tables, list | tuple) else [tables]:
         if not isinstance(table, Demonstrations) and not is_frame(table):
             raise ValueError(
-                "tables must be a data frame or Demonstrations, or a list with one of these for each task, received "
+                "tables must be a data frame or Demonstrations, or a list with one of these for each task, got "
                 f"{type(table).__name__}: Demonstrations.from_files reads files"
             )
         listed.append(table if isinstance(table, Demonstrations) else Demonstrations.from_frame(table))
     if not listed:
-        raise ValueError("tables must hold at least one table, received none")
+        raise ValueError("tables must hold at least one table, got none")
     return listed
 
 
@@ -55,7 +55,7 @@ def as_mdps(mdps: Any) -> list[MDP] | None:
     """Return the transitions of the tables, if they are given."""
     given = list(mdps) if isinstance(mdps, list | tuple) else None if mdps is None else [mdps]
     if not all(isinstance(mdp, MDP) for mdp in given or ()):
-        raise ValueError(f"mdps must be an MDP, or a list with one for each table, received {type(mdps).__name__}")
+        raise ValueError(f"mdps must be an MDP, or a list with one for each table, got {type(mdps).__name__}")
     return given
 
 
@@ -103,15 +103,13 @@ def _tasks(
     remarks = [remark for what, names in labels if (remark := look_alikes(names, what))]
     tables = in_one_unit(tables)
     if mdps is not None and len(mdps) != len(tables):
-        raise ValueError(f"there must be one file of transitions for each table, received {len(mdps)} for {len(tables)}")
+        raise ValueError(f"there must be one file of transitions for each table, got {len(mdps)} for {len(tables)}")
     if features is not None and not callable(features):
-        raise ValueError(
-            f"features must be a function that gives a matrix and names for an MDP, received {type(features).__name__}"
-        )
+        raise ValueError(f"features must be a function that gives a matrix and names for an MDP, got {type(features).__name__}")
     if mdps is None and estimate_rest:
-        raise ValueError("estimate_rest must come with mdps to start from, received none: leave it out")
+        raise ValueError("estimate_rest must come with mdps to start from, got none: leave it out")
     if believed and mdps is None:
-        raise ValueError("believed must come with the transitions that people believe in, received none")
+        raise ValueError("believed must come with the transitions that people believe in, got none")
     estimated = mdps is None or estimate_rest
     if mdps is None or estimate_rest:
         started: Sequence[MDP | None] = mdps or [None] * len(tables)
@@ -125,7 +123,7 @@ def _tasks(
         if table.times is not None and not estimated:
             if mdp.durations is not None:
                 raise ValueError(
-                    "how long moves take must be said by the transitions or by time stamps, received both: leave out time="
+                    "how long moves take must be said by the transitions or by time stamps, got both: leave out time="
                 )
             mdp = mdp.lasting(observed_durations(table, mdp, smoothing))
         remarks += describe_belief(table, mdp) if believed else require_agreement(table, mdp)
@@ -183,9 +181,9 @@ def solve(problem: AnyProblem, solver: Solver, *, seed: Seed = 0, progress: Prog
         [0.0, 0.2, 0.52]
     """
     if not isinstance(problem, AnyProblem):
-        raise ValueError(f"problem must be a Problem, received {type(problem).__name__}")
+        raise ValueError(f"problem must be a Problem, got {type(problem).__name__}")
     if isinstance(solver, type) or not hasattr(solver, "solve"):
-        raise ValueError(f"solver must be a solver such as MPLP(), received {solver!r}")
+        raise ValueError(f"solver must be a solver such as MPLP(), got {solver!r}")
     options = _options(solver)
     seed = as_seed(seed)
     name = type(solver).__name__
@@ -204,10 +202,10 @@ def solve(problem: AnyProblem, solver: Solver, *, seed: Seed = 0, progress: Prog
     start = time.perf_counter()
     solution = solver.solve(problem, seed, part_of(progress, 0.0, 1.0))
     if not isinstance(solution, Solution):
-        raise ValueError(f"{name}.solve must return a Solution, received {type(solution).__name__}")
+        raise ValueError(f"{name}.solve must return a Solution, got {type(solution).__name__}")
     if solution.problem is None and solution.experts != problem.names:
         expected = first_few(problem.names)
-        raise ValueError(f"{name}.solve must return a Solution of the experts {expected}, received {first_few(solution.experts)}")
+        raise ValueError(f"{name}.solve must return a Solution of the experts {expected}, got {first_few(solution.experts)}")
     return replace(
         solution,
         problem=problem if solution.problem is None else solution.problem,
@@ -324,7 +322,7 @@ class Search(Protocol):
 def check_search(value: Any) -> None:
     """Raise on what is no outer search."""
     if isinstance(value, type) or not hasattr(value, "run"):
-        raise ValueError(f"search must be a search such as SequentialLP() or Grid(step=0.05), received {value!r}")
+        raise ValueError(f"search must be a search such as SequentialLP() or Grid(step=0.05), got {value!r}")
 
 
 @dataclass(frozen=True)
@@ -345,7 +343,7 @@ class Grid:
         intervals = 1 / as_positive(self.step, "step")
         if abs(intervals - round(intervals)) > 1e-9 * intervals:
             near = 1 / max(1, round(intervals))
-            raise ValueError(f"step must divide 1, as {significant(near, 6)} does, received {self.step}")
+            raise ValueError(f"step must divide 1, as {significant(near, 6)} does, got {self.step}")
         as_jobs(self.jobs)
 
     def axis(self) -> Floats:

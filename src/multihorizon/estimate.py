@@ -139,9 +139,7 @@ class SavedIntervals:
         """Return the intervals `(K,2)` at a level they were saved with."""
         if level not in self.computed:
             saved = ", ".join(map(str, self.computed)) or "none"
-            raise ValueError(
-                f"this solution was read from a file: level must be one it was saved with ({saved}), received {level}"
-            )
+            raise ValueError(f"this solution was read from a file: level must be one it was saved with ({saved}), got {level}")
         return self.computed[level].copy()
 
 
@@ -305,7 +303,7 @@ class Estimate(Intervals):
 
     def _place(self, name: str) -> int:
         if name not in self.names:
-            raise ValueError(f"name must be a parameter ({first_few(self.names)}), received {name!r}")
+            raise ValueError(f"name must be a parameter ({first_few(self.names)}), got {name!r}")
         return self.names.index(name)
 
 
@@ -362,8 +360,7 @@ class Exact(PointEstimate):
     def compute(self, level: float) -> Floats:
         """Raise: there are no intervals."""
         raise ValueError(
-            "confidence intervals need a solution of MaximumLikelihood, or one with standard errors, "
-            f"received one of {self.solver}"
+            f"confidence intervals need a solution of MaximumLikelihood, or one with standard errors, got one of {self.solver}"
         )
 
 
@@ -389,7 +386,7 @@ class NormalEstimate(PointEstimate):
 
     def __post_init__(self) -> None:
         if self.point.temperatures is None:
-            raise ValueError("a normal estimate must have temperatures, received an answer without")
+            raise ValueError("a normal estimate must have temperatures, got an answer without")
         size, k = len(self.names), len(self.point.experts)
         if self.errors.shape != (size - k, size - k):
             as_shape(self.errors, (size, size), "the covariance of an estimate")

@@ -52,7 +52,7 @@ def existing_file(path: str | Path, what: str) -> Path:
         exists = file.is_file()
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise ValueError(f"{what} must be a file, received a path that cannot be used: {reason}") from error
+        raise ValueError(f"{what} must be a file, got a path that cannot be used: {reason}") from error
     if not exists:
         state = "is a directory" if file.is_dir() else "is a pipe or a device: save it to a file first"
         if not file.exists():
@@ -60,7 +60,7 @@ def existing_file(path: str | Path, what: str) -> Path:
             others = [other.name for other in file.parent.iterdir() if other.is_file()] if readable else []
             near = get_close_matches(file.name, others, n=1, cutoff=0.75)
             state = "does not exist" + (f": did you mean {file.parent / near[0]}?" if near else "")
-        raise ValueError(f"{what} must be a file, received {path}, which {state}")
+        raise ValueError(f"{what} must be a file, got {path}, which {state}")
     return file
 
 
@@ -197,13 +197,13 @@ def as_declared(value: Any, declared: Any, what: str) -> None:
         >>> as_declared({"a": [1.5, None]}, dict[str, list[float]], "sizes")
         >>> as_declared({"a": 3}, dict[str, list[float]], "sizes")
         Traceback (most recent call last):
-        ValueError: sizes["a"] must be a list, received 3
+        ValueError: sizes["a"] must be a list, got 3
     """
     origin = get_origin(declared)
     inner = get_args(declared)
 
     def refuse(expected: str) -> ValueError:
-        return ValueError(f"{what} must be {expected}, received {_short(value)}")
+        return ValueError(f"{what} must be {expected}, got {_short(value)}")
 
     if origin in (Union, UnionType):
         errors = []
@@ -224,7 +224,7 @@ def as_declared(value: Any, declared: Any, what: str) -> None:
             if name in value:
                 as_declared(value[name], get_args(kind)[0] if optional else kind, f'{what}["{name}"]')
             elif not optional:
-                raise ValueError(f'{what} must have "{name}", received none')
+                raise ValueError(f'{what} must have "{name}", got none')
     elif origin in (dict, Mapping) or declared is dict:
         if not isinstance(value, Mapping):
             raise refuse("an object")
@@ -290,30 +290,30 @@ def _read_array(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]
 def check_output(directory: Path, files: Iterable[str], inputs: Iterable[Path], name: str = "the folder") -> None:
     """Raise if `files` cannot be written to `directory`, which messages call `name`, or would replace one of `inputs`."""
     if directory.exists() and not directory.is_dir():
-        raise ValueError(f"{name} must be a directory, received the file {directory}")
+        raise ValueError(f"{name} must be a directory, got the file {directory}")
     places = (directory, *directory.parents, *directory.absolute().parents)
     nowhere = next((place for place in places if place.is_symlink() and not place.exists()), None)
     if nowhere is not None:
         raise ValueError(
-            f"{name} must be a directory, received {directory}, where {nowhere} is a link to {os.readlink(nowhere)}, which does "
+            f"{name} must be a directory, got {directory}, where {nowhere} is a link to {os.readlink(nowhere)}, which does "
             "not exist: make that directory or delete the link"
         )
     nearest = next(place for place in places if place.exists())
     if not nearest.is_dir():
-        raise ValueError(f"{name} must be a directory, received {directory}, which is inside the file {nearest}")
+        raise ValueError(f"{name} must be a directory, got {directory}, which is inside the file {nearest}")
     try:
         with tempfile.TemporaryFile(dir=nearest):
             pass
     except OSError as error:
-        raise ValueError(f"{name} must be a place where files can be written, received {directory}: {error.strerror}") from error
+        raise ValueError(f"{name} must be a place where files can be written, got {directory}: {error.strerror}") from error
     read = {path.resolve() for path in inputs}
     if directory.resolve() in read:
-        raise ValueError(f"{name} must be another folder than the one that is read, received {directory}")
+        raise ValueError(f"{name} must be another folder than the one that is read, got {directory}")
     for file in files:
         if (directory / file).resolve() in read:
             raise ValueError(f"{name} would replace the input {directory / file}: choose another directory")
         if (directory / file).is_dir():
-            raise ValueError(f"{name} must leave room for the file {file}, received a directory of this name in {directory}")
+            raise ValueError(f"{name} must leave room for the file {file}, got a directory of this name in {directory}")
 
 
 def write_all(directory: Path, files: Iterable[str], write: Callable[[Path], None]) -> tuple[str, ...]:

@@ -329,7 +329,7 @@ def family_named(name: str, option: str = "lookahead", *others: str) -> Lookahea
         if family.name.replace(" ", "-") == name.strip().lower().replace(" ", "-"):
             return family
     names = ", ".join([*(family.name.replace(" ", "-") for family in FAMILIES), *others])
-    raise ValueError(f"{option} must be one of {names}, received {name}")
+    raise ValueError(f"{option} must be one of {names}, got {name}")
 
 
 def weights_of(step_discounts: Floats) -> Floats:

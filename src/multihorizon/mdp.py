@@ -58,12 +58,12 @@ from multihorizon.words import significant
 def read_transitions(transitions: ArrayLike | Sequence[Sparse]) -> tuple[Sparse, int]:
     """Return one CSR matrix (A·S, S) and A, from an (A,S,S) array or A sparse matrices."""
     if sp.issparse(transitions):
-        raise ValueError("transitions must be an (A, S, S) array or a sequence of A sparse matrices, received one sparse matrix")
+        raise ValueError("transitions must be an (A, S, S) array or a sequence of A sparse matrices, got one sparse matrix")
     if isinstance(transitions, list | tuple) and len(transitions) and all(sp.issparse(m) for m in transitions):
         shapes: set[tuple[int, int]] = {m.shape for m in transitions}
         shape = next(iter(shapes))
         if len(shapes) > 1 or shape[0] != shape[1]:
-            raise ValueError(f"transitions must be square matrices of one shape (S, S), received shapes {sorted(shapes)}")
+            raise ValueError(f"transitions must be square matrices of one shape (S, S), got shapes {sorted(shapes)}")
         stacked = sp.csr_array(sp.vstack([sp.csr_array(m) for m in transitions]), dtype=np.float64)
         stacked.sum_duplicates()
         return stacked, len(transitions)
@@ -72,7 +72,7 @@ def read_transitions(transitions: ArrayLike | Sequence[Sparse]) -> tuple[Sparse,
     except (TypeError, ValueError) as error:
         raise ValueError("transitions must be an (A, S, S) array of numbers or A sparse matrices of one shape") from error
     if array.ndim != 3 or array.shape[1] != array.shape[2] or array.size == 0:
-        raise ValueError(f"transitions must have shape (A, S, S), received {array.shape}")
+        raise ValueError(f"transitions must have shape (A, S, S), got {array.shape}")
     return sp.csr_array(array.reshape(-1, array.shape[2])), array.shape[0]
 
 
@@ -83,12 +83,12 @@ def read_available(available: ArrayLike | None, terminal: Bools, n_actions: int,
         return np.ones(shape, dtype=np.bool_)
     mask = np.asarray(available)
     if mask.dtype != np.bool_:
-        raise ValueError(f"available must be a boolean array, received dtype {mask.dtype}")
+        raise ValueError(f"available must be a boolean array, got dtype {mask.dtype}")
     as_shape(mask, shape, "available")
     stuck = np.flatnonzero(~mask.any(axis=1) & ~terminal)
     if stuck.size:
         raise ValueError(
-            f"available must leave an action in every state that is not terminal, received none in state {state_names[stuck[0]]}"
+            f"available must leave an action in every state that is not terminal, got none in state {state_names[stuck[0]]}"
         )
     return mask | terminal[:, None]
 
@@ -100,9 +100,9 @@ def _checked_rows(mdp: MDP, stacked: Sparse) -> Sparse:
     origin = np.repeat(np.arange(stacked.shape[0]), np.diff(stacked.indptr))
     leaving = mdp.terminal[origin % n] & (stacked.indices != origin % n) & (stacked.data > 0)
     for wrong, message in (
-        (~np.isfinite(stacked.data), "transitions must be finite, received a NaN or infinity"),
-        (stacked.data < 0, "transitions must not be negative, received a negative one"),
-        (leaving, "terminal states must have no leaving transitions, received one"),
+        (~np.isfinite(stacked.data), "transitions must be finite, got a NaN or infinity"),
+        (stacked.data < 0, "transitions must not be negative, got a negative one"),
+        (leaving, "terminal states must have no leaving transitions, got one"),
     ):
         if wrong.any():
             entry = int(np.argmax(wrong))
@@ -117,7 +117,7 @@ def _checked_rows(mdp: MDP, stacked: Sparse) -> Sparse:
         action, state = divmod(int(np.argmax(off)), n)
         raise ValueError(
             f"transitions from state {mdp.state_names[state]} under action {mdp.action_names[action]} "
-            f"must sum to 1, received a sum of {significant(sums[off][0], 6)}"
+            f"must sum to 1, got a sum of {significant(sums[off][0], 6)}"
         )
     scale = np.divide(1.0, sums, out=np.zeros_like(sums), where=live)
     stacked.data *= np.repeat(scale, np.diff(stacked.indptr))
@@ -137,7 +137,7 @@ def read_initial(initial: ArrayLike | None, terminal: Bools, state_names: tuple[
     started = np.flatnonzero((array > 0) & terminal)
     if started.size:
         raise ValueError(
-            f"initial must not start in a terminal state, received {significant(array[started[0]], 6)} on state "
+            f"initial must not start in a terminal state, got {significant(array[started[0]], 6)} on state "
             f"{state_names[started[0]]}"
         )
     return array
@@ -221,7 +221,7 @@ def read_durations(mdp: MDP, durations: Any) -> Durations | None:
     elif isinstance(durations, Mapping):
         parts = [(_duration(time), read_transitions(part)) for time, part in durations.items()]
         if not parts or any((part.shape, actions) != (stacked.shape, mdp.n_actions) for _, (part, actions) in parts):
-            raise ValueError("durations as a mapping must give parts of the transitions, each of their shape, received others")
+            raise ValueError("durations as a mapping must give parts of the transitions, each of their shape, got others")
         layers = [(time, part.tocoo()) for time, (part, _) in parts]
         pieces = [(layer.coords[0], layer.coords[1], np.full(layer.nnz, time), layer.data) for time, layer in layers]
         rows, columns, times, shares = (np.concatenate(piece) for piece in zip(*pieces, strict=True))
@@ -229,7 +229,7 @@ def read_durations(mdp: MDP, durations: Any) -> Durations | None:
         rows, columns, times, shares = rows[kept], columns[kept], times[kept], shares[kept]
         if not (shares > 0).all():
             raise ValueError(
-                f"durations must give parts of the transitions that are not negative, received {significant(shares.min(), 6)}"
+                f"durations must give parts of the transitions that are not negative, got {significant(shares.min(), 6)}"
             )
     else:
         rows = origin
@@ -246,7 +246,7 @@ def read_durations(mdp: MDP, durations: Any) -> Durations | None:
         else:
             raise ValueError(
                 f"durations must be a number, have shape {shape[1::-1]} or {shape}, or be a mapping of durations to parts of the "
-                f"transitions, received shape {given.shape}"
+                f"transitions, got shape {given.shape}"
             )
     entries = _entries(stacked, rows, columns)
     wrong = (entries < 0) | ~(np.isfinite(times) & (times > 0))
@@ -255,17 +255,17 @@ def read_durations(mdp: MDP, durations: Any) -> Durations | None:
         action, state = divmod(int(rows[i]), mdp.n_states)
         received = "one of a move that cannot happen," if entries[i] < 0 else significant(times[i], 6)
         raise ValueError(
-            f"durations must be positive numbers, one for every possible move, received {received} from state "
+            f"durations must be positive numbers, one for every possible move, got {received} from state "
             f"{mdp.state_names[state]} to {mdp.state_names[int(columns[i])]} under action {mdp.action_names[action]}"
         )
     total = np.bincount(entries, shares, minlength=stacked.nnz)
     if isinstance(durations, Durations) and (np.abs(total - 1) > ROW_TOLERANCE).any():
-        raise ValueError("durations must be those of every possible move, received some without")
+        raise ValueError("durations must be those of every possible move, got some without")
     if isinstance(durations, Mapping) and (np.abs(total - stacked.data) > ROW_TOLERANCE).any():
         i = int(np.argmax(np.abs(total - stacked.data)))
         action, state = divmod(int(origin[i]), mdp.n_states)
         raise ValueError(
-            f"the parts of the transitions that durations give must sum to the transitions, received a sum of "
+            f"the parts of the transitions that durations give must sum to the transitions, got a sum of "
             f"{significant(total[i], 6)} and "
             f"a transition of {significant(stacked.data[i], 6)} from state {mdp.state_names[state]} to "
             f"{mdp.state_names[int(stacked.indices[i])]} under action {mdp.action_names[action]}"
@@ -283,7 +283,7 @@ def read_durations(mdp: MDP, durations: Any) -> Durations | None:
 def _duration(time: object) -> float:
     number = as_floats(time, "a duration")
     if number.ndim or not number > 0:
-        raise ValueError(f"a duration must be one positive number, received {time!r}")
+        raise ValueError(f"a duration must be one positive number, got {time!r}")
     return float(number)
 
 
@@ -341,9 +341,7 @@ def _table(env: Any) -> tuple[_Moves, Floats]:
     bare = getattr(env, "unwrapped", env)
     table = getattr(bare, "P", None)
     if table is None:
-        raise ValueError(
-            f"the environment must have a transition table env.unwrapped.P, received {type(bare).__name__} without one"
-        )
+        raise ValueError(f"the environment must have a transition table env.unwrapped.P, got {type(bare).__name__} without one")
     entries = [(s, a, n, p, r, t) for s, row in table.items() for a, outs in row.items() for p, n, r, t in outs]
     moves = _Moves(*(np.array(column) for column in zip(*entries, strict=True)))
     n_states = len(table)
@@ -367,7 +365,7 @@ def _check_reachable(table: _Moves, terminal: Bools, initial: Floats) -> None:
         entry = int(np.flatnonzero(clash)[0])
         raise ValueError(
             f"the environment must end every episode that enters state {int(nexts[entry])}, or none, "
-            f"received one from state {int(states[entry])} that goes on"
+            f"got one from state {int(states[entry])} that goes on"
         )
 
 
@@ -485,7 +483,7 @@ class MDP:
     ones, and `counted` the `probabilities` before.
 
     Raises:
-        ValueError: naming the place, the expected and the received.
+        ValueError: naming the place, what was expected and what it got.
 
     Example:
         >>> mdp = MDP([[[0.1, 0.9], [0, 0]], [[0.5, 0.5], [0, 0]]], terminal=[1])
@@ -524,7 +522,7 @@ class MDP:
         sides = np.array(() if grid_shape is None else grid_shape)
         if grid_shape is not None and (sides.shape != (2,) or (sides < 1).any() or sides.prod() != n_states or (sides % 1).any()):
             expected = f"(height, width) of a grid with {n_states} cells, one for each state"
-            raise ValueError(f"grid_shape must be {expected}, received {tuple(grid_shape)}")
+            raise ValueError(f"grid_shape must be {expected}, got {tuple(grid_shape)}")
         self.grid_shape = None if grid_shape is None else (int(sides[0]), int(sides[1]))
         self.counted: Floats | None = None
         #: How long moves take; None where each takes one unit of time.
@@ -537,7 +535,7 @@ class MDP:
         if sizes is not None:
             as_shape(sizes, (n_actions * n_states,), "sample_sizes")
             if not (sizes > 0).all():
-                raise ValueError(f"sample_sizes must be positive, received {sizes[~(sizes > 0)][0]}")
+                raise ValueError(f"sample_sizes must be positive, got {sizes[~(sizes > 0)][0]}")
             sizes.setflags(write=False)
         for array in (self.terminal, self.available, self.live, self.entered, self.initial, self.stacked.data):
             array.setflags(write=False)
@@ -545,7 +543,7 @@ class MDP:
 
     def __setattr__(self, name: str, value: object) -> None:
         if "sample_sizes" in self.__dict__:  # the last field that __init__ sets
-            raise AttributeError(f"an MDP cannot be changed, received a new {name}: build another MDP")
+            raise AttributeError(f"an MDP cannot be changed, got a new {name}: build another MDP")
         super().__setattr__(name, value)
 
     @classmethod
@@ -568,7 +566,7 @@ class MDP:
             names["durations"] = as_floats(times, "durations").transpose(1, 0, 2)
         array = as_floats(transitions, "transitions")
         if array.ndim != 3 or array.shape[0] != array.shape[2]:
-            raise ValueError(f"transitions must have shape (S, A, S), received {array.shape}")
+            raise ValueError(f"transitions must have shape (S, A, S), got {array.shape}")
         return cls(array.transpose(1, 0, 2), initial, terminal, available, **names)
 
     @classmethod
@@ -713,7 +711,7 @@ class MDP:
         if self.durations is None:
             return self
         if discount == 0 and self.shortest < 1:
-            raise ValueError("discount must be above 0 where a move takes less than one unit of time, received 0")
+            raise ValueError("discount must be above 0 where a move takes less than one unit of time, got 0")
         seen = self._replaced(self.stacked.data * self.durations.weights(discount), None)
         slope = self.stacked.data * self.durations.slopes(discount)
         moved = sp.csr_array((slope, self.stacked.indices, self.stacked.indptr), shape=self.stacked.shape)
@@ -755,7 +753,7 @@ class MDP:
             return self.expect(array)
         if array.shape != (self.n_states, self.n_actions):
             raise ValueError(
-                f"reward must have shape ({self.n_states},) or ({self.n_states}, {self.n_actions}), received {array.shape}"
+                f"reward must have shape ({self.n_states},) or ({self.n_states}, {self.n_actions}), got {array.shape}"
             )
         return np.where(self.terminal[:, None], 0.0, array)
 
@@ -815,7 +813,7 @@ def refuse_durations(mdps: Iterable[MDP], what: str) -> None:
     """Raise where a task has durations, in a sentence that begins with what does not take them."""
     if any(mdp.durations is not None for mdp in mdps):
         raise ValueError(
-            f"{what} must have a task in which every move takes one unit of time, received one with durations: leave them out, "
+            f"{what} must have a task in which every move takes one unit of time, got one with durations: leave them out, "
             "or use MaximumLikelihood, Population or ClosedForm with discounts"
         )
 

@@ -315,9 +315,9 @@ def _connect(address: str) -> Any:
             identified = thread.submit(asyncio.run, identity()).result()
     except Exception as error:  # what a foreign server answers raises many kinds
         expected = "must be the address of a Dask scheduler such as tcp://host:8786"
-        raise ValueError(f"the cluster {expected}, received {address!r}: none answers there") from error
+        raise ValueError(f"the cluster {expected}, got {address!r}: none answers there") from error
     if not identified.get("workers"):
-        raise ValueError(f"the cluster at {address} must have workers, received none: start some with `dask worker`")
+        raise ValueError(f"the cluster at {address} must have workers, got none: start some with `dask worker`")
     return distributed.Client(address, timeout=seconds, set_as_default=False)
 
 
@@ -343,7 +343,7 @@ class Limits:
         joint: from this many experts on, those who share no parameter are fitted one by one: then their common grid costs less
             than it saves, in tasks of every size.
         block: numbers of soft values of the experts that are taken together.
-        cells: persons and conditions of a population that are taken together.
+        cells: people and conditions of a population that are taken together.
         deviating_rewards: personal deviations from more rewards are estimated only where they are asked for by number.
         dense_rewards, dense_parameters: with more, nothing of size p×p is formed: an information matrix costs the cube of them.
         product_rewards: with more rewards, climbs take products with the curvature in place of its matrix, where sparse factors

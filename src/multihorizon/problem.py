@@ -74,14 +74,14 @@ class Conditions:
     def __post_init__(self) -> None:
         if len(self.frame) != self.counts.shape[0]:
             raise ValueError(
-                f"conditions must have one row for each row of counts, received {len(self.frame)} and {self.counts.shape[0]}"
+                f"conditions must have one row for each row of counts, got {len(self.frame)} and {self.counts.shape[0]}"
             )
 
 
 def tell_apart(owner: Ints, conditions: pd.DataFrame) -> tuple[Ints, Ints]:
-    """Return the cells among rows `(n,)` of persons and their conditions: the cell of each row, and the first row of each cell.
+    """Return the cells among rows `(n,)` of people and their conditions: the cell of each row, and the first row of each cell.
 
-    Cells are in the order of persons, and then of the values of their conditions; what is missing is equal and comes first.
+    Cells are in the order of people, and then of the values of their conditions; what is missing is equal and comes first.
     """
     codes = [pd.factorize(conditions[name], sort=True)[0] for name in conditions]
     order = np.lexsort((*codes[::-1], owner))
@@ -155,9 +155,7 @@ class Expert:
         field_of = {"policy": "policy", "actions": "sets", "action sets": "sets", "demonstrations": "counts"}
         if self.kind not in field_of or getattr(self, field_of[self.kind]) is None:
             expected = ", ".join(f'{data} for "{kind}"' for kind, data in field_of.items())
-            raise ValueError(
-                f"expert {self.name} must have the data of its kind ({expected}), received kind {self.kind!r} without it"
-            )
+            raise ValueError(f"expert {self.name} must have the data of its kind ({expected}), got kind {self.kind!r} without it")
         # Experts may come from outside or from `dataclasses.replace`, so every one of them is checked.
         if self.policy is not None:
             check_policy(self.mdp, self.policy, f"policy of expert {self.name}")
@@ -169,7 +167,7 @@ class Expert:
             held = np.asarray(self.conditions.counts.sum(axis=0))
             if self.counts is None or held.shape != (self.counts.size,) or not np.allclose(held, self.counts.T.ravel()):
                 raise ValueError(
-                    f"counts under the conditions of expert {self.name} must sum to the counts of the expert, received others: "
+                    f"counts under the conditions of expert {self.name} must sum to the counts of the expert, got others: "
                     "give conditions=None with new data, or conditions that fit them"
                 )
 
@@ -230,22 +228,18 @@ class Expert:
         """Return the chosen actions, bool `(S,A)`; raises for stochastic policies, demonstrations, and a reward known in part."""
         refuse_durations([self.mdp], "a linear-programming solver")
         if self.known_reward is not None:
-            raise ValueError(
-                f"expert {self.name} must have no known part of the reward for a linear-programming solver, received one"
-            )
+            raise ValueError(f"expert {self.name} must have no known part of the reward for a linear-programming solver, got one")
         if self.sets is None:
             raise ValueError(
                 f"expert {self.name} must be given as one action or a set of actions per state for a linear-programming solver, "
-                f"received {'a stochastic policy' if self.kind == 'policy' else self.kind}"
+                f"got {'a stochastic policy' if self.kind == 'policy' else self.kind}"
             )
         return self.sets
 
     def require_policy(self) -> Floats:
         """Return the action probabilities `(S,A)`; raises for action sets and demonstrations."""
         if self.policy is None:
-            raise ValueError(
-                f"expert {self.name} must be given as a policy of probabilities for this solver, received {self.kind}"
-            )
+            raise ValueError(f"expert {self.name} must be given as a policy of probabilities for this solver, got {self.kind}")
         return self.policy
 
 
@@ -262,7 +256,7 @@ def read_expert(mdp: MDP, data: ArrayLike, name: str) -> Expert:
             state = int(np.argmax(outside))
             raise ValueError(
                 f"actions of expert {name} must be from 0 to {mdp.n_actions - 1}, "
-                f"received {int(array[state])} in state {mdp.state_names[state]}"
+                f"got {int(array[state])} in state {mdp.state_names[state]}"
             )
         sets = _check_sets(mdp, one_hot(safe, mdp.n_actions) > 0, name)
         # The one action has probability 1; in terminal states, where all are chosen, all are equally frequent.
@@ -270,7 +264,7 @@ def read_expert(mdp: MDP, data: ArrayLike, name: str) -> Expert:
     if array.ndim == 1:
         raise ValueError(
             f"expert {name} as one action per state must be whole numbers of shape ({mdp.n_states},), "
-            f"received {array.dtype} of shape {array.shape}"
+            f"got {array.dtype} of shape {array.shape}"
         )
     policy = check_policy(mdp, data, f"policy of expert {name}")
     certain = (policy == 1).any(axis=1) | mdp.terminal
@@ -295,7 +289,7 @@ def _unobserved(mdp: MDP, entry: ExpertData) -> tuple[ExpertData, Bools]:
     if not gaps.any():
         return (array if array.ndim == 2 else entry), nowhere
     if (gaps | mdp.terminal).all():
-        raise ValueError("an expert must be observed in at least one state that is not terminal, received one without")
+        raise ValueError("an expert must be observed in at least one state that is not terminal, got one without")
     first = mdp.available.argmax(axis=1)
     return np.where(gaps, first, array) if array.ndim == 1 else np.where(
         gaps[:, None], one_hot(first, mdp.n_actions), array
@@ -369,26 +363,26 @@ def _check_sets(mdp: MDP, sets: Bools, name: str) -> Bools:
     empty = np.flatnonzero(~sets.any(axis=1))
     if empty.size:
         raise ValueError(
-            f"expert {name} must choose at least one action in every state, received none in state {mdp.state_names[empty[0]]}"
+            f"expert {name} must choose at least one action in every state, got none in state {mdp.state_names[empty[0]]}"
         )
     barred = np.argwhere(sets & ~mdp.available)
     if barred.size:
         state, action = barred[0]
         raise ValueError(
-            f"expert {name} must choose available actions, received {mdp.action_names[action]} in state {mdp.state_names[state]}"
+            f"expert {name} must choose available actions, got {mdp.action_names[action]} in state {mdp.state_names[state]}"
         )
     return sets
 
 
 def _check_counts(mdp: MDP, counts: Floats, name: str) -> None:
     if not (np.isfinite(counts) & (counts >= 0)).all():
-        raise ValueError(f"counts of expert {name} must be finite and not negative, received {counts.min()}")
+        raise ValueError(f"counts of expert {name} must be finite and not negative, got {counts.min()}")
     barred = np.argwhere((counts > 0) & ~mdp.available)
     if barred.size:
         state, action = barred[0]
         raise ValueError(
             f"counts of expert {name} must be of available actions, "
-            f"received {mdp.action_names[action]} in state {mdp.state_names[state]}"
+            f"got {mdp.action_names[action]} in state {mdp.state_names[state]}"
         )
 
 
@@ -489,7 +483,7 @@ class CountedCells:
     """Decisions as sparse counts: tasks with one row for each cell, and whose the cells are.
 
     Args:
-        tasks: each with one row of counts for every cell. Without conditions, the persons are the cells.
+        tasks: each with one row of counts for every cell. Without conditions, the people are the cells.
         owner: whose each cell is, `(m,)`, a place in the names, never decreasing; only with conditions.
         conditions: one row for each cell `(m,)` and one column for each condition; a value that is not known is missing.
     """
@@ -501,15 +495,15 @@ class CountedCells:
     def check(self, names: Sequence[str]) -> None:
         """Raise unless the cells are those of people with these names."""
         if (self.owner is None) != (self.conditions is None):
-            raise ValueError("cells must have both owners and conditions, or neither, received one of them")
+            raise ValueError("cells must have both owners and conditions, or neither, got one of them")
         if self.owner is not None and self.conditions is not None:
             cells = self.owner.size
             last = int(self.owner.max(initial=-1))
             rows = {len(self.conditions), *(task.counts.shape[0] for task in self.tasks)}
             if rows != {cells} or last >= len(names) or (np.diff(self.owner, prepend=0) < 0).any():
                 raise ValueError(
-                    "cells must be in the order of their persons, with one owner, one row of conditions and one row of counts "
-                    f"each, received {cells} owners up to {last} of {len(names)} persons and {len(self.conditions)} rows of "
+                    "cells must be in the order of their people, with one owner, one row of conditions and one row of counts "
+                    f"each, got {cells} owners up to {last} of {len(names)} people and {len(self.conditions)} rows of "
                     "conditions"
                 )
 
@@ -655,7 +649,7 @@ class Problem(AnyProblem):
             return
         if not isinstance(experts, Demonstrations) and (is_frame(experts) or not isinstance(experts, Iterable)):
             hint = ": Demonstrations.from_frame reads it" if is_frame(experts) else ""
-            raise ValueError(f"experts must be a list of expert data or Demonstrations, received {type(experts).__name__}{hint}")
+            raise ValueError(f"experts must be a list of expert data or Demonstrations, got {type(experts).__name__}{hint}")
         entries = [experts] if isinstance(experts, Demonstrations) else list(experts)
         matrix, arrival, parameter_names = _read_features(mdp, features, feature_names, arrival_features)
         tables = [entry for entry in entries if isinstance(entry, Demonstrations)]
@@ -675,7 +669,7 @@ class Problem(AnyProblem):
             for expert in read:
                 if expert.features is not None:
                     raise ValueError(
-                        f"expert {expert.name} was read with {expert.features.shape[1]} features, received none for this "
+                        f"expert {expert.name} was read with {expert.features.shape[1]} features, got none for this "
                         "problem: give features and feature_names, or use with_experts of the problem the expert comes from"
                     )
         labels = as_names(names if names is not None else [e.name for e in read], len(read), "names of the experts")
@@ -696,7 +690,7 @@ class Problem(AnyProblem):
         pairs: tuple[Ints, Ints] | None = None,
     ) -> None:
         if given is not None and not given:
-            raise ValueError("experts must hold at least one expert, received none")
+            raise ValueError("experts must hold at least one expert, got none")
         if counted is not None:
             counted.check(names)
         fields: dict[str, object] = {"names": names, "parameter_names": parameter_names}
@@ -761,7 +755,7 @@ class Problem(AnyProblem):
 
     @property
     def conditions(self) -> pd.DataFrame | None:
-        """Return the conditions of each cell; None where persons are the cells."""
+        """Return the conditions of each cell; None where people are the cells."""
         return self.cells.conditions
 
     @property
@@ -788,7 +782,7 @@ class Problem(AnyProblem):
         """Return the one MDP of the problem; raises ValueError where there are several tasks."""
         first, *others = self.mdps
         if others:
-            raise ValueError("this needs a problem with one task, received one that joins several MDPs")
+            raise ValueError("this needs a problem with one task, got one that joins several MDPs")
         return first
 
     @cached_property
@@ -834,7 +828,7 @@ class Problem(AnyProblem):
             if expert.feature_matrix.shape[1] != changed.n_parameters:
                 raise ValueError(
                     f"expert {expert.name} must have the problem's {changed.n_parameters} reward parameters, "
-                    f"received {expert.feature_matrix.shape[1]}"
+                    f"got {expert.feature_matrix.shape[1]}"
                 )
         return changed
 
@@ -846,7 +840,7 @@ class Problem(AnyProblem):
         with features, all tasks must have the same features. Equal conditions of one person are one cell.
         """
         if not problems:
-            raise ValueError("join must be given at least one problem, received none")
+            raise ValueError("join must be given at least one problem, got none")
         parameter_names = _joint_parameters((p.tabular, p.parameter_names) for p in map(require_finite, problems))
         column = {name: i for i, name in enumerate(parameter_names)}
         placed = []
@@ -925,7 +919,7 @@ class Problem(AnyProblem):
             experts.append(replace(expert, kind=kind, policy=chosen, sets=sets, counts=None, conditions=None, table=None))
             gaps.append(~seen & ~mdp.terminal)
             if not (seen & ~mdp.terminal).any():
-                raise ValueError(f"expert {expert.name} must have a state with one most frequent action, received none")
+                raise ValueError(f"expert {expert.name} must have a state with one most frequent action, got none")
         if not np.any([unseen.any() for unseen in gaps]):
             return self.with_experts(experts)
         return self._of(*_as_observed(experts, gaps, self.tabular, self.parameter_names))
@@ -969,7 +963,7 @@ class Problem(AnyProblem):
         """Return the same problem with fitted probabilities in place of estimated ones: those of each estimated task in turn."""
         estimated = [mdp for mdp in self.mdps if mdp.is_estimated]
         if [mdp.probabilities.size for mdp in estimated] != [data.size for data in fitted]:
-            raise ValueError("the problem must have the estimated transitions that were fitted, received others")
+            raise ValueError("the problem must have the estimated transitions that were fitted, got others")
         entries = {id(mdp): data for mdp, data in zip(estimated, fitted, strict=True)}
         return self.in_tasks(lambda mdp: mdp.with_probabilities(entries[id(mdp)]) if id(mdp) in entries else mdp)
 
@@ -1036,7 +1030,7 @@ class Problem(AnyProblem):
             ValueError: where the tables are not one for each task.
         """
         if len(tables) != len(self.tasks):
-            raise ValueError(f"there must be one table for each of {len(self.tasks)} tasks, received {len(tables)}")
+            raise ValueError(f"there must be one table for each of {len(self.tasks)} tasks, got {len(tables)}")
         place = {name: i for i, name in enumerate(self.names)}
         parts = []
         for task, table, kept in zip(self.tasks, tables, chosen, strict=True):
@@ -1164,7 +1158,7 @@ def _read(mdp: MDP, entry: ExpertData, position: int) -> Iterable[Expert]:
     if isinstance(entry, Expert):
         if entry.mdp is not mdp:
             raise ValueError(
-                f"expert {entry.name} must act in the problem's own MDP, received one of {entry.mdp!r}: "
+                f"expert {entry.name} must act in the problem's own MDP, got one of {entry.mdp!r}: "
                 "hand its data over for this MDP, or put the two tasks together with Problem.join"
             )
         return [entry]
@@ -1180,14 +1174,14 @@ def _read_features(
     parameters.
     """
     if features is not None and arrival_features is not None:
-        raise ValueError("features must be given for rows of states and actions or on arrival, received both")
+        raise ValueError("features must be given for rows of states and actions or on arrival, got both")
     arrival = None
     if arrival_features is not None:
         arrival = _check_matrix(arrival_features, mdp.n_states, "arrival_features", f"({mdp.n_states}, d), one row per state")
         features = mdp.stacked @ arrival
     if features is None:
         if names is not None:
-            raise ValueError("feature_names must come with features, received none")
+            raise ValueError("feature_names must come with features, got none")
         return None, None, mdp.state_names
     rows = mdp.n_actions * mdp.n_states
     matrix = _check_matrix(features, rows, "features", f"({rows}, d), one row for each action and state")
@@ -1200,9 +1194,9 @@ def _check_matrix(given: ArrayLike | Sparse, rows: int, name: str, expected: str
     """Read an array or a sparse matrix of so many rows without NaN or infinity."""
     matrix = sp.csr_array(given) if sp.issparse(given) else as_floats(given, name)
     if sp.issparse(matrix) and not np.isfinite(matrix.data).all():
-        raise ValueError(f"{name} must be finite, received a NaN or infinity")
+        raise ValueError(f"{name} must be finite, got a NaN or infinity")
     if matrix.ndim != 2 or matrix.shape[0] != rows:
-        raise ValueError(f"{name} must have shape {expected}, received {matrix.shape}")
+        raise ValueError(f"{name} must have shape {expected}, got {matrix.shape}")
     return sp.csr_array(matrix)
 
 
@@ -1217,7 +1211,7 @@ def _joint_parameters(kinds: Iterable[tuple[bool, tuple[str, ...]]]) -> tuple[st
     first = every[0][1]
     for number, (tabular, names) in enumerate(every):
         if tabular or names != first:
-            raise ValueError(f"problem {number} must have the same features as the first, received {names[:5]}")
+            raise ValueError(f"problem {number} must have the same features as the first, got {names[:5]}")
     return first
 
 
@@ -1257,9 +1251,7 @@ def _stacked(frames: Sequence[pd.DataFrame | None], sizes: Sequence[int]) -> pd.
         columns = [frame[name].dropna() for frame in given if name in frame]
         kinds = {pd.api.types.is_numeric_dtype(column.infer_objects()) for column in columns if len(column)}
         if len(kinds) > 1:
-            raise ValueError(
-                f"condition {name} must be numbers in all tables, or text in all, received both: write it in one way"
-            )
+            raise ValueError(f"condition {name} must be numbers in all tables, or text in all, got both: write it in one way")
     whole = [pd.DataFrame(index=range(n)) if frame is None else frame for frame, n in zip(frames, sizes, strict=True)]
     return pd.concat(whole, ignore_index=True)
 
@@ -1312,7 +1304,7 @@ class SampledProblem(AnyProblem):
 
     def __post_init__(self) -> None:
         if not isinstance(self.steps, Steps):
-            raise ValueError(f"steps must be Steps, received {type(self.steps).__name__}")
+            raise ValueError(f"steps must be Steps, got {type(self.steps).__name__}")
         object.__setattr__(self, "names", self.steps.experts)
         object.__setattr__(self, "n_experts", len(self.names))
         object.__setattr__(self, "n_parameters", len(self.parameter_names))
@@ -1324,7 +1316,7 @@ class SampledProblem(AnyProblem):
 def require_counts(expert: Expert) -> Floats:
     """Return the decision counts `(S,A)` of an expert; raises unless demonstrations were given."""
     if expert.counts is None:
-        raise ValueError(f"expert {expert.name} must be given as demonstrations for a likelihood, received {expert.kind}")
+        raise ValueError(f"expert {expert.name} must be given as demonstrations for a likelihood, got {expert.kind}")
     if not expert.counts.sum() > 0:
         raise without_decisions(expert.name)
     return expert.counts
@@ -1332,7 +1324,7 @@ def require_counts(expert: Expert) -> Floats:
 
 def without_decisions(name: str) -> ValueError:
     """Return the error on an expert of whom a table has nothing that counts."""
-    return ValueError(f"expert {name} must have at least one decision, received none")
+    return ValueError(f"expert {name} must have at least one decision, got none")
 
 
 def require_finite(problem: object) -> Problem:
@@ -1340,8 +1332,8 @@ def require_finite(problem: object) -> Problem:
     if isinstance(problem, Problem):
         return problem
     if hasattr(problem, "steps"):
-        raise ValueError("this needs a problem with a finite task, received one of logged steps: solve it with SieveLikelihood()")
-    raise ValueError(f"problem must be a Problem, received {type(problem).__name__}")
+        raise ValueError("this needs a problem with a finite task, got one of logged steps: solve it with SieveLikelihood()")
+    raise ValueError(f"problem must be a Problem, got {type(problem).__name__}")
 
 
 def one_task(problem: Any) -> Expert:
@@ -1350,5 +1342,5 @@ def one_task(problem: Any) -> Expert:
     if len(exemplars) > 1 and any(expert.world is not None for expert in exemplars):
         raise ValueError("this needs experts who believe in the same transitions, received different beliefs: fit them apart")
     if len(exemplars) > 1:
-        raise ValueError(f"this needs a problem with one task, received one that joins {len(exemplars)}")
+        raise ValueError(f"this needs a problem with one task, got one that joins {len(exemplars)}")
     return exemplars[0]

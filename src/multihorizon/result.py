@@ -135,7 +135,7 @@ class Result(HasFrame):
         if name is None:
             return next(iter(tables.values()))
         if name not in tables:
-            raise ValueError(f"table must be one of {', '.join(repr(caption) for caption in tables)}, received {name!r}")
+            raise ValueError(f"table must be one of {', '.join(repr(caption) for caption in tables)}, got {name!r}")
         return tables[name]
 
     def to_json(self, path: str | Path) -> None:

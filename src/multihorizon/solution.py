@@ -106,7 +106,7 @@ class Evidence(Mapping[str, Any]):
     def of(cls, solution: Any) -> Self:
         """Return the evidence of a solution, which must be of this kind."""
         if not isinstance(solution.evidence, cls):
-            raise ValueError(f"this needs a solution with {cls.__name__}, received one of {solution.solver}")
+            raise ValueError(f"this needs a solution with {cls.__name__}, got one of {solution.solver}")
         return solution.evidence
 
     @classmethod
@@ -140,7 +140,7 @@ class Evidence(Mapping[str, Any]):
             size = other if isinstance(other, int) else 0 if other is None else len(other)
             for part in value.values() if isinstance(value, Mapping) else () if value is None else (value,):
                 if len(part) != size:
-                    raise ValueError(f"{name} of the solution must have {size} entries, received {len(part)}")
+                    raise ValueError(f"{name} of the solution must have {size} entries, got {len(part)}")
         for part in vars(self).values():
             if isinstance(part, Evidence):
                 part.require_lengths(sizes)
@@ -180,7 +180,7 @@ def _declared(value: Any, kind: Any, name: str) -> Any:
     if isinstance(value, inner):
         return value
     if not isinstance(value, Mapping):
-        raise ValueError(f"{name} must be an object, received {value!r}"[:160])
+        raise ValueError(f"{name} must be an object, got {value!r}"[:160])
     return inner.read(value)
 
 
@@ -234,12 +234,12 @@ class IfShared(TypedDict):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Deviations:
-    """How far the goals of persons are from the one they nearly share: person k's reward is `θ + δ_k`, `δ_k ~ N(0, τ²W)`.
+    """How far the goals of people are from the one they nearly share: person k's reward is `θ + δ_k`, `δ_k ~ N(0, τ²W)`.
 
     Attributes:
         spread: τ, in units of reward; 0 where the decisions do not contradict one reward for all.
         estimated: the most likely τ, also where it is not taken.
-        interval: the ends of the 95% interval of τ.
+        interval: the ends of the 95% CI of τ.
         p_shared: the p-value of τ = 0; NaN where τ was given.
         share_of_range: τ as a share of the range of the shared reward, and the ends of its interval.
         choices_moved: how many choices in a hundred deviations of that size move, and the ends of that interval.
@@ -264,7 +264,7 @@ class Deviations:
         """Return deviations from a dict, as files have them; raises ValueError where they are something else."""
         kinds = {**get_type_hints(cls), "if_shared": IfShared}
         if content.keys() != kinds.keys():
-            raise ValueError(f"deviations must have the entries {', '.join(kinds)}, received {', '.join(map(str, content))}")
+            raise ValueError(f"deviations must have the entries {', '.join(kinds)}, got {', '.join(map(str, content))}")
         for name, kind in kinds.items():
             as_declared(content[name], kind, f"deviations: {name}")
         return cls(**content)
@@ -328,7 +328,7 @@ class Trace:
     def __post_init__(self) -> None:
         if self.discounts.ndim != 2 or not len(self.discounts) == len(self.values) == len(self.seconds):
             shapes = ", ".join(str(array.shape) for array in (self.discounts, self.values, self.seconds))
-            raise ValueError(f"a trace must have arrays (n,K), (n,) and (n,), received {shapes}")
+            raise ValueError(f"a trace must have arrays (n,K), (n,) and (n,), got {shapes}")
 
     @property
     def best(self) -> Floats:
@@ -386,7 +386,7 @@ class Solution(Result):
 
     def __post_init__(self) -> None:
         if not all(isinstance(name, str) for name in self.experts):
-            raise ValueError(f"experts of the solution must be names, received {self.experts[:5]}")
+            raise ValueError(f"experts of the solution must be names, got {self.experts[:5]}")
         limits = {"discounts": 1.0, "temperature": np.inf, "standard_errors": np.inf}
         for name, high in limits.items():
             values = getattr(self, name)
@@ -395,16 +395,16 @@ class Solution(Result):
                 outside = (values < 0) | (values > high)  # NaN stands for what is not known
                 if outside.any():
                     expected = f"from 0 to {high:g}" if np.isfinite(high) else "at least 0"
-                    raise ValueError(f"{name} of the solution must be {expected}, received {values[outside][0]:g}")
+                    raise ValueError(f"{name} of the solution must be {expected}, got {values[outside][0]:g}")
         if np.ndim(self.reward) != 1:
-            raise ValueError(f"reward of the solution must have one axis, received shape {np.shape(self.reward)}")
+            raise ValueError(f"reward of the solution must have one axis, got shape {np.shape(self.reward)}")
         if self.problem is not None and self.problem.names != self.experts:
             raise ValueError(
-                f"problem must be that of the experts {first_few(self.experts)}, received {first_few(self.problem.names)}"
+                f"problem must be that of the experts {first_few(self.experts)}, got {first_few(self.problem.names)}"
             )
         # a reward that is known for pairs has no parameters, whatever the problem it was fitted to had
         if self.problem is not None and self.reward.size and self.problem.n_parameters not in (0, self.reward.size):
-            raise ValueError(f"reward of the solution must have {self.problem.n_parameters} entries, received {self.reward.size}")
+            raise ValueError(f"reward of the solution must have {self.problem.n_parameters} entries, got {self.reward.size}")
         if not isinstance(self.evidence, Evidence):
             object.__setattr__(self, "evidence", read_evidence(self.solver, self.evidence))
         if isinstance(deviations := self.evidence.get("deviations"), Deviations):
@@ -534,7 +534,7 @@ class Solution(Result):
         if kinds and (kind is None or not issubclass(kind, kinds)):
             wanted = " or ".join(each.__name__ for each in kinds)
             why = getattr(kind, "not_apart", "its answer is not that of a likelihood of decisions")
-            raise ValueError(f"this needs a solution of {wanted}, received one of {self.solver}: {why}")
+            raise ValueError(f"this needs a solution of {wanted}, got one of {self.solver}: {why}")
         if kind is None:
             raise ValueError(f"{self.solver} is not a solver of this library: solve with it once before its options can be read")
         try:
@@ -551,7 +551,7 @@ class Solution(Result):
     def require_soft(self, what: str) -> None:
         """Raise unless choices are those of soft values alone, which `what` needs."""
         if not self.is_soft:
-            raise ValueError(f"{what} needs a fit with {SOFT_ALONE}, received one with others")
+            raise ValueError(f"{what} needs a fit with {SOFT_ALONE}, got one with others")
 
     def confidence_intervals(self, level: float = 0.95) -> Floats:
         """Return intervals `(K,2)` of the discounts: profile-likelihood intervals of `MaximumLikelihood`, else what the solver
@@ -658,7 +658,7 @@ class Solution(Result):
 
         Columns beside `expert`, `episode`, `step`, `state` and `action`: the `probability` of the choice, given the last action
         where choices are sticky; its `surprise` −log p; the `entropy` of the choice in nats; the `value` of the state and the
-        action value `q`; the `advantage` of the action over the mean of the choice; the `reward` received; the
+        action value `q`; the `advantage` of the action over the mean of the choice; the `reward` got; the
         `prediction_error`, reward + γ V(next state) − V(state), missing where the next state is not known; and the
         `discount_gradient` d log p / dγ. Decisions that the fit did not count are left out. A planner of your own says policies
         alone, without values. `Population` says it at the shrunken discount of each person under each condition.
@@ -679,7 +679,7 @@ class Solution(Result):
             without := next((e.name for e in problem.exemplars if e.counts is None), None)
         ) is not None or self.temperature is None:
             given = "none" if without is None else f"expert {without} without"
-            raise ValueError(f"trials need decisions and the probabilities of choices, received {given}")
+            raise ValueError(f"trials need decisions and the probabilities of choices, got {given}")
         population = self.evidence.get("population")
         if population is not None and population.types is not None:
             raise ValueError("trials need one policy for each person, received persons who are each of one of a few types")
@@ -693,7 +693,7 @@ class Solution(Result):
         )
         if len(frame) != self.evidence.get("decisions", len(frame)):
             raise ValueError(
-                f"trials need the tables of the {self.evidence['decisions']:,.0f} decisions that were fitted, received tables "
+                f"trials need the tables of the {self.evidence['decisions']:,.0f} decisions that were fitted, got tables "
                 f"with {len(frame):,} decisions of these experts"
             )
         return frame
@@ -713,9 +713,9 @@ class Solution(Result):
             raise ValueError(f"this needs a solution with discounts: {self.evidence['no_discount']}")
         problem = self.require_problem()
         if self.status in (Status.NOT_CONVERGED, Status.INFEASIBLE):
-            raise ValueError(f"this needs a solution that can be used, received one that is {self.status}")
+            raise ValueError(f"this needs a solution that can be used, got one that is {self.status}")
         if not np.isfinite(self.reward).all() or not np.isfinite(self.discounts).all():
-            raise ValueError("this needs a solution with a reward and a discount for every expert, received one without")
+            raise ValueError("this needs a solution with a reward and a discount for every expert, got one without")
         return problem
 
     def require_problem(self) -> Problem:
@@ -833,7 +833,7 @@ def _fields_from(content: dict[str, Any]) -> dict[str, Any]:
     if task is not None:
         longest = float(read_numbers(task["longest"]))
         if not longest > 0:
-            raise ValueError(f"horizon must have a longest episode above 0, received {longest:g}")
+            raise ValueError(f"horizon must have a longest episode above 0, got {longest:g}")
         entries["task_horizon"] = Horizon(longest, task["unit"])
     evidence = read_evidence(content["solver"], content["evidence"])
     return entries | {"interval_source": intervals, "status": Status(entries["status"]), "experts": experts, "evidence": evidence}

@@ -110,7 +110,7 @@ FORM_ALONE = (
 
 def count(number: int, noun: str) -> str:
     """Return a number of things, in the singular or the plural."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun if number == 1 else 'people' if noun == 'person' else f'{noun}s'}"
 
 
 def in_words(parts: list[str]) -> str:

@@ -352,7 +352,7 @@ class NearPoint(Point):
 
 @dataclass(frozen=True, eq=False)
 class OwnRewards:
-    """What decisions say of persons' own rewards at places.
+    """What decisions say of people's own rewards at places.
 
     Attributes:
         log_likelihoods: M `(n,Q)`.
@@ -396,7 +396,7 @@ def states_visited(tables: Tables, counts: Sparse) -> Ints:
     """Return rows of the tables `(n,S,A)` by person, state and action, for the states in which each person with these counts
     decided.
 
-    Persons have as many states as the one with most of them. Where there is nothing, the row is one more than the tables have.
+    People have as many states as the one with most of them. Where there is nothing, the row is one more than the tables have.
     """
     same = tables.same_state.tocsr()
     same.sort_indices()
@@ -414,7 +414,7 @@ def states_visited(tables: Tables, counts: Sparse) -> Ints:
 
 
 def own_rewards(tables: Tables, counts: Sparse, eta: Floats, surface: Surface, deviation: Floats) -> OwnRewards:
-    """Return own rewards of persons with these counts `(n,rows)` at places η `(n,Q,2)`, where √V is `deviation` `(d,)`."""
+    """Return own rewards of people with these counts `(n,rows)` at places η `(n,Q,2)`, where √V is `deviation` `(d,)`."""
     visited = states_visited(tables, counts)
     (n, q) = eta.shape[:2]
     (s, a) = visited.shape[1:]
@@ -469,5 +469,5 @@ def _modes(log: Floats, slopes: Floats, counts: Floats) -> Floats:
 
     ends = maximize_many(at, np.zeros((len(log), slopes.shape[2])), gain=5e-13, max_steps=100, halving=True, secant=False)
     if not ends.finished.all():
-        raise ValueError("the most likely deviations of some persons were not found: their decisions do not fit the model")
+        raise ValueError("the most likely deviations of some people were not found: their decisions do not fit the model")
     return ends.places

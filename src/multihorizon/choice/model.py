@@ -148,7 +148,7 @@ class ChoiceModel(ABC):
     """The log-likelihood of decisions as a function of x.
 
     Args:
-        n_experts: K, how many persons there are.
+        n_experts: K, how many people there are.
         n_reward: d, how many reward parameters.
         settings: what is known, and which experts share a parameter.
         bounds: of each coordinate of the look-ahead.
@@ -430,7 +430,7 @@ def temperature_penalty(model: ChoiceModel, spread: float = np.inf) -> Quadratic
 
 
 class ListedModel(ChoiceModel):
-    """A model of decisions in listed states: persons by task, whatever the shape of their look-ahead."""
+    """A model of decisions in listed states: people by task, whatever the shape of their look-ahead."""
 
     problem: Problem
     batches: tuple[Persons, ...]
@@ -541,7 +541,7 @@ class Likelihood(ListedModel):
         return Point(self, x, plans, value, value + self.beside(x))
 
     def in_tasks(self, x: Floats) -> tuple[Persons, ...]:
-        """Return the batches in tasks whose transitions have given way as x says, and as persons with these discounts see
+        """Return the batches in tasks whose transitions have given way as x says, and as people with these discounts see
         them.
         """
         tasks: dict[int, tuple[MDP, Engine]] = {}
@@ -859,9 +859,9 @@ def log_likelihood(
     as_shape(theta, (problem.n_parameters,), "reward")
     gamma, lam = (_of_each(value, problem, name) for value, name in ((discounts, "discounts"), (temperatures, "temperatures")))
     if ((gamma < 0) | (gamma > 1)).any():
-        raise ValueError(f"discounts must be in [0, 1], received {gamma[(gamma < 0) | (gamma > 1)][0]:g}")
+        raise ValueError(f"discounts must be in [0, 1], got {gamma[(gamma < 0) | (gamma > 1)][0]:g}")
     if (lam <= 0).any():
-        raise ValueError(f"temperatures must be positive, received {lam[lam <= 0][0]:g}")
+        raise ValueError(f"temperatures must be positive, got {lam[lam <= 0][0]:g}")
     point = model.at(np.concatenate([theta, np.minimum(gamma, model.upper[theta.size : theta.size + gamma.size]), np.log(lam)]))
     if point is None:
         return LogLikelihood(-np.inf, np.full(theta.size, np.nan), np.full(gamma.size, np.nan), np.full(lam.size, np.nan))
@@ -878,7 +878,5 @@ def _model(problem: Problem) -> Likelihood:
 def _of_each(given: float | Sequence[float] | Floats, problem: Problem, name: str) -> Floats:
     values = np.atleast_1d(as_floats(given, name))
     if values.shape not in ((1,), (problem.n_experts,)):
-        raise ValueError(
-            f"{name} must be one number or one for each of {problem.n_experts} experts, received shape {values.shape}"
-        )
+        raise ValueError(f"{name} must be one number or one for each of {problem.n_experts} experts, got shape {values.shape}")
     return np.broadcast_to(values, (problem.n_experts,)).copy()

@@ -2,12 +2,12 @@
 
 In the symbols of `model`:
 
-*Planning.* The n persons in one task share its transitions T `(A·S,S)`, and are planned together: values are `(S,n)`, action
+*Planning.* The n people in one task share its transitions T `(A·S,S)`, and are planned together: values are `(S,n)`, action
 values `(A,S,n)`. Three engines plan and solve with `I − γP`, by the structure of the task:
 
 * `Episodic`: no state can be visited twice (steps left, say). States are sorted into levels, each of which leads to lower ones
   only. One backward pass over the levels is the exact plan, and one pass is a linear solve: there is no fixed point to find.
-* `Small`: Newton's method on the soft Bellman equation with dense matrices, all persons together.
+* `Small`: Newton's method on the soft Bellman equation with dense matrices, all people together.
 * `Large`: anything else. Sparse matrices, one person after the other.
 
 Newton's iteration and its stopping rule are those of `soft_plan`.
@@ -25,7 +25,7 @@ So decisions are counted by context: c = l·S + s with the last action l, which 
 derivative in ε.
 
 *Durations.* Where moves take time, a person with discount γ plans in the task as it is seen at γ (`MDP.at`): G(γ) takes the place
-of T, here and in what is paid on arrival. Such persons are planned one by one, because each has transitions of their own. With ρ
+of T, here and in what is paid on arrival. Such people are planned one by one, because each has transitions of their own. With ρ
 what arrivals pay and `u = ρ + γV`, Q moves with γ by `G V + G' u` in place of `T V`.
 
 *Estimated transitions give way within their own error.* A table shows a row `T(·|s,a)` through `m(s')` counted moves; p̂ is the
@@ -154,7 +154,7 @@ class Engine(Protocol):
     def values(self, reward: Floats, gamma: Floats, lam: Floats, near: Plans | None) -> Floats | None:
         """Return the values `(S,n)`, begun at those of a neighbouring plan; None where one is infinite.
 
-        The expected immediate reward is `(A·S,)` of all persons, or `(A·S,n)` of each.
+        The expected immediate reward is `(A·S,)` of all people, or `(A·S,n)` of each.
         """
         ...
 
@@ -178,7 +178,7 @@ def engine_for(mdp: MDP, value: Value | Planner = "soft") -> Engine:
 
 
 def one_by_one(mdp: MDP, reward: Floats, gamma: Floats, lam: Floats, value: Value) -> Floats | None:
-    """Return the values `(S,n)` of persons planned one after the other, which are not soft."""
+    """Return the values `(S,n)` of people planned one after the other, which are not soft."""
     expected = reward.reshape(mdp.n_actions, mdp.n_states, -1).transpose(2, 1, 0)
     values = np.empty((mdp.n_states, gamma.size))
     for i, (g, temperature) in enumerate(zip(gamma.tolist(), lam.tolist(), strict=True)):
@@ -238,7 +238,7 @@ class Episodic:
 
 
 class Small:
-    """Newton's method with dense matrices for all persons together."""
+    """Newton's method with dense matrices for all people together."""
 
     def __init__(self, mdp: MDP, value: Value = "soft") -> None:
         self.mdp, self.value = mdp, value
@@ -450,7 +450,7 @@ class Persons:
     """Persons in one task, planned together: counts `(A,C,n)`, visits `(C,n)`, and whose they are `(n,)`.
 
     Contexts C are the states S or, where decisions are counted `by_last` action, one for each last action and state.
-    `positions` are their places among the problem's experts (one for each person and task), `owners` their numbers as persons,
+    `positions` are their places among the problem's experts (one for each person and task), `owners` their numbers as people,
     `task` is the number of the MDP among those of the problem.
     """
 
@@ -503,7 +503,7 @@ class Persons:
         return total
 
     def pooled(self) -> Persons:
-        """Return the same persons, their decisions counted by state alone."""
+        """Return the same people, their decisions counted by state alone."""
         counts = self.by_state(self.counts)
         return replace(self, counts=counts, visits=counts.sum(axis=0), by_last=False) if self.by_last else self
 
@@ -513,7 +513,7 @@ class Persons:
         return self.mdp.stacked.T
 
     def in_task(self, mdp: MDP, engine: Engine) -> Persons:
-        """Return the same persons where the same moves have other probabilities."""
+        """Return the same people where the same moves have other probabilities."""
         features = self.features
         known_reward = self.known_reward
         if self.arrival is not None:
@@ -523,14 +523,14 @@ class Persons:
         return replace(self, mdp=mdp, engine=engine, features=features, known_reward=known_reward)
 
     def at(self, discount: float) -> Persons:
-        """Return the same persons in the task as all of them see it at one discount."""
+        """Return the same people in the task as all of them see it at one discount."""
         if self.mdp.durations is None:
             return self
         seen = self.mdp.at(discount)
         return self.in_task(seen, self.engine.of(seen))
 
     def recounted(self, counts: Sequence[Floats]) -> Persons:
-        """Return the same persons with other decisions `(C,A)`, given for each of the problem's experts."""
+        """Return the same people with other decisions `(C,A)`, given for each of the problem's experts."""
         stacked = np.stack([counts[i].T for i in self.positions], axis=2)
         stacked = np.where(np.tile(self.mdp.terminal, self.last_actions)[None, :, None], 0.0, stacked)
         return replace(self, counts=stacked, visits=stacked.sum(axis=0))
@@ -568,7 +568,7 @@ class Persons:
 
     def plan(self, theta: Floats, gamma: Floats, lam: Floats, near: Plans | None, habits: Habits | None = None) -> Plans | None:
         """Return their plans under discounts and temperatures `(K,)` of all; None where a value is infinite."""
-        assert self.mdp.durations is None, "where moves take time, persons plan in the task as they see it"
+        assert self.mdp.durations is None, "where moves take time, people plan in the task as they see it"
         reward = self.reward(theta)
         gamma = gamma[self.owners]
         lam = lam[self.owners]
@@ -612,7 +612,7 @@ def persons_by_task(
         engine = engine_for(mdp, value)
         rows = mdp.n_actions * mdp.n_states
         contexts = 1 if by_last is None else mdp.n_actions + 1
-        # Persons are planned together as long as their derivatives fit into a million numbers.
+        # People are planned together as long as their derivatives fit into a million numbers.
         derivatives = features.used.size + 2 + moves.get(task, 0)
         size = max(1, 1_000_000 // (rows * contexts * derivatives)) if mdp.durations is None else 1
         for low in range(0, len(members), size):
@@ -648,7 +648,7 @@ class Pulled(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Plans(Choices):
-    """The plans of persons in one task: values `(S,n)`, `log p` `(A,C,n)` of choices, discounts and temperatures `(n,)`.
+    """The plans of people in one task: values `(S,n)`, `log p` `(A,C,n)` of choices, discounts and temperatures `(n,)`.
 
     The task of `persons` has the transitions with which they plan. Where moves take time, `paid` `(S,1)` or `(S,n)` is what θ
     pays on arrival. With `habits`, `planned` `(A,S,n)` are the logarithms of the choices that the plan alone makes, and `drawn`

@@ -52,7 +52,7 @@ NO_EPISODES = "the problem does not hold the episodes of its decisions"
 def check_cluster(value: object) -> None:
     """Raise unless this says what is independent of each other."""
     if value not in get_args(Choice):
-        raise ValueError(f"cluster must be one of {', '.join(get_args(Choice))}, received {value!r}")
+        raise ValueError(f"cluster must be one of {', '.join(get_args(Choice))}, got {value!r}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,12 +173,12 @@ def check_habit(value: object, name: str) -> float:
     if value == "estimated":
         return np.nan
     if isinstance(value, str):
-        raise ValueError(f'{name} must be a number or "estimated", received {value!r}')
+        raise ValueError(f'{name} must be a number or "estimated", got {value!r}')
     if name == "stickiness":
         return as_finite(value, name)
     lapse = as_non_negative(value, name)
     if lapse >= 1:
-        raise ValueError(f"{name} must be below 1, received {lapse:g}")
+        raise ValueError(f"{name} must be below 1, got {lapse:g}")
     return lapse
 
 
@@ -190,16 +190,14 @@ def read_choosing(value: Value, lapse: Habit, stickiness: Habit, planner: Planne
     """
     check_value(value)
     if isinstance(planner, str):
-        raise ValueError(
-            f"planner must be a function, received its name {planner!r}: a saved fit holds no function, hand it in again"
-        )
+        raise ValueError(f"planner must be a function, got its name {planner!r}: a saved fit holds no function, hand it in again")
     if planner is not None and not callable(planner):
         raise ValueError(
             "planner must be a function of a task, a reward (S,A), a discount and a temperature that returns a policy (S,A), "
-            f"received {type(planner).__name__}"
+            f"got {type(planner).__name__}"
         )
     if planner is not None and value != "soft":
-        raise ValueError(f"a planner of your own says how the future is valued: leave out value, received {value!r}")
+        raise ValueError(f"a planner of your own says how the future is valued: leave out value, got {value!r}")
     return planner or value, check_habit(lapse, "lapse"), check_habit(stickiness, "stickiness")
 
 
@@ -231,7 +229,7 @@ def check_temperature(value: Any) -> None:
         if value not in words:
             raise ValueError(
                 "temperature must be a positive number, a mapping of names to such numbers, "
-                f"or one of {', '.join(words)}, received {value!r}"
+                f"or one of {', '.join(words)}, got {value!r}"
             )
     else:
         as_positive(value, "temperature")
@@ -267,7 +265,7 @@ def read_settings(
         many = isinstance(discounts, Mapping)
         given = numbers_of(discounts, problem.names, "discounts", "expert") if many else np.full(k, as_discount(discounts))
         for k in np.flatnonzero((given == 1) & _endless(problem))[:1]:  # without discounting the values would be infinite
-            raise ValueError(f"the discount of {problem.names[k]} must be below 1, because the task may never end, received 1")
+            raise ValueError(f"the discount of {problem.names[k]} must be below 1, because the task may never end, got 1")
     shared = _read_groups(problem, groups, given)
     free = temperatures is not None and np.isnan(temperatures).any()
     if given is not None and not np.isnan(given).any() and not free and reward is not None:
@@ -289,7 +287,7 @@ def _read_groups(problem: AnyProblem, groups: Mapping[str, Any] | None, discount
     if groups is None:
         return None
     if not isinstance(groups, Mapping):
-        raise ValueError(f"groups must be a mapping of experts to the names of their groups, received {type(groups).__name__}")
+        raise ValueError(f"groups must be a mapping of experts to the names of their groups, got {type(groups).__name__}")
     members = {label(name, "the name of an expert in groups"): str(group) for name, group in groups.items()}
     everybody = set(problem.names)
     unknown = [name for name in members if name not in everybody]
@@ -326,7 +324,7 @@ def with_known_reward(problem: Problem, known: Any) -> tuple[Problem, Floats | N
     if np.abs(numbers).max(initial=0.0) > LARGEST_UNIT:
         largest = np.abs(numbers).max()
         raise ValueError(
-            f"known_reward must have numbers of at most {LARGEST_UNIT:g}, received {significant(largest)}: use another unit"
+            f"known_reward must have numbers of at most {LARGEST_UNIT:g}, got {significant(largest)}: use another unit"
         )
     if problem.tabular and isinstance(known, Mapping) and not names_pairs(known):
         return problem, _by_state(problem.parameter_names, known)
@@ -355,12 +353,12 @@ def _paid(mdp: MDP, reward: Any) -> tuple[Floats, Floats | None]:
     if array.shape not in ((states,), (rows,)):
         raise ValueError(
             f"known_reward must have one number for each of {states} states or {rows} pairs of state and action, "
-            f"received shape {array.shape}"
+            f"got shape {array.shape}"
         )
     if array.shape == (states,) and mdp.durations is not None:
         raise ValueError(
             "known_reward must be given for states and actions where moves take time and the reward is made of features, "
-            "received one that is paid on arrival"
+            "got one that is paid on arrival"
         )
     if array.shape == (states,):
         return read_only(mdp.stacked @ array), read_only(array)
@@ -372,7 +370,7 @@ def _by_state(names: tuple[str, ...], by_name: Mapping[str, float]) -> Floats:
     reward = numbers_of(by_name, names, "known_reward", "state")
     missing = np.flatnonzero(np.isnan(reward))
     if missing.size:
-        raise ValueError(f"known_reward must have a number for every state, received none for {names[missing[0]]!r}")
+        raise ValueError(f"known_reward must have a number for every state, got none for {names[missing[0]]!r}")
     return reward
 
 
@@ -383,7 +381,7 @@ def names_pairs(by_name: Mapping[Any, Any]) -> bool:
     pairs = [isinstance(key, tuple) for key in by_name]
     if any(pairs) and not all(pairs):
         alone = next(key for key in by_name if not isinstance(key, tuple))
-        raise ValueError(f"known_reward must name states, or pairs of state and action, received both: {alone!r} is no pair")
+        raise ValueError(f"known_reward must name states, or pairs of state and action, got both: {alone!r} is no pair")
     return any(pairs)
 
 
@@ -392,7 +390,7 @@ def _by_pair(mdp: MDP, by_name: Mapping[Any, float]) -> Floats:
     reward = np.full((mdp.n_states, mdp.n_actions), np.nan)
     for pair, value in by_name.items():
         if len(pair) != 2:
-            raise ValueError(f"known_reward must name pairs (state, action), received {pair!r}")
+            raise ValueError(f"known_reward must name pairs (state, action), got {pair!r}")
         state = place_of(pair[0], mdp.state_names, "known_reward", "state")
         action = place_of(pair[1], mdp.action_names, "known_reward", "action")
         reward[state, action] = float(as_floats(value, f"known_reward of {pair[0]}, {pair[1]}"))
@@ -400,7 +398,7 @@ def _by_pair(mdp: MDP, by_name: Mapping[Any, float]) -> Floats:
     if missing.size:
         state, action = missing[0].tolist()
         raise ValueError(
-            "known_reward must have a number for every action that can be taken, received none for "
+            "known_reward must have a number for every action that can be taken, got none for "
             f"{(mdp.state_names[state], mdp.action_names[action])!r}"
         )
     return np.asarray(np.nan_to_num(reward), dtype=np.float64)

@@ -342,7 +342,7 @@ def factorised(gram: Floats, penalty: Floats | float = 0.0) -> Any:
             return la.cho_factor(gram + penalty + shift * np.eye(len(gram)), lower=True)
         except la.LinAlgError:
             shift *= 10
-    raise ValueError("the basis functions must be finite and not all alike, received ones that cannot be distinguished")
+    raise ValueError("the basis functions must be finite and not all alike, got ones that cannot be distinguished")
 
 
 def determined(factor: Any, features: Sparse) -> Bools:

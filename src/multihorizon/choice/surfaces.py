@@ -1,11 +1,11 @@
-"""Many persons, one table of policies: log-likelihoods over how far a person looks ahead and how much at random they choose.
+"""Many people, one table of policies: log-likelihoods over how far a person looks ahead and how much at random they choose.
 
-Persons of one task who share a reward θ differ only in `η = (x, log λ)`, where `γ = Γ/(1+exp(−x))` and Γ is the largest discount,
+People of one task who share a reward θ differ only in `η = (x, log λ)`, where `γ = Γ/(1+exp(−x))` and Γ is the largest discount,
 and their decisions enter the likelihood only through counts:
 
     ℓ_i(η) = Σ_sa N_i(s,a) log π_η(a|s).
 
-So policies are planned at places that all persons share, and persons cost no planning at all. The plane of η is cut into
+So policies are planned at places that all people share, and people cost no planning at all. The plane of η is cut into
 *patches*. In each, `λ log π` is planned at Chebyshev's places, m on each side, and between these it is the polynomial through
 them. Interpolation is linear. With P the table `(rows,m²)` of a patch, and c(η) the weights of its places at η,
 
@@ -23,7 +23,7 @@ is the family's coordinate.
 
 Where x is beyond ±12 it counts as ±12, and log λ beyond ±20 as ±20: there policies do not change any more.
 
-Where persons have rewards of their own (`deviations`), log π and `ψ = ∂ log π/∂θ` are read row by row, and ψ moves with θ by the
+Where people have rewards of their own (`deviations`), log π and `ψ = ∂ log π/∂θ` are read row by row, and ψ moves with θ by the
 second derivatives of values: `λ ∂ψ_j/∂θ_l = γ T V_jl − V_jl`, `V_jl = (I − γP)^{-1} λ Σ_a π ψ_j ψ_l`.
 """
 
@@ -110,7 +110,7 @@ class Piece:
     Attributes:
         patch: its number.
         flat: which of the `(n,Q)` places of η, raveled.
-        who, inverse: the distinct persons, and which of them each place belongs to.
+        who, inverse: the distinct people, and which of them each place belongs to.
         starts, number: the first of places that share x `(J,)`, and which of these each place `(K,)` belongs to.
         by_x, by_y: the weights `(J,m)` and `(K,m)` of the table's places.
     """
@@ -146,7 +146,7 @@ class Piece:
 
 @dataclass(frozen=True, eq=False)
 class Surface:
-    """What is known of persons at places: ℓ `(n,Q)`, its measured error, and the pieces of the plane from which it comes.
+    """What is known of people at places: ℓ `(n,Q)`, its measured error, and the pieces of the plane from which it comes.
 
     The error has a sign for the side that is cut where it is too large: x if positive, log λ if negative. Where they were asked
     for, `slopes` are ∂ℓ/∂η `(n,Q,2)` and `bends` ∂²ℓ/∂η² `(n,Q,2,2)`.
@@ -227,7 +227,7 @@ class Patches:
 
 
 class Tables:
-    """The tables of all patches at one θ, for many persons.
+    """The tables of all patches at one θ, for many people.
 
     Args:
         tasks: those of the problem; of their counts only where anyone decided matters.
@@ -258,7 +258,7 @@ class Tables:
         if family is not None:
             self.steps = max(int(steps_ahead(p.mdp)[p.visits[:, 0] > 0].max()) for p in self.planners)
             if isinstance(family, Depth) or len(family.parameters(self.steps)) != 1:
-                raise ValueError(f"tables need a look-ahead with one parameter that varies smoothly, received {family.name}")
+                raise ValueError(f"tables need a look-ahead with one parameter that varies smoothly, got {family.name}")
         self._tables: dict[int, PatchTable] = {}
         self._kept: dict[int, Floats] = {}
         #: Soft values (S,m²) of each task at the places of patches, from which plans near by begin; this θ's, or the last one's.
@@ -269,7 +269,7 @@ class Tables:
         return self.__dict__ if self.free.size else self.__dict__ | {"_values": {}}
 
     def counts(self, tasks: Sequence[CountedTask]) -> Sparse:
-        """Return the decisions of persons `(n,rows)`."""
+        """Return the decisions of people `(n,rows)`."""
         parts = [task.counts[:, planner.visited_rows] for task, planner in zip(tasks, self.planners, strict=True)]
         return sp.csr_array(sp.hstack(parts, format="csr") if len(parts) > 1 else parts[0])
 
@@ -361,7 +361,7 @@ class Tables:
         return np.full((self.rows, 1), -np.inf) if planned is None else planned
 
     def surface(self, counts: Sparse, eta: Floats, inner: int = 1, slopes: bool = False) -> Surface:
-        """Return ℓ of persons with these counts `(n,rows)` at places η `(n,Q,2)`, with derivatives if wanted; tables must be
+        """Return ℓ of people with these counts `(n,rows)` at places η `(n,Q,2)`, with derivatives if wanted; tables must be
         prepared.
 
         `inner` is how many places one after the other have the same x.
@@ -396,7 +396,7 @@ class Tables:
         return Surface(log.reshape(n, q), errors.reshape(n, q), numbers, tuple(pieces), *derivatives)
 
     def averaged(self, counts: Sparse, eta: Floats, shares: Floats, inner: int = 1) -> Floats:
-        """Return how likely the decisions of persons with these counts `(n,rows)` are, where each may be at places η `(n,Q,2)`
+        """Return how likely the decisions of people with these counts `(n,rows)` are, where each may be at places η `(n,Q,2)`
         with shares `(n,Q)`: `Σ_sa N(s,a) log Σ_q P_q π_q(a|s)` `(n,)`; NaN where a soft value is infinite.
 
         Each decision is predicted by itself, and none of them says where the person is. `inner` is as in `surface`.

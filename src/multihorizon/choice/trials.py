@@ -103,7 +103,7 @@ class _Logged:
         if table.conditions is not None:
             under = pd.concat([under, table.conditions], axis=1)
         if missing := [name for name in cells if name not in under]:
-            raise ValueError(f"the decisions must have the condition {missing[0]} of the solution, received none")
+            raise ValueError(f"the decisions must have the condition {missing[0]} of the solution, got none")
         keys = (list(frame[[*cells]].itertuples(index=False, name=None)) for frame in (cells, under))
         number, episodes = {key: i for i, key in enumerate(next(keys)) if here[i]}, next(keys)
         cell = np.repeat([number.get(key, -1) for key in episodes], table.by_episode.length)
@@ -121,7 +121,7 @@ def _batches(cell: Ints, mdp: MDP, by_last: bool) -> list[Ints]:
 
 
 def _persons(expert: Expert, engine: Engine, logged: _Logged, some: Ints, unit: Ints, n: int, by_last: bool) -> Persons:
-    """Return the persons of a batch, with the contexts in which they decided."""
+    """Return the people of a batch, with the contexts in which they decided."""
     mdp = expert.mdp
     contexts = mdp.n_states * (mdp.n_actions + 1 if by_last else 1)
     visits = np.zeros((contexts, n))
@@ -148,7 +148,7 @@ def _contexts(logged: _Logged, some: Ints, mdp: MDP, by_last: bool) -> Ints:
 
 
 def _figures(plan: Plans, rewards: Floats, logged: _Logged, some: Ints, unit: Ints) -> dict[str, Floats]:
-    """Return what is said of some decisions `(m,)`, each of one of the plan's persons."""
+    """Return what is said of some decisions `(m,)`, each of one of the plan's people."""
     persons, mdp = plan.persons, plan.persons.mdp
     state, action, reached = logged.state[some], logged.action[some], logged.reached[some]
     context = _contexts(logged, some, mdp, persons.by_last)

@@ -42,7 +42,7 @@ FARTHEST = 40
 
 @dataclass(frozen=True, eq=False)
 class WeightedPlans(Choices):
-    """Plans of persons in one task, for now and for each later step.
+    """Plans of people in one task, for now and for each later step.
 
     Attributes:
         values: V_t `(H+1,S,n)`.
@@ -232,7 +232,7 @@ def require_lookahead(problem: Problem, known_reward: Any = None) -> None:
     rewards = with_known_reward(problem, known_reward)[0].n_parameters
     if rewards > limits().dense_rewards:
         raise ValueError(
-            f"a look-ahead that is not exponential needs at most {limits().dense_rewards} rewards, received {rewards}: "
+            f"a look-ahead that is not exponential needs at most {limits().dense_rewards} rewards, got {rewards}: "
             "tie the rewards of similar states together with features"
         )
 
@@ -260,7 +260,5 @@ def steps_ahead(mdp: MDP) -> Ints:
     if ahead is None:
         return np.where(mdp.terminal, 0, FARTHEST)
     if ahead.max() > MOST_LEVELS:
-        raise ValueError(
-            f"a look-ahead that is not exponential needs a task of at most {MOST_LEVELS} steps, received {ahead.max()}"
-        )
+        raise ValueError(f"a look-ahead that is not exponential needs a task of at most {MOST_LEVELS} steps, got {ahead.max()}")
     return ahead

@@ -29,12 +29,10 @@ def path(text: str | Path) -> Path:
     An empty one, such as an unset variable of the shell gives, must not mean the current folder.
     """
     if not str(text).strip():
-        raise typer.BadParameter("received an empty name: type that of a file or folder")
+        raise typer.BadParameter("got an empty name: type that of a file or folder")
     typed = Path(os.path.expanduser(text))
     if str(typed).startswith("~") and not typed.exists():
-        raise typer.BadParameter(
-            f"received {text}, where {typed.parts[0]} is the home of nobody: write ./{text} for a name with ~"
-        )
+        raise typer.BadParameter(f"got {text}, where {typed.parts[0]} is the home of nobody: write ./{text} for a name with ~")
     return Path(os.path.relpath(os.path.realpath(typed))) if ".." in typed.parts else typed
 
 
@@ -165,7 +163,7 @@ DistributionChoice = Annotated[
     typer.Option(
         "--distribution",
         metavar="normal|free|types",
-        help="How persons are distributed around the covariates: normally, or freely, which shows their types as well. With "
+        help="How people are distributed around the covariates: normally, or freely, which shows their types as well. With "
         "types, each person is of one of a few, or each episode, where the decisions have no column expert.",
     ),
 ]
@@ -425,7 +423,7 @@ class RecoverOptions(ChoiceOptions):
 class DesignOptions:
     """The options of `design`."""
 
-    pilot: Annotated[Path, file("--pilot", f"{PILOT_HELP}: what persons are expected to be like.")]
+    pilot: Annotated[Path, file("--pilot", f"{PILOT_HELP}: what people are expected to be like.")]
     transitions: Annotated[
         list[Path] | None, file("--transitions", "The task, as for fit, once for each task; by default that of the pilot.")
     ] = None
@@ -454,7 +452,7 @@ class DesignOptions:
     ] = None
     width: Annotated[
         float | None,
-        typer.Option("--width", help="How many further episodes bring the widest interval of the pilot's persons below this?"),
+        typer.Option("--width", help="How many further episodes bring the widest interval of the pilot's people below this?"),
     ] = None
     difference: Annotated[
         float | None, typer.Option("--difference", help="A difference of logit discounts to say the power for.")

@@ -340,11 +340,11 @@ def checked(options: Any, files: Sequence[str]) -> Iterator[None]:
         demos = getattr(options, "demos", None)
         given, tables = len(getattr(options, "transitions", None) or ()) if demos else 0, len(tables_of(options)) if demos else 0
         if given and given != tables:
-            raise ValueError(f"--transitions must be given once for each table, received {given} for {tables}")
+            raise ValueError(f"--transitions must be given once for each table, got {given} for {tables}")
         if getattr(options, "believed", False) and not getattr(options, "transitions", None):
-            raise ValueError("--believed must come with --transitions that people believe in, received none")
+            raise ValueError("--believed must come with --transitions that people believe in, got none")
         if getattr(options, "estimate_rest", False) and not given:
-            raise ValueError("--estimate-rest must come with --transitions to start from, received none: leave it out")
+            raise ValueError("--estimate-rest must come with --transitions to start from, got none: leave it out")
         if options.out_dir is not None:
             check_output(options.out_dir, files, [*inputs, *(getattr(options, "demos", None) or ())], "--out")
         with cluster(getattr(options, "cluster_at", None)):
@@ -402,7 +402,7 @@ def called(options: Any) -> dict[str, list[str]]:
         name, sources = name.strip(), [source.strip() for source in joined.split("+")]
         if not name or not all(sources) or name in columns:
             example = "expert=person,episode=walk,state=row+column,action=move"
-            raise ValueError(f"--columns must be NAME=COLUMN, each NAME once, such as {example}, received {typed}")
+            raise ValueError(f"--columns must be NAME=COLUMN, each NAME once, such as {example}, got {typed}")
         columns[name] = sources
     return columns
 
@@ -422,14 +422,14 @@ def features_in(path: Path, task: MDP, wanted: Sequence[str]) -> Sparse:
     """Return the features of a new task, in the order of those of a fit, by their names."""
     matrix, names = read_features(path, task)
     if set(names) != set(wanted):
-        raise ValueError(f"--features must have the columns of the fit, {first_few(wanted)}, received {first_few(names)}")
+        raise ValueError(f"--features must have the columns of the fit, {first_few(wanted)}, got {first_few(names)}")
     return sp.csr_array(matrix[:, [names.index(name) for name in wanted]])
 
 
 def cluster_of(text: str) -> Choice:
     """Return the option `cluster` for what the command line says is independent."""
     if text not in get_args(Choice):
-        raise ValueError(f"--cluster-by must be one of {', '.join(get_args(Choice))}, received {text}")
+        raise ValueError(f"--cluster-by must be one of {', '.join(get_args(Choice))}, got {text}")
     return cast(Choice, text)
 
 
@@ -455,7 +455,7 @@ def deviations_of(text: str) -> float | Literal["estimated"]:
     try:
         number = float(text)
     except ValueError as error:
-        raise ValueError(f"--deviations must be estimated or a number that is at least 0, received {text}") from error
+        raise ValueError(f"--deviations must be estimated or a number that is at least 0, got {text}") from error
     return as_non_negative(number, "--deviations")
 
 
@@ -466,25 +466,25 @@ def habit_of(text: str, option: str) -> Habit:
         check_habit(number, option.removeprefix("--"))
     except ValueError:
         range_ = "a number from 0 to below 1" if option == "--lapse" else "a number"
-        raise ValueError(f"{option} must be {range_}, or estimated, received {text}") from None
+        raise ValueError(f"{option} must be {range_}, or estimated, got {text}") from None
     return number
 
 
 def population_of(options: FitOptions | RecoverOptions, solver: MaximumLikelihood) -> Population | None:
-    """Return what is asked about groups, persons and conditions; nothing without a formula."""
+    """Return what is asked about groups, people and conditions; nothing without a formula."""
     persons, formula = options.persons, options.formula
     if options.missing not in ("drop", "fail"):
-        raise ValueError(f"--missing must be drop or fail, received {options.missing}")
+        raise ValueError(f"--missing must be drop or fail, got {options.missing}")
     for option, typed in {"--missing": options.missing == "fail", "--reference": options.reference}.items():
         if persons is None and not (formula or "").strip(" ~1") and typed:
-            raise ValueError(f"{option} must come with --formula that names columns, received none: leave it out")
+            raise ValueError(f"{option} must come with --formula that names columns, got none: leave it out")
     first = dict(text.rpartition("=")[::2] for text in options.reference or ())
     if not all(first) or not all(first.values()) or len(first) < len(options.reference or ()):
-        raise ValueError(f"--reference must be COLUMN=GROUP, once for each column, received {', '.join(options.reference or ())}")
+        raise ValueError(f"--reference must be COLUMN=GROUP, once for each column, got {', '.join(options.reference or ())}")
     if persons is None and formula is None:
         return None
     if persons is not None and not (formula or "").strip():
-        raise ValueError('--persons must come with --formula, received none: "~ group" compares the groups of a column group')
+        raise ValueError('--persons must come with --formula, got none: "~ group" compares the groups of a column group')
     if solver.discounts is not None or solver.groups is not None:
         raise ValueError("--formula must have discounts of all experts to explain: leave out --discount and --groups")
     read_formula(formula or "~ 1")  # before decisions are read, of which there may be many
@@ -502,10 +502,10 @@ def read_decisions(
     wanted: Sequence[str] = () if population is None else read_formula(population.formula).columns
     if isinstance(options, CompareOptions):
         if not (options.condition or "").strip():
-            raise ValueError("--condition must be the name of a column with the condition of each episode, received none")
+            raise ValueError("--condition must be the name of a column with the condition of each episode, got none")
         wanted = [str(options.condition)]
     if options.episodes is not None and not wanted:
-        raise ValueError('--episodes must come with --formula that names its columns, received none: "~ noise" asks about noise')
+        raise ValueError('--episodes must come with --formula that names its columns, got none: "~ noise" asks about noise')
     homes = _homes(options, population, wanted) if wanted else {}
     unnamed = population is not None and population.distribution == "types"
     demos = options.demos or []
@@ -517,7 +517,7 @@ def read_decisions(
     needed = [column for column in wanted if homes[column] == options.episodes]
     if not needed:
         asks = "--condition" if isinstance(options, CompareOptions) else "the formula"
-        raise ValueError(f"--episodes {options.episodes} must have a column that {asks} names, received none: leave it out")
+        raise ValueError(f"--episodes {options.episodes} must have a column that {asks} names, got none: leave it out")
     under, others = put_under(tables, read_episodes(options.episodes, needed, called(options)), str(options.episodes))
     is_, was = ("is", "was") if others == 1 else ("are", "were")
     rows = f"{count(others, 'row')} of {options.episodes.name} {is_} about an episode that no table of decisions has"
@@ -527,7 +527,7 @@ def read_decisions(
 def _homes(
     options: FitOptions | CompareOptions | RecoverOptions, population: Population | None, wanted: Sequence[str]
 ) -> dict[str, Path]:
-    """Return the table of each column that is asked about: that of persons, that of episodes, or one of decisions, which have it
+    """Return the table of each column that is asked about: that of people, that of episodes, or one of decisions, which have it
     all.
 
     Raises:
@@ -561,7 +561,7 @@ def _homes(
         other = next((path for path in having[1:] if having[0] not in demos), None)
         if other is not None:
             raise ValueError(
-                f"column {column} must be in one table, received it in {having[0]} and in {other}: "
+                f"column {column} must be in one table, got it in {having[0]} and in {other}: "
                 "drop it from one of them, or give it another name there"
             )
     return homes
@@ -584,11 +584,11 @@ def _numbers(texts: list[str], option: str, check: Callable[[object, str], float
     names = [text.rpartition("=")[0].strip() for text in texts]
     nameless = next((text for text, name in zip(texts, names, strict=True) if "=" in text and not name), None)
     if nameless is not None:
-        raise ValueError(f"{option} must be {expected}, received {nameless} with no name before =")
+        raise ValueError(f"{option} must be {expected}, got {nameless} with no name before =")
     if len(texts) > 1 and (not all(names) or len(set(names)) < len(names)):
-        raise ValueError(f"{option} must be given once for all experts, or once for each name, received {', '.join(texts)}")
+        raise ValueError(f"{option} must be given once for all experts, or once for each name, got {', '.join(texts)}")
     try:
         numbers = [check(float(text.rpartition("=")[2]), option) for text in texts]
     except ValueError:
-        raise ValueError(f"{option} must be {expected}, received {', '.join(texts)}") from None
+        raise ValueError(f"{option} must be {expected}, got {', '.join(texts)}") from None
     return dict(zip(names, numbers, strict=True)) if names[0] else numbers[0]

@@ -173,7 +173,7 @@ def _horizons(domain: Domain, analysis: Analysis) -> RichTable:
         true = domain.soft_discounts[WALKERS.index(name)]
         low, high = (steps_text(analysis, float(end)) for end in analysis.intervals[k])
         rows.append((name, analysis.horizon.number(true), own_steps_text(analysis, k), f"{low} to {high}"))
-    frame = pd.DataFrame(rows, columns=["walker", "true", "found", "95% interval"])
+    frame = pd.DataFrame(rows, columns=["walker", "true", "found", "95% CI"])
     roles: dict[str, Role] = dict.fromkeys(frame.columns[1:], "horizon")
     return Table(frame, "How many steps they look ahead", roles=roles).rich()
 
@@ -222,7 +222,7 @@ def check(options: CheckOptions) -> None:
         if options.write is not None:
             if len(paths) > 1:
                 raise ValueError(
-                    f"--write must come with one table, received {len(options.demos)}: mend them one by one, or add --same-task"
+                    f"--write must come with one table, got {len(options.demos)}: mend them one by one, or add --same-task"
                 )
             _check_target(options.write, options.demos)
         columns = [name.strip() for name in options.state.split(",")] if options.state is not None else []
@@ -261,17 +261,17 @@ def _check_target(path: Path, logs: Sequence[Path]) -> None:
     """Raise, before any work, if the mended table cannot be written there, or would replace what is read."""
     if path.is_dir() or not path.parent.is_dir():
         what = "a folder" if path.is_dir() else f"a file in {path.parent}, which is no folder"
-        raise ValueError(f"--write must be a file for the mended table, received {path}, {what}")
+        raise ValueError(f"--write must be a file for the mended table, got {path}, {what}")
     if not os.access(path.parent, os.W_OK):
-        raise ValueError(f"--write must be in a folder where files can be written, received {path}")
+        raise ValueError(f"--write must be in a folder where files can be written, got {path}")
     files = files_of(logs, "demonstrations")
     if path.resolve() in {file.resolve() for file in files} or path.resolve().parent in {log.resolve() for log in logs}:
-        raise ValueError(f"--write must be another file than those that are read, received {path}")
+        raise ValueError(f"--write must be another file than those that are read, got {path}")
     kind = file_kind(path)
     kind_read = file_kind(files[0])
     if kind != kind_read or path.suffix.lower() not in (".csv", ".gz", ".parquet", ".pq"):
         ending = ".parquet" if kind_read == "Parquet" else ".csv or .csv.gz"
-        raise ValueError(f"--write must be a file of the same kind as the table, {ending}, received {path}")
+        raise ValueError(f"--write must be a file of the same kind as the table, {ending}, got {path}")
 
 
 def _mended_words(table: TableCheck, path: Path) -> list[str]:
@@ -425,7 +425,7 @@ def _analyse(options: FitOptions, **how: Any) -> Analysis:
         return analyse(_read_steps(options, options.state), solver=solver_of_steps, **how)
     together = None if options.groups is None else read_groups(options.groups, called(options))
     if options.value not in get_args(Value):
-        raise ValueError(f"--value must be one of {', '.join(get_args(Value))}, received {options.value}")
+        raise ValueError(f"--value must be one of {', '.join(get_args(Value))}, got {options.value}")
     solver = MaximumLikelihood(
         temperature,
         discounts,
@@ -437,12 +437,12 @@ def _analyse(options: FitOptions, **how: Any) -> Analysis:
     )
     population = population_of(options, solver)
     if options.distribution not in ("normal", "free", "types"):
-        raise ValueError(f"--distribution must be normal, free or types, received {options.distribution}")
+        raise ValueError(f"--distribution must be normal, free or types, got {options.distribution}")
     if options.types is not None and options.distribution != "types":
-        raise ValueError(f"--types must come with --distribution types, received {options.distribution}")
+        raise ValueError(f"--types must come with --distribution types, got {options.distribution}")
     if options.distribution == "free":
         if population is None:
-            raise ValueError('--distribution free must come with --formula, received none: "~ 1" asks about everyone together')
+            raise ValueError('--distribution free must come with --formula, got none: "~ 1" asks about everyone together')
         population = replace(population, distribution="free")
     if options.distribution == "types":
         if discounts is not None or together is not None:
@@ -481,7 +481,7 @@ def _read_steps(options: FitOptions, state: str) -> Steps:
     """
     columns = [name.strip() for name in state.split(",")]
     if not all(columns):
-        raise ValueError(f"--state must name columns separated by commas, received {state!r}")
+        raise ValueError(f"--state must name columns separated by commas, got {state!r}")
     others = {
         "--transitions": options.transitions,
         "--features": options.features,
@@ -517,7 +517,7 @@ def _read_steps(options: FitOptions, state: str) -> Steps:
     if wrong is not None:
         raise ValueError(f"--state must come without {wrong}, which belongs to tasks with a list of states")
     if len(options.demos) != 1:
-        raise ValueError(f"--state must come with one table of decisions, received {len(options.demos)}")
+        raise ValueError(f"--state must come with one table of decisions, got {len(options.demos)}")
     return Steps.from_file(options.demos[0], columns, called(options))
 
 
@@ -594,13 +594,13 @@ def _show(analysis: Analysis) -> None:
 
 
 def _groups(people: People) -> RichTable:
-    """Return one row per group: what is typical, what to expect of new persons, and how much is known of each."""
-    headers = "persons like", "how many", "typical", "95% of new persons", "reliability"
+    """Return one row per group: what is typical, what to expect of new people, and how much is known of each."""
+    headers = "people like", "how many", "typical", "95% of new people", "reliability"
     rows = []
     for group in people.groups:
         new = tuple(group.new_person_interval)
         rows.append((group.name, group.persons, group.typical, new, decimals(group.reliability, 2)))
-    roles: dict[str, Role] = {"typical": "discount", "95% of new persons": "discount", "reliability": "amount"}
+    roles: dict[str, Role] = {"typical": "discount", "95% of new people": "discount", "reliability": "amount"}
     return Table.of(headers, rows, "Discounts to expect, and how much is known of each person", roles=roles).rich()
 
 
@@ -614,8 +614,8 @@ def _show_population(solution: Solution, horizon: Horizon) -> None:
     if population.types is not None:
         out.print(_types(population.types, horizon))
         return
-    headers = "term", "estimate", "95% interval or test", "p"
-    roles: dict[str, Role] = {"estimate": "number", "95% interval or test": "number", "p": "p"}
+    headers = "term", "estimate", "95% CI or test", "p"
+    roles: dict[str, Role] = {"estimate": "number", "95% CI or test": "number", "p": "p"}
     rows = effect_rows(population, "discount")
     if population.cells is None and 1 < len(population.predictions) <= LISTED:
         out.print(_typical(population, horizon))
@@ -624,7 +624,7 @@ def _show_population(solution: Solution, horizon: Horizon) -> None:
     out.print(table)
     contrasts = contrast_rows(population, horizon)
     if contrasts and len(contrasts) <= LISTED:
-        headers = "persons with", "typical discounts", f"in {horizon.many}", "p"
+        headers = "people with", "typical discounts", f"in {horizon.many}", "p"
         pairs = [(who, discounts, reach, p) for who, discounts, reach, _, p in contrasts]
         caption = f"In discounts and {horizon.many}; pairs with Holm's correction"
         roles = {"typical discounts": "discount", f"in {horizon.many}": "horizon", "p": "p"}
@@ -632,9 +632,7 @@ def _show_population(solution: Solution, horizon: Horizon) -> None:
     if population.cells is not None and len(population.predictions) <= LISTED:
         at = f", at {where}" if (where := at_means(population)) else ""
         shown = replace(conditions_table(population, horizon), headings={"mean reliability": "reliability"})
-        shown = shown.select(
-            "persons with", "how many", "typical discount", horizon.many, "95% of new persons", "mean reliability"
-        )
+        shown = shown.select("people with", "how many", "typical discount", horizon.many, "95% of new people", "mean reliability")
         out.print(replace(shown, caption=f"{shown.caption}{at}").rich())
     out.print(" ".join(population_words(solution, horizon)), soft_wrap=True)
 
@@ -646,8 +644,8 @@ def _typical(population: PopulationFindings, horizon: Horizon) -> RichTable:
     for name, group in population.predictions.items():
         discount = group["typical_discount"]
         rows.append((name, int(number.get(name, 0)), discount, tuple(group["typical_interval"]), horizon(discount)))
-    headers = "persons like", "how many", "typical discount", "95% interval", horizon.many
-    roles: dict[str, Role] = {"typical discount": "discount", "95% interval": "discount", horizon.many: "horizon"}
+    headers = "people like", "how many", "typical discount", "95% CI", horizon.many
+    roles: dict[str, Role] = {"typical discount": "discount", "95% CI": "discount", horizon.many: "horizon"}
     return Table.of(headers, rows, "Groups", roles=roles).rich()
 
 
@@ -657,8 +655,8 @@ def _types(types: dict[str, Any], horizon: Horizon) -> RichTable:
     for k, (share, discount, ends) in enumerate(zip(types["shares"], types["discounts"], types["intervals"], strict=True)):
         given = (discount, tuple(ends), horizon(discount)) if types["identified"][k] else (np.nan, "not identified", np.nan)
         rows.append((k + 1, share, *given, types["likeliest"][k]))
-    headers = "type", "share", "discount", "95% interval", horizon.many, "likeliest for"
-    roles: dict[str, Role] = {"share": "share", "discount": "discount", "95% interval": "discount", horizon.many: "horizon"}
+    headers = "type", "share", "discount", "95% CI", horizon.many, "likeliest for"
+    roles: dict[str, Role] = {"share": "share", "discount": "discount", "95% CI": "discount", horizon.many: "horizon"}
     return Table.of(headers, rows, "Types", roles=roles).rich()
 
 
@@ -671,7 +669,7 @@ def _table(analysis: Analysis) -> RichTable:
         *cells, temperature = person_cells(analysis, k)
         cells += [half_life_text(analysis, k)] if ahead.timed else []
         rows.append((analysis.solution.experts[k], *cells, temperature, decimals(analysis.explained[k], 2)))
-    numbers = "discount", "95% interval", ahead.many, *(["half-life"] if ahead.timed else []), "temperature", "R²"
+    numbers = "discount", "95% CI", ahead.many, *(["half-life"] if ahead.timed else []), "temperature", "R²"
     roles: dict[str, Role] = {}
     for name in numbers:
         roles[name] = "amount"

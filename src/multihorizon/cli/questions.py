@@ -101,7 +101,7 @@ def identify(options: IdentifyOptions) -> None:
     files = ("identify.json", "identify.html")
     with checked(options, files):
         if options.known_reward is not None and options.within is not None:
-            raise ValueError("--within must come without --known-reward: a reward that is known may not differ, received both")
+            raise ValueError("--within must come without --known-reward: a reward that is known may not differ, got both")
         study = read_study(options)
         known_reward = known_reward_of(options, study)
         solver = MaximumLikelihood(temperature_of(options.temperature), known_reward=known_reward)
@@ -132,7 +132,7 @@ def _show_identified(solution: Solution, exact: Identification | None) -> None:
     if solution.status == Status.NOT_CONVERGED:
         out.print("So what follows is about policies that need not be the experts'.", soft_wrap=True)
     if LikelihoodEvidence.of(solution).known["reward"]:
-        out.print("With this reward, discounts with 95% intervals:")
+        out.print("With this reward, discounts with 95% CIs:")
         intervals = solution.confidence_intervals()
         bounded = [bool(np.isfinite(ends).all()) for ends in intervals]
         order = np.argsort(solution.discounts, kind="stable") if len(bounded) > LISTED else np.arange(len(bounded))
@@ -177,7 +177,7 @@ def goals(options: GoalsOptions) -> None:
 def compare(options: CompareOptions) -> None:
     """Test whether horizons transfer across conditions: fit under one condition, predict the other.
 
-    What is fitted under each condition predicts the same persons' decisions under the others: their own horizons, one discount
+    What is fitted under each condition predicts the same people's decisions under the others: their own horizons, one discount
     for everybody, and chance.
     """
     with checked(options, FILES["compare"]):
@@ -219,17 +219,17 @@ def predict(options: PredictOptions) -> None:
     with checked(options, FILES["whatif"] if options.nudge is None else FILES["nudge"]):
         given = {name: getattr(options, name) for name in ("pay", "forbid", "transitions", "initial", "discount")}
         if options.nudge is None and not any(given.values()) and options.rounds is None:
-            raise ValueError(f"something must change: give --{', --'.join(given)} or --nudge, received none")
+            raise ValueError(f"something must change: give --{', --'.join(given)} or --nudge, got none")
         if options.nudge is None and options.chance is not None:
-            raise ValueError("--chance must come with --nudge, which says what it is the chance of, received none")
+            raise ValueError("--chance must come with --nudge, which says what it is the chance of, got none")
         if options.nudge is None and options.groups is not None:
-            raise ValueError("--groups must come with --nudge, which says which bonus is enough in each group, received none")
+            raise ValueError("--groups must come with --nudge, which says which bonus is enough in each group, got none")
         if options.features is not None and options.transitions is None:
-            raise ValueError("--features must come with --transitions, whose states they describe, received none")
+            raise ValueError("--features must come with --transitions, whose states they describe, got none")
         others = ("pay", "forbid", "transitions", "discount", "restrict", "reach", "rounds")
         wrong = next((name for name in others if getattr(options, name)), None) if options.nudge is not None else None
         if wrong is not None:
-            raise ValueError(f"--nudge must come without --{wrong}: it asks for a bonus in the task as it is, received both")
+            raise ValueError(f"--nudge must come without --{wrong}: it asks for a bonus in the task as it is, got both")
         solution, fitted = read_fit(options.result)
         problem = solution.require_problem()
         task = problem.mdp
@@ -265,9 +265,9 @@ def _source(solution: Solution, options: PredictOptions, remarks: list[str]) -> 
     if options.restrict is None:
         return solution
     if options.typical:
-        raise ValueError("--restrict must come without --typical, received both")
+        raise ValueError("--restrict must come without --typical, got both")
     if solution.estimate.population is not None:
-        raise ValueError("--restrict must come with a fit without --formula, received one with it: fit the same table without")
+        raise ValueError("--restrict must come with a fit without --formula, got one with it: fit the same table without")
     identification = identify_fitted(solution)
     if identification is None:
         raise ValueError("--restrict needs to know which rewards explain the fitted policies, and this cannot be computed here")
@@ -304,7 +304,7 @@ def state_and_action(states: Sequence[str], text: str) -> tuple[str, str | None]
     if text in states or not colon:
         return text, None
     if not (state.strip() and action.strip()):
-        raise ValueError(f"what a bonus is for must be a state, or a state and an action as in home:walk, received {text!r}")
+        raise ValueError(f"what a bonus is for must be a state, or a state and an action as in home:walk, got {text!r}")
     return state, action
 
 
@@ -379,9 +379,7 @@ def design(options: DesignOptions) -> None:
         tasks = read_mdps(options)
         if options.features is not None and (tasks is None or len(options.features) != len(tasks)):
             given = 0 if tasks is None else len(tasks)
-            raise ValueError(
-                f"--features must be given once for each of --transitions, received {len(options.features)} for {given}"
-            )
+            raise ValueError(f"--features must be given once for each of --transitions, got {len(options.features)} for {given}")
         features = None
         if options.features is not None and tasks is not None:
             names = pilot.problem.parameter_names  # type: ignore[union-attr]
@@ -464,16 +462,14 @@ def recover(options: RecoverOptions) -> None:
             _recover_planned(options)
             return
         if not options.demos:
-            raise ValueError(
-                "the decisions of a study must be given, or --pilot and --schedule of one that is planned, received none"
-            )
+            raise ValueError("the decisions of a study must be given, or --pilot and --schedule of one that is planned, got none")
         if options.temperature and options.formula:
             raise ValueError("--temperature must come without --formula: in a population each person has a temperature")
         plain = MaximumLikelihood(temperature_of(options.temperature), ridge=options.ridge)
         population = population_of(options, plain)
         for option, value in {"--people": options.people, "--effect": options.effect, "--term": options.term}.items():
             if population is None and value:
-                raise ValueError(f"{option} must come with --formula, which describes the people to draw, received none")
+                raise ValueError(f"{option} must come with --formula, which describes the people to draw, got none")
         tables, left_out = read_decisions(options, population)
         study = read_study(options, tables)
         known_reward = known_reward_of(options, study)
@@ -493,19 +489,19 @@ def _recover_planned(options: RecoverOptions) -> None:
     """Simulate a study that was planned after a pilot."""
     if options.pilot is None or options.schedule is None:
         lacking = "--schedule" if options.schedule is None else "--pilot"
-        raise ValueError(f"--pilot and --schedule must come together, received none for {lacking}")
+        raise ValueError(f"--pilot and --schedule must come together, got none for {lacking}")
     others = ("smoothing", "temperature", "known_reward", "persons", "episodes", "formula", "reference", "ridge", "time")
     wrong = "demos" if options.demos else next((name for name in others if getattr(options, name)), None)
     if wrong is not None:
         what = "tables of decisions" if wrong == "demos" else f"--{wrong.replace('_', '-')}"
-        raise ValueError(f"--pilot must come without {what}: the study is fitted as the pilot was, received both")
+        raise ValueError(f"--pilot must come without {what}: the study is fitted as the pilot was, got both")
     pilot = read_fit(options.pilot)[0]
     problem = pilot.require_problem()
     tasks = read_mdps(options) or list(problem.mdps)
     schedule = Schedule.read(options.schedule, [mdp.as_known() for mdp in tasks])
     if options.features is not None:
         if len(tasks) > 1:
-            raise ValueError("--features must come with one of --transitions, received several")
+            raise ValueError("--features must come with one of --transitions, got several")
         schedule = replace(schedule, features=(features_in(options.features, tasks[0], problem.parameter_names),))
     solver = pilot.solver_used(MaximumLikelihood, Population)
     if isinstance(solver, MaximumLikelihood) and not getattr(pilot.evidence.get("deviations"), "spread", 0.0):

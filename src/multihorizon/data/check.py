@@ -183,7 +183,7 @@ def check_table(
     ]
     decisions = _decisions(mended.sorted)
     if not len(decisions):
-        raise ValueError(f"{table.name} must have a row with all of {', '.join(COLUMNS)}, received none")
+        raise ValueError(f"{table.name} must have a row with all of {', '.join(COLUMNS)}, got none")
     experts = _experts(decisions, mdp, bool(vector))
     states = _states(decisions).iloc[: 0 if vector else None]
     tables = experts, states, _actions(decisions)

@@ -331,7 +331,7 @@ class CountedFiles(Demonstrations):
         size = len(self)
         if size > self._most_rows:
             raise ValueError(
-                f"{self.name} must have at most {self._most_rows} decisions to be loaded one by one, received {size}: it can be "
+                f"{self.name} must have at most {self._most_rows} decisions to be loaded one by one, got {size}: it can be "
                 "counted, fitted and checked, but its rows cannot be listed"
             )
         labels = self.episode_labels

@@ -364,7 +364,7 @@ class Demonstrations(HasFrame):
             (('0', '1', '2'), True)
         """
         if not len(policies):
-            raise ValueError("policies must hold at least one policy, received none")
+            raise ValueError("policies must hold at least one policy, got none")
         as_count(episodes, "episodes")
         as_count(max_steps, "max_steps")
         seed = as_seed(seed)
@@ -374,7 +374,7 @@ class Demonstrations(HasFrame):
             as_shape(first, (episodes,), "starts")
             inside = np.issubdtype(first.dtype, np.integer) and not ((first < 0) | (first >= mdp.n_states)).any()
             if not inside or mdp.terminal[first].any():
-                raise ValueError(f"starts must be indices of states that are not terminal, received {first.tolist()}")
+                raise ValueError(f"starts must be indices of states that are not terminal, got {first.tolist()}")
             first = first.astype(np.int64)
         streams = np.random.SeedSequence(seed).spawn(len(policies))
         runs = [
@@ -438,7 +438,7 @@ class Demonstrations(HasFrame):
         made = self.made
         if counts is not None:
             made = sp.csr_array((counts, made.indices, made.indptr), shape=made.shape)
-        kept = np.flatnonzero(~left_out).astype(np.int32)  # narrow indices: of many persons there are as many as decisions
+        kept = np.flatnonzero(~left_out).astype(np.int32)  # narrow indices: of many people there are as many as decisions
         columns = (actions * mdp.n_states + states)[kept].astype(np.int32)
         shape = (states.size, mdp.n_actions * mdp.n_states)
         chosen = sp.csr_array(made @ sp.csr_array((np.ones(kept.size), (kept, columns)), shape=shape))
@@ -595,7 +595,7 @@ class Keys:
         self.width = self.states * self.actions * (self.states + 1)
         if self.experts * self.width >= 2**63:
             raise ValueError(
-                f"{table.name} must have fewer labels to be counted, received {self.experts:,} experts, {self.states:,} states "
+                f"{table.name} must have fewer labels to be counted, got {self.experts:,} experts, {self.states:,} states "
                 f"and {self.actions:,} actions"
             )
 
@@ -610,7 +610,7 @@ class Keys:
         distinct = np.unique(keys)
         total = np.zeros(distinct.size, dtype=np.int64)
         places = np.empty(keys.size, dtype=np.int32)
-        for start in range(0, keys.size, 1 << 22):  # in blocks: of many persons there are as many keys as decisions
+        for start in range(0, keys.size, 1 << 22):  # in blocks: of many people there are as many keys as decisions
             block = slice(start, start + (1 << 22))
             places[block] = np.searchsorted(distinct, keys[block])
             total += np.bincount(places[block], counts[block], minlength=distinct.size).astype(np.int64)
@@ -636,14 +636,14 @@ def same_episode(expert: Ints, episode: Ints) -> Bools:
 def require_conditions(name: str, columns: Sequence[str], every: Sequence[str]) -> None:
     """Raise unless a table has these columns, and they may be conditions."""
     if isinstance(columns, str):
-        raise ValueError(f"conditions must be a list of columns, received the text {columns!r}")
+        raise ValueError(f"conditions must be a list of columns, got the text {columns!r}")
     taken = next((column for column in columns if column in CODES), None)
     if taken is not None:
-        raise ValueError(f"a condition must be another column than {', '.join(CODES)}, received {taken}")
+        raise ValueError(f"a condition must be another column than {', '.join(CODES)}, got {taken}")
     missing = next((column for column in columns if column not in every), None)
     if missing is not None:
         others = first_few([column for column in every if column not in CODES]) or "no other columns than it needs"
-        raise ValueError(f"{name} must have the column {missing} to be a condition, received {others}")
+        raise ValueError(f"{name} must have the column {missing} to be a condition, got {others}")
 
 
 def _conditions(log: Log, columns: Sequence[str]) -> pd.DataFrame | None:
@@ -663,7 +663,7 @@ def _constant(column: str, values: pd.Series[Any], changed: Bools) -> Rule:
 
     def sentence(log: Log, row: int) -> str:
         received = f"{shown(values[row])} after {shown(values[row - 1])}"
-        return f"condition {column} must be the same in a whole episode, received {received}"
+        return f"condition {column} must be the same in a whole episode, got {received}"
 
     remedy = ": correct it, give the steps from here on an episode of their own, or do without this condition"
     return Rule("condition", lambda log: changed, sentence, remedy)
@@ -760,7 +760,7 @@ def conditions_of(table: InputTable) -> pd.DataFrame:
     table.require("expert", "episode")
     wanted = [str(column) for column in table.frame.columns if column not in ("expert", "episode")]
     if not wanted:
-        raise ValueError(f"{table.name} must have a column besides expert and episode for each condition, received none: add it")
+        raise ValueError(f"{table.name} must have a column besides expert and episode for each condition, got none: add it")
     require_conditions(table.name, wanted, wanted)
     (expert, experts), (episode, episodes) = table.labels("expert"), table.labels("episode")
     keys = expert * len(episodes) + episode
@@ -782,14 +782,14 @@ def put_under(tables: Sequence[Demonstrations], frame: pd.DataFrame, name: str) 
         if table.conditions is not None:
             twice = next((column for column in values if column in table.conditions), None)
             if twice is not None:
-                raise ValueError(f"condition {twice} must be in {table.name} or in {name}, received it in both: drop one of them")
+                raise ValueError(f"condition {twice} must be in {table.name} or in {name}, got it in both: drop one of them")
             values = pd.concat([table.conditions, values], axis=1)
         under.append(table.with_conditions(values))
     if not used.any():
         expert, episode = frame.loc[0, ["expert", "episode"]]
         some = f"episode {tables[0].episode_labels[0]} of expert {tables[0].experts[0]}"
         raise ValueError(
-            f"{name} must be about episodes of {tables[0].name}, received none that is there: it has episode {episode} of expert "
+            f"{name} must be about episodes of {tables[0].name}, got none that is there: it has episode {episode} of expert "
             f"{expert}, and the decisions have {some}; names must agree letter by letter"
         )
     return under, int((~used).sum())

@@ -96,7 +96,7 @@ def estimate_mdp(demonstrations: Demonstrations, smoothing: float | None = None,
         12
     """
     if smoothing is not None and not as_floats(smoothing, "smoothing") >= 0:
-        raise ValueError(f"smoothing must be at least 0, received {smoothing}")
+        raise ValueError(f"smoothing must be at least 0, got {smoothing}")
     if known is not None and known.durations is not None:
         raise ValueError(
             "known transitions must come without durations where others are estimated: time stamps say how long moves take"
@@ -156,7 +156,7 @@ def observed_durations(demonstrations: Demonstrations, mdp: MDP, smoothing: floa
     seen = np.flatnonzero((table.next_state >= 0) & np.isfinite(times.over))
     if not seen.size:
         raise ValueError(
-            f"{demonstrations.name} must say how long some move took, received no episode of two decisions and no column "
+            f"{demonstrations.name} must say how long some move took, got no episode of two decisions and no column "
             f"next_{times.column}"
         )
     n = mdp.n_states
@@ -271,7 +271,7 @@ def in_one_unit(tables: Sequence[Demonstrations]) -> list[Demonstrations]:
     if not units & TIME_UNITS.keys():
         return list(tables)
     if not units <= TIME_UNITS.keys() or len(timed) < len(tables):
-        raise ValueError("time stamps of tables that are analysed together must all be dates, received others as well")
+        raise ValueError("time stamps of tables that are analysed together must all be dates, got others as well")
     seconds = {id(table): TIME_UNITS[table.times.unit] for table in timed if table.times is not None}
     lasted = [seconds[id(table)] * (table.times.over - table.times.begun) for table in timed if table.times is not None]
     typical = float(np.nanmedian(np.concatenate(lasted)))
@@ -451,9 +451,7 @@ def contradictions(demonstrations: Demonstrations, mdp: MDP) -> list[Contradicti
         "say so with believed=True."
     )
     against = [
-        Contradiction(
-            "impossible move", f"the decisions must agree with the transitions, received {never}.", choices, len(wrong)
-        ),
+        Contradiction("impossible move", f"the decisions must agree with the transitions, got {never}.", choices, len(wrong)),
         Contradiction("ending", f"{every.format(_listed(stopping))}{on}.", terminal + record, len(stopping)),
         Contradiction("absorbing ending", f"{every.format(_listed(absorbing))}{ever}.", terminal, len(absorbing), False),
     ]
@@ -698,14 +696,14 @@ def _require_next(demonstrations: Demonstrations, needed: Bools) -> None:
     no_column = bool((demonstrations.moves.next_state < 0).all()) and not demonstrations.cut_off
     if missing.all() or (missing.any() and no_column):
         raise TableError(
-            f"{demonstrations.name} must have a column next_state to estimate transitions from, received none: "
+            f"{demonstrations.name} must have a column next_state to estimate transitions from, got none: "
             "add it, or give the transitions; if all episodes simply stop, say so with cut_off=True",
             demonstrations.name,
         )
     if missing.any() and not demonstrations.cut_off:
         decision = demonstrations.first(missing)[1]
         raise TableError(
-            f"{decision} must have a next_state to estimate transitions from, received none{CUT_OFF}",
+            f"{decision} must have a next_state to estimate transitions from, got none{CUT_OFF}",
             demonstrations.name,
         )
 

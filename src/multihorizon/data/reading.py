@@ -109,12 +109,12 @@ def sources_of(columns: Columns, there: Sequence[str], name: str) -> dict[str, t
         every["next_state"] = tuple(after)
     for target, sources in every.items():
         if target not in NAMES:
-            raise ValueError(f"columns must name {', '.join(NAMES)}, each with the column of the table, received {target}")
+            raise ValueError(f"columns must name {', '.join(NAMES)}, each with the column of the table, got {target}")
         missing = next((source for source in sources if source not in there), None)
         if missing is not None or not sources:
             close = closest(str(missing), there)
             hint = f": is it {close}?" if close else ""
-            raise ValueError(f"{name} must have the column {missing}, which is to be {target}, received {first_few(there)}{hint}")
+            raise ValueError(f"{name} must have the column {missing}, which is to be {target}, got {first_few(there)}{hint}")
     return every
 
 
@@ -134,7 +134,7 @@ def called_in_frame(frame: pd.DataFrame, columns: Columns | None, name: str) -> 
 
 def _joint_inside(name: str, sources: Sequence[str]) -> str:
     return (
-        f"{name}: labels in the columns {', '.join(sources)} must not contain {BETWEEN!r} to be joined by it, received one that "
+        f"{name}: labels in the columns {', '.join(sources)} must not contain {BETWEEN!r} to be joined by it, got one that "
         "does: write them without the blank"
     )
 
@@ -157,10 +157,10 @@ def files_of(path: str | Path | Sequence[str | Path], what: str) -> list[Path]:
     if not isinstance(path, str | Path):
         files = [file for one in path for file in files_of(one, what)]
         if len({file_kind(file) for file in files}) > 1:
-            raise ValueError(f"{what} must be files of one kind, received .csv and .parquet files: {joint_name(path)}")
+            raise ValueError(f"{what} must be files of one kind, got .csv and .parquet files: {joint_name(path)}")
         twice = [file for file, times in Counter(file.resolve() for file in files).items() if times > 1]
         if twice:
-            raise ValueError(f"{what} must name each file once, received {twice[0].name} twice")
+            raise ValueError(f"{what} must name each file once, got {twice[0].name} twice")
         return files
     folder = expanded(path)
     if not os.path.isdir(folder):  # unlike that of Path, it takes any text
@@ -169,9 +169,9 @@ def files_of(path: str | Path | Sequence[str | Path], what: str) -> list[Path]:
         file for file in folder.iterdir() if file.is_file() and not file.name.startswith((".", "_")) and file_kind(file)
     )
     if not files:
-        raise ValueError(f"{what} must be a file or a folder of .csv or .parquet files, received {path}, a folder without any")
+        raise ValueError(f"{what} must be a file or a folder of .csv or .parquet files, got {path}, a folder without any")
     if len({file_kind(file) for file in files}) > 1:
-        raise ValueError(f"{what} must be files of one kind, received a folder with .csv and .parquet files: {path}")
+        raise ValueError(f"{what} must be files of one kind, got a folder with .csv and .parquet files: {path}")
     return files
 
 
@@ -190,7 +190,7 @@ def _one_file(path: str | Path, what: str) -> Path:
     file = existing_file(path, what)
     if not file_kind(file):
         hint = OTHER_ENDINGS.get(file.suffix.lower(), "let its name end in what it is")
-        raise ValueError(f"{what} must be a .csv or .parquet file, received {file}: {hint}")
+        raise ValueError(f"{what} must be a .csv or .parquet file, got {file}: {hint}")
     return file
 
 
@@ -235,7 +235,7 @@ def _common_header(files: Sequence[Path]) -> tuple[tuple[str, ...], int]:
     if other is not None:
         raise ValueError(
             f"{files[other]} must begin like {files[0].name}, with the columns {', '.join(headers[0][0])}, "
-            f"received {', '.join(headers[other][0])}"
+            f"got {', '.join(headers[other][0])}"
         )
     return headers[0]
 
@@ -461,7 +461,7 @@ def _packed(database: duckdb.DuckDBPyConnection, selected: str, scan: Scan, labe
     database.execute(f"CREATE TEMP TABLE loaded AS {selected}")
     size = int(database.execute("SELECT count(*) FROM loaded").fetchall()[0][0])
     if size > most:
-        raise ValueError(f"{scan.name} must have at most {most:,} rows to be checked at once, received {size:,}")
+        raise ValueError(f"{scan.name} must have at most {most:,} rows to be checked at once, got {size:,}")
     columns = [quoted(name) for name in labels if scan.types[name] == "VARCHAR"]
     for i, column in enumerate(columns):
         kept = f"SELECT DISTINCT {column} FROM loaded WHERE {column} IS NOT NULL ORDER BY 1"
@@ -543,7 +543,7 @@ def require_csv(path: Path) -> None:
         while block := file.read(BLOCK):
             if len(block) == BLOCK and b"\n" not in block and b"\r" not in block:
                 raise ValueError(
-                    f"{path}, line {lines}: the line must be shorter than {BLOCK >> 20} MB, received a longer one: "
+                    f"{path}, line {lines}: the line must be shorter than {BLOCK >> 20} MB, got a longer one: "
                     "the file is damaged or no table"
                 )
             lines += block.count(b"\n")
@@ -552,7 +552,7 @@ def require_csv(path: Path) -> None:
 def _require_text(path: Path, beginning: bytes) -> None:
     """Raise if the beginning of the file shows that it is something other than a CSV table."""
     if not beginning.strip():
-        raise ValueError(f"{path} must be a CSV table with a header, received an empty file")
+        raise ValueError(f"{path} must be a CSV table with a header, got an empty file")
     as_csv = "in the spreadsheet program save it as CSV UTF-8 (comma delimited)"
     excel, export = "save it as UTF-8; in a spreadsheet program choose CSV UTF-8", "export the table as CSV"
     # How other kinds of files begin, what they are, and what helps.
@@ -577,11 +577,11 @@ def _require_text(path: Path, beginning: bytes) -> None:
     text = beginning.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
     for mark, (kind, help_) in kinds.items():
         if beginning.startswith(mark) or text.startswith(mark):
-            raise ValueError(f"{path} must be a CSV table, received {kind}: {help_}")
+            raise ValueError(f"{path} must be a CSV table, got {kind}: {help_}")
     if beginning[257:262] == b"ustar":
-        raise ValueError(f"{path} must be a CSV table, received a tar archive: unpack it and give the table in it")
+        raise ValueError(f"{path} must be a CSV table, got a tar archive: unpack it and give the table in it")
     if b"\x00" in beginning:
-        raise ValueError(f"{path} must be a CSV table, received a file that is no text: export the table as CSV UTF-8")
+        raise ValueError(f"{path} must be a CSV table, got a file that is no text: export the table as CSV UTF-8")
 
 
 @contextmanager
@@ -606,7 +606,7 @@ def _unpacked(path: Path, ending: str) -> IO[bytes]:
         with zipfile.ZipFile(path) as archive:
             names = [name for name in archive.namelist() if not name.endswith("/") and not name.startswith("__MACOSX/")]
             if len(names) != 1:
-                raise ValueError(f"{path} must hold one CSV file, received an archive of {len(names)} files")
+                raise ValueError(f"{path} must hold one CSV file, got an archive of {len(names)} files")
             return archive.open(names[0])
     packed: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
     return cast(IO[bytes], packed[ending](path, "rb")) if ending in packed else path.open("rb")
@@ -621,7 +621,7 @@ def open_csv(path: Path) -> Iterator[IO[str]]:
         except UnicodeDecodeError as error:
             line, byte = _first_foreign_line(path)
             raise ValueError(
-                f"{path}, line {line}: received the byte 0x{byte:02x}, which is not UTF-8. The file was probably saved as "
+                f"{path}, line {line}: got the byte 0x{byte:02x}, which is not UTF-8. The file was probably saved as "
                 "Latin-1 or Windows-1252 (or, if this is its last line, cut short): "
                 "save it as UTF-8 (in a spreadsheet program: CSV UTF-8)"
             ) from error
@@ -650,17 +650,17 @@ def read_header(file: Path) -> tuple[tuple[str, ...], int]:
         raise ValueError(f"{file}, line {line}: a quotation mark is opened here and never closed")
     names = [name.strip() for name in header]
     if names and names[0].lower().startswith("sep="):
-        raise ValueError(f"{file}, line {line}: received {names[0]!r} where the names of the columns should be: delete this line")
+        raise ValueError(f"{file}, line {line}: got {names[0]!r} where the names of the columns should be: delete this line")
     separators = {";": "semicolons", "\t": "tabs", "|": "vertical bars"}
     if len(names) == 1:
         for mark, word in separators.items():
             if mark in names[0]:
-                raise ValueError(f"{file} must be separated by commas, received columns separated by {word}: save it with commas")
+                raise ValueError(f"{file} must be separated by commas, got columns separated by {word}: save it with commas")
     twice = next((name for name, times in Counter(names).items() if name and times > 1), None)
     if twice is not None:
-        raise ValueError(f"{file}, line {line}: each column must be named once, received {twice} twice")
+        raise ValueError(f"{file}, line {line}: each column must be named once, got {twice} twice")
     if len(names) == 1 and len(first) > 1:
-        raise ValueError(f"{file}, line {line}: received {names[0]!r} where the names of the columns should be: delete this line")
+        raise ValueError(f"{file}, line {line}: got {names[0]!r} where the names of the columns should be: delete this line")
     if len(first) > len(names):
         raise ValueError(_too_long(file, following, len(first), len(names)))
     return tuple(name or f"column {i + 1} without a name" for i, name in enumerate(names)), last
@@ -686,7 +686,7 @@ def read_records(file: Path, columns: int) -> Iterator[list[str | None]]:
 
 def _too_long(file: Path, line: int, cells: int, columns: int) -> str:
     return (
-        f"{file}, line {line}: received {cells} cells under {columns} columns: is there a comma at the end of the line, "
+        f"{file}, line {line}: got {cells} cells under {columns} columns: is there a comma at the end of the line, "
         "one inside a name that needs quotation marks, or a column without a name?"
     )
 
@@ -752,9 +752,9 @@ class InputTable:
             raise ValueError(_without(self.name, columns, missing, columns_there))
         twice = next((c for c, times in Counter(columns_there).items() if times > 1), None)
         if twice is not None:
-            raise ValueError(f"{self.name} must have each column once, received {twice} twice")
+            raise ValueError(f"{self.name} must have each column once, got {twice} twice")
         if not len(self.frame):
-            raise ValueError(f"{self.name} must have at least one row, received none")
+            raise ValueError(f"{self.name} must have at least one row, got none")
 
     def codes(self, column: str) -> tuple[Ints, tuple[str, ...]]:
         """Return codes `(N,)` of a column and its labels in order; −1 where a cell is blank or holds no label."""
@@ -804,7 +804,7 @@ class InputTable:
         most = f"{LARGEST_WHOLE:.0e}" if whole else f"{LARGEST_NUMBER:g}"
         size = abs(_as_numbers(self.frame[column].iloc[[row]])[0])
         what = ("a whole number" if whole else "a number") + f" of at most {most} in size" * bool(float(most) < size < np.inf)
-        return f"column {column} must be {what}, received {shown(self.frame[column].iloc[row])}"
+        return f"column {column} must be {what}, got {shown(self.frame[column].iloc[row])}"
 
     def numbers(self, column: str, whole: bool = False) -> Floats:
         """Return a column of finite numbers, or of whole ones; raises where a cell holds none."""
@@ -825,7 +825,7 @@ class InputTable:
             row = int(np.argmax(again))
             first = self.place(int(np.argmax(keys == keys[row])))
             raise ValueError(
-                f"{self.at(row)}: there must be one row for {name(row)}, received another in {first}: keep the one that is right"
+                f"{self.at(row)}: there must be one row for {name(row)}, got another in {first}: keep the one that is right"
             )
 
     def values(self, column: str) -> pd.Series[Any]:
@@ -840,7 +840,7 @@ class InputTable:
 
 def _without(name: str, columns: tuple[str, ...], missing: list[str], present: list[str]) -> str:
     """Return the sentence that columns are missing, with the fix: small letters, other names, or a first line with names."""
-    message = f"{name} must have the columns {', '.join(columns)}, received none named {', '.join(missing)}"
+    message = f"{name} must have the columns {', '.join(columns)}, got none named {', '.join(missing)}"
     message += f" but {', '.join(present[:10]) or 'no columns'}"
     if {c.lower() for c in missing} <= {c.strip().lower() for c in present}:
         return f"{message}: write the names in small letters"
@@ -862,7 +862,7 @@ def no_labels(table: str, column: str, is_bytes: bool) -> ValueError:
     """Return the error on a column that holds bytes or nested values."""
     as_text = "bytes: write it as text, in pandas with .str.decode('utf-8')"
     received = as_text if is_bytes else "lists or other nested values: write one value per cell"
-    return ValueError(f"{table}: column {column} must hold text or numbers, received {received}")
+    return ValueError(f"{table}: column {column} must hold text or numbers, got {received}")
 
 
 def _as_numbers(values: pd.Series[Any]) -> Floats:

@@ -378,12 +378,12 @@ def _unread(column: str) -> Callable[[Log, int], str]:
 
 def _unmarked(log: Log, row: int) -> str:
     cell = log.table.frame["terminated"].iloc[log.number[row]]
-    return f"column terminated must be 0 or 1, received {str(cell).strip().lower()!r}"
+    return f"column terminated must be 0 or 1, got {str(cell).strip().lower()!r}"
 
 
 def _twice(log: Log, row: int) -> str:
     first, again = (log.table.place(place) for place in sorted(log.number[row : row + 2].tolist()))
-    return f"each step must occur once, received it in {first} and {again}"
+    return f"each step must occur once, got it in {first} and {again}"
 
 
 def _elsewhere(log: Log) -> Bools:
@@ -401,7 +401,7 @@ def _elsewhere(log: Log) -> Bools:
 
 
 def _gap(log: Log, row: int) -> str:
-    return f"must be followed by step {log.step[row] + 1:.0f}, received step {log.step[row + 1]:.0f}"
+    return f"must be followed by step {log.step[row] + 1:.0f}, got step {log.step[row + 1]:.0f}"
 
 
 def _said_elsewhere(log: Log, row: int) -> str:
@@ -505,7 +505,7 @@ ENDS = (
     Rule(
         "partial next_state",
         _partial,
-        "the next state must be given in all its columns, received some of them empty",
+        "the next state must be given in all its columns, got some of them empty",
         ": give all of them, or none",
         "row",
         "of whose next state some columns are empty",
@@ -513,7 +513,7 @@ ENDS = (
     Rule(
         "ended nowhere",
         _nowhere,
-        "a step that ended the episode must have its next state in next_ columns, received none",
+        "a step that ended the episode must have its next state in next_ columns, got none",
         ": correct the mark in the column terminated",
         "step",
         "marked as an end without a next state",
@@ -557,16 +557,16 @@ class Clock:
     def of(cls, column: str | None, unit: str | None) -> Clock | None:
         """Return the clock of what a user asked for; None without a column."""
         if unit is not None and column is None:
-            raise ValueError("a unit of time must come with a column of time stamps, received none")
+            raise ValueError("a unit of time must come with a column of time stamps, got none")
         if unit is not None and unit not in TIME_UNITS:
-            raise ValueError(f"the unit of time must be one of {', '.join(TIME_UNITS)}, received {unit!r}")
+            raise ValueError(f"the unit of time must be one of {', '.join(TIME_UNITS)}, got {unit!r}")
         return None if column is None else cls(column, unit or "")
 
     def require(self, table: InputTable) -> None:
         """Raise unless a table has the column of time stamps."""
         if self.column not in table.frame.columns:
             columns = first_few(table.columns)
-            raise ValueError(f"{table.name} must have the column {self.column} with time stamps, received the columns {columns}")
+            raise ValueError(f"{table.name} must have the column {self.column} with time stamps, got the columns {columns}")
 
     def times(self, log: Log) -> Times:
         """Return when each decision of a sorted log was made and its move was over; raises where time does not go forward."""
@@ -578,13 +578,13 @@ class Clock:
             given = self.read(log.table, after, optional=True)[log.number]
             # Stamps that were computed differ by rounding.
             apart = np.abs(given - over) > 1e-9 * np.abs(over) + 1e-6 * np.abs(over - begun)
-            said = f"{after} must be the {column} of the next step, received another"
+            said = f"{after} must be the {column} of the next step, got another"
             require(log, [Rule("next time", lambda log: apart, said, ": correct one of the two, or leave it blank")])
             over = np.where(np.isnan(over), given, over)
 
         def backwards(log: Log, row: int) -> str:
             later = f"the {column} of the next step" if log.goes_on[row] else after
-            return f"{later} must be later than the {column} of this one, received a move that takes {over[row] - begun[row]:g}"
+            return f"{later} must be later than the {column} of this one, got a move that takes {over[row] - begun[row]:g}"
 
         remedy = ": correct the time stamps, or give the steps after it an episode of their own"
         require(log, [Rule("time", lambda log: over <= begun, backwards, remedy)])
@@ -597,11 +597,11 @@ class Clock:
         dates = cells.dtype.kind == "M" or (cells.dtype.kind not in "iuf" and as_numbers(cells).isna().all())
         if dates and cells.notna().any() and not self.unit:
             raise ValueError(
-                f"{table.name}: column {column} must be numbers, received {shown(cells.dropna().iloc[0])}: if it holds dates, "
+                f"{table.name}: column {column} must be numbers, got {shown(cells.dropna().iloc[0])}: if it holds dates, "
                 f"say in which unit to count with time_unit=, one of {', '.join(TIME_UNITS)}"
             )
         if self.unit and not dates:
-            raise ValueError(f"{table.name}: column {column} must be dates where a unit of time is given, received numbers")
+            raise ValueError(f"{table.name}: column {column} must be dates where a unit of time is given, got numbers")
         if dates:
             self._require_one_kind(table, column, cells)
             try:
@@ -609,7 +609,7 @@ class Clock:
                 parsed = parsed.astype("datetime64[ns, UTC]")
             except pd.errors.OutOfBoundsDatetime as error:
                 raise ValueError(
-                    f"{table.name}: column {column} must hold dates from 1678 to 2261, received another: {error}"
+                    f"{table.name}: column {column} must hold dates from 1678 to 2261, got another: {error}"
                 ) from error
             counted = (parsed - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(seconds=TIME_UNITS[self.unit])
         else:
@@ -619,7 +619,7 @@ class Clock:
         if wrong.any():
             row = int(np.argmax(wrong))
             what = "a date such as 2024-05-31T14:30" if dates else "a number"
-            raise ValueError(f"{table.at(row)}: column {column} must be {what}, received {shown(table.frame[column].iloc[row])}")
+            raise ValueError(f"{table.at(row)}: column {column} must be {what}, got {shown(table.frame[column].iloc[row])}")
         return numbers
 
     def _require_one_kind(self, table: InputTable, column: str, cells: pd.Series[Any]) -> None:
@@ -630,6 +630,6 @@ class Clock:
         if zoned.any() and without.any():
             row, other = int(np.argmax(without)), int(np.argmax(zoned))
             raise ValueError(
-                f"{table.at(row)}: column {column} must have a time zone in all rows or in none, received "
+                f"{table.at(row)}: column {column} must have a time zone in all rows or in none, got "
                 f"{shown(cells.iloc[row])} without one, and {shown(cells.iloc[other])} in {table.place(other)}"
             )

@@ -1,4 +1,4 @@
-"""Tables beside the decisions: features, known rewards, groups, persons, episodes and transitions, and what changes in a task.
+"""Tables beside the decisions: features, known rewards, groups, people, episodes and transitions, and what changes in a task.
 
 *Features* and *known rewards* have the columns `state`, `action` and columns of numbers; without `action` they belong to states
 and are earned on arrival. Every state of the task must have its row. Where transitions are given, every row must be about a state
@@ -7,10 +7,10 @@ actions are left out. A name that is spelt wrong still shows, because the state 
 
 *Groups*, with the columns `expert` and `group`, say which experts share one discount; other columns are not looked at.
 
-*Persons*, with the column `expert` and one row per person, hold covariates. Empty cells are values that are missing, and so is
+*People*, with the column `expert` and one row per person, hold covariates. Empty cells are values that are missing, and so is
 what R and others write for them: NA, N/A, NaN or null.
 
-*Episodes*, with the columns `expert` and `episode` and one row per episode, hold conditions, and are read like persons.
+*Episodes*, with the columns `expert` and `episode` and one row per episode, hold conditions, and are read like people.
 
 *Transitions* are the `.npz` that `MDP.to_npz` writes, or a table with the columns `state, action, next_state, probability` and
 one row per move; a column `duration` may say how long a move takes. A state without rows of its own is terminal; an action
@@ -77,15 +77,15 @@ def _read(
     table.require("state")
     names = tuple(str(c) for c in table.frame.columns if c not in ("state", "action"))
     if not names:
-        raise ValueError(f"{path} must have a column of numbers for {what} besides state or action, received none: add it")
+        raise ValueError(f"{path} must have a column of numbers for {what} besides state or action, got none: add it")
     if len(names) > most:
-        raise ValueError(f"{path} must have one column with {what}, received {', '.join(names)}")
+        raise ValueError(f"{path} must have one column with {what}, got {', '.join(names)}")
     values = np.stack([table.numbers(name) for name in names], axis=1)
     for name, size in zip(names, np.abs(values).max(axis=0).tolist(), strict=True):
         if size and not SMALLEST_UNIT <= size <= LARGEST_UNIT:
             raise ValueError(
                 f"{table.name}: the largest number of column {name} must be between {SMALLEST_UNIT:g} and {LARGEST_UNIT:g}, "
-                f"received {significant(size)}: use another unit"
+                f"got {significant(size)}: use another unit"
             )
     by_action = "action" in table.frame.columns
     seen_only = mdp.sample_sizes is not None  # an estimate knows only what was seen: other rows are left out
@@ -125,7 +125,7 @@ def _require_all(table: InputTable, rows: Ints, mdp: MDP, by_action: bool) -> No
         name = mdp.state_names[missing[0] % mdp.n_states]
         close = closest(name, [label for label in table.labels("state")[1] if label not in mdp.state_names])
         hint = f": it has one for {close!r}, and names must agree letter by letter" if close else ""
-        raise ValueError(f"{table.name} must have one row for {place(int(missing[0]))}, received none{hint}")
+        raise ValueError(f"{table.name} must have one row for {place(int(missing[0]))}, got none{hint}")
 
 
 def read_groups(path: str | Path, columns: Columns | None = None) -> dict[str, str]:
@@ -161,11 +161,9 @@ def read_recoding(path: str | Path) -> dict[str, dict[str, str]]:
     for row in range(len(table.frame)):
         column, old, new = (names[codes[row]] for codes, names in cells)
         if column not in RECODED:
-            raise ValueError(f"{table.at(row)}: column must be one of {', '.join(RECODED)}, received {column}")
+            raise ValueError(f"{table.at(row)}: column must be one of {', '.join(RECODED)}, got {column}")
         if recode.setdefault(column, {}).setdefault(old, new) != new:
-            raise ValueError(
-                f"{table.at(row)}: {column} {old} must have one new label, received {new} after {recode[column][old]}"
-            )
+            raise ValueError(f"{table.at(row)}: {column} {old} must have one new label, got {new} after {recode[column][old]}")
     return recode
 
 
@@ -261,7 +259,7 @@ def _from_table(table: InputTable) -> MDP:
     lasting = table.numbers("duration")
     if not (lasting > 0).all():
         row = int(np.argmax(~(lasting > 0)))
-        raise ValueError(f"{table.at(row)}: column duration must be positive, received {lasting[row]:g}")
+        raise ValueError(f"{table.at(row)}: column duration must be positive, got {lasting[row]:g}")
     return mdp.lasting(Durations(rows[chances > 0], after[chances > 0], lasting[chances > 0], np.ones(int((chances > 0).sum()))))
 
 
@@ -271,7 +269,7 @@ def _probabilities(table: InputTable, rows: Ints, cells: Ints) -> Floats:
     outside = (chances < 0) | (chances > 1 + ROW_TOLERANCE)
     if outside.any():
         row = int(np.argmax(outside))
-        raise ValueError(f"{table.at(row)}: column probability must be from 0 to 1, received {chances[row]:g}")
+        raise ValueError(f"{table.at(row)}: column probability must be from 0 to 1, got {chances[row]:g}")
     moves = [table.frame[column] for column in ("state", "action", "next_state")]
     table.require_once(cells, lambda row: "the move from {} by {} to {}".format(*(column.iloc[row] for column in moves)))
     sums = np.bincount(rows, chances)[rows]
@@ -280,7 +278,7 @@ def _probabilities(table: InputTable, rows: Ints, cells: Ints) -> Floats:
         row = int(np.argmax(off))
         state, action = (table.frame[column].iloc[row] for column in ("state", "action"))
         raise ValueError(
-            f"{table.at(row)}: the probabilities of all moves from {state} by {action} must sum to 1, received "
+            f"{table.at(row)}: the probabilities of all moves from {state} by {action} must sum to 1, got "
             f"{significant(sums[row], 6)}"
         )
     return chances

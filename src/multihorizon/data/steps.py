@@ -93,13 +93,11 @@ class Steps(HasFrame):
         with refusing(table.name, state):
             log = read_log(table, state)
             if len(log.actions) < 2:
-                raise ValueError(f"{table.name} must hold at least two different actions, received only {log.actions[0]}")
+                raise ValueError(f"{table.name} must hold at least two different actions, got only {log.actions[0]}")
             following = np.append(log.coordinates[1:], log.coordinates[:1], axis=0)
             next_states = np.where(log.goes_on[:, None], following, log.next_coordinates)
             if not np.isfinite(next_states).any():
-                raise ValueError(
-                    f"{table.name} must hold next states to learn the dynamics from, received only episodes of one step"
-                )
+                raise ValueError(f"{table.name} must hold next states to learn the dynamics from, got only episodes of one step")
             return cls(
                 expert=log.expert,
                 episode=log.episode,
@@ -167,11 +165,11 @@ class Steps(HasFrame):
 def _check_names(table: InputTable, state: Sequence[str]) -> None:
     """The state columns are there, once each, and are not the table's other columns."""
     if isinstance(state, str) or not len(state):
-        raise ValueError(f"the state must be named by at least one column, received {state!r}")
+        raise ValueError(f"the state must be named by at least one column, got {state!r}")
     twice = next((name for name in state if list(state).count(name) > 1), None)
     if twice is not None:
-        raise ValueError(f"each state column must be named once, received {twice} twice")
+        raise ValueError(f"each state column must be named once, got {twice} twice")
     taken = [name for name in state if name in (*COLUMNS, "terminated")]
     if taken:
-        raise ValueError(f"the state must be other columns than {', '.join(COLUMNS)} and terminated, received {taken[0]}")
+        raise ValueError(f"the state must be other columns than {', '.join(COLUMNS)} and terminated, got {taken[0]}")
     table.require(*COLUMNS, *state)

@@ -111,7 +111,7 @@ class Domain:
 def check_ending(ending: object) -> bool:
     """Return True for "terminal", False for "absorbing"; raise on anything else."""
     if ending not in ("terminal", "absorbing"):
-        raise ValueError(f'ending must be "terminal" or "absorbing", received {ending!r}')
+        raise ValueError(f'ending must be "terminal" or "absorbing", got {ending!r}')
     return bool(ending == "terminal")
 
 
@@ -179,7 +179,7 @@ def read_tasks(domain: Domain, tasks: int | Sequence[Task], seed: int) -> list[T
     """Return the given tasks, or draw that many random variants."""
     variants = domain.tasks(tasks, seed) if isinstance(tasks, int) else list(tasks)
     if not variants:
-        raise ValueError("tasks must hold at least one task, received none")
+        raise ValueError("tasks must hold at least one task, got none")
     return variants
 
 
@@ -239,7 +239,7 @@ def generalization_error(
     seed = as_seed(seed)
     as_level(level)
     if not isinstance(domain, Domain):
-        raise ValueError(f"domain must be a Domain such as mh.domains.cliff(), received {type(domain).__name__}")
+        raise ValueError(f"domain must be a Domain such as mh.domains.cliff(), got {type(domain).__name__}")
     variants = read_tasks(domain, tasks, seed)
     if not isinstance(reward, Solution):
         learned = as_floats(reward, "reward")
@@ -249,7 +249,7 @@ def generalization_error(
     estimate = reward.estimate
     arrival = task.arrival_features
     if arrival is None or task.known_reward is not None or arrival.shape[0] != domain.mdp.n_states:
-        raise ValueError("the reward of the solution must be paid on arrival in the states of the domain, received another")
+        raise ValueError("the reward of the solution must be paid on arrival in the states of the domain, got another")
     signed, absolute = (each[0] for each in losses(domain, (arrival @ reward.reward)[None], variants))
     try:
         drawn = estimate.draw(as_count(draws, "draws", least=20), np.random.default_rng(seed)).reward

@@ -35,7 +35,7 @@ def toy(chances: tuple[float, float, float] = (0.95, 0.9, 0.6), ending: Ending =
     probabilities = as_floats(chances, "chances")
     as_shape(probabilities, (3,), "chances")
     if ((probabilities < 0) | (probabilities > 1)).any():
-        raise ValueError(f"chances must be in [0, 1], received {tuple(chances)}")
+        raise ValueError(f"chances must be in [0, 1], got {tuple(chances)}")
     return Domain(
         name="toy",
         mdp=_toy_mdp(probabilities, ends),
@@ -90,7 +90,7 @@ def gridworld(
     """
     shape = (as_count(height, "height"), as_count(width, "width"))
     if not 0 <= slip <= 1:
-        raise ValueError(f"slip must be in [0, 1], received {slip}")
+        raise ValueError(f"slip must be in [0, 1], got {slip}")
     ends, blocked, kept = (_cells(c, shape, n) for c, n in ((terminal, "terminal"), (walls, "walls"), (absorbing, "absorbing")))
     here = np.arange(ends.size)
     live = np.flatnonzero(~(ends | blocked))
@@ -205,9 +205,7 @@ def _cells(cells: ArrayLike, shape: tuple[int, int], name: str) -> Bools:
     if array.ndim == 2 and array.shape[1] == 2 and np.issubdtype(array.dtype, np.integer):
         outside = ((array < 0) | (array >= shape)).any(axis=1)
         if outside.any():
-            raise ValueError(
-                f"{name} must hold cells of a {shape[0]}×{shape[1]} grid, received {tuple(array[outside][0].tolist())}"
-            )
+            raise ValueError(f"{name} must hold cells of a {shape[0]}×{shape[1]} grid, got {tuple(array[outside][0].tolist())}")
         array = array[:, 0] * shape[1] + array[:, 1]
     return as_mask(array, shape[0] * shape[1], name)
 
@@ -228,9 +226,9 @@ def random_mdp(n_states: int, n_actions: int, branching: int | None = None, n_te
     n_states, n_actions = as_count(n_states, "n_states"), as_count(n_actions, "n_actions")
     branching = n_states if branching is None else as_count(branching, "branching")
     if branching > n_states:
-        raise ValueError(f"branching must be at most the {n_states} states, received {branching}")
+        raise ValueError(f"branching must be at most the {n_states} states, got {branching}")
     if as_count(n_terminal, "n_terminal", least=0) >= n_states:
-        raise ValueError(f"n_terminal must be below the {n_states} states, received {n_terminal}")
+        raise ValueError(f"n_terminal must be below the {n_states} states, got {n_terminal}")
     rng = np.random.default_rng(seed)
     live = n_states - n_terminal
     rows = np.repeat(np.arange(live), branching)

@@ -198,7 +198,7 @@ def space_adventure(mini_blocks: int = 100, travels: Sequence[int] = (2, 3), see
     """
     seed = as_seed(seed)
     if not len(travels):
-        raise ValueError("travels must hold at least one number, received none")
+        raise ValueError("travels must hold at least one number, got none")
     kinds = [(noise, as_count(left, "travels")) for left in travels for noise in LANDS]
     rng = np.random.default_rng(seed)
     starts: list[Place] = []
@@ -400,7 +400,7 @@ def navigation(discounts: Sequence[float] | dict[str, float] | None = None, temp
     checked = {str(name): as_discount(gamma, f"discount of {name}") for name, gamma in named.items()}
     for name, gamma in checked.items():
         if gamma == 1:
-            raise ValueError(f"discount of {name} must be below 1, because the walk never ends, received 1")
+            raise ValueError(f"discount of {name} must be below 1, because the walk never ends, got 1")
     return Navigation(checked, as_positive(temperature, "temperature"))
 
 

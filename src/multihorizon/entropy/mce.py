@@ -441,7 +441,7 @@ class MCE:
         progress(0.0, "MCE: minimising the dual")
         given = np.atleast_1d(np.asarray(self.discount, dtype=np.float64))
         if given.size not in (1, problem.n_experts):
-            raise ValueError(f"discount must be one number or one for each of {problem.n_experts} experts, received {given.size}")
+            raise ValueError(f"discount must be one number or one for each of {problem.n_experts} experts, got {given.size}")
         discounts = np.broadcast_to(given, (problem.n_experts,)).copy()
         temperature = np.full(problem.n_experts, float(self.temperature))
         observed = problem.observed_policies()

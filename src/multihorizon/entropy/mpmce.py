@@ -353,7 +353,7 @@ class MPMCE:
     Demonstrations count with their frequencies (`Problem.observed_policies`). Nothing matches these exactly, so under
     "per_expert" the answer is the least mismatch, and one of at most twice the standard error of the feature counts counts as a
     match. Other discounts match within that error as well: `message`, `standard_errors` and `confidence_intervals` say which, to
-    first order. The status is "not identified" where a 95% interval is longer than 0.5, or reaches 0 or 1: then all of [0, 1] is
+    first order. The status is "not identified" where a 95% CI is longer than 0.5, or reaches 0 or 1: then all of [0, 1] is
     the interval of everybody. `MaximumLikelihood` uses decisions better.
 
     This is multi-planning-horizon maximum-causal-entropy IRL, the paper's Eq. 10, 12 and Algorithm 2.
@@ -395,7 +395,7 @@ class MPMCE:
         as_count(self.starts, "starts")
         as_count(self.max_steps, "max_steps")
         if self.gap not in ("per_expert", "summed", "threshold"):
-            raise ValueError(f"gap must be one of per_expert, summed, threshold, received {self.gap!r}")
+            raise ValueError(f"gap must be one of per_expert, summed, threshold, got {self.gap!r}")
 
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
         """Search, then solve once more at the best Γ."""
@@ -446,7 +446,7 @@ class MPMCE:
                 f"{name} {decimals(low, 2)} to {decimals(high, 2)}"
                 for name, (low, high) in zip(problem.names, ranges, strict=True)
             ]
-            problems = [f"discounts that match within the error of the counts (95% intervals): {first_few(each)}"]
+            problems = [f"discounts that match within the error of the counts (95% CIs): {first_few(each)}"]
             if edge:  # the discounts could not move as the errors to first order say, so these mean nothing, for nobody
                 problems = [f"no interval is known, because the first-order errors of {first_few(edge)} reach the end of [0, 1]"]
                 spread = np.full(best.size, np.inf)

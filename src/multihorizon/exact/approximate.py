@@ -68,7 +68,7 @@ GAP = 1e-3
 
 
 def _too_large(what: str) -> ValueError:
-    return ValueError(f"within is computed for problems with few open directions, received {what}: give features, or join states")
+    return ValueError(f"within is computed for problems with few open directions, got {what}: give features, or join states")
 
 
 @dataclass(frozen=True, eq=False)
@@ -435,7 +435,7 @@ def discounts_within(
     as_non_negative(distance, "within")
     if any(expert.counts is not None for expert in problem.experts):
         raise ValueError(
-            "within must be asked of experts given as policies, received demonstrations: "
+            "within must be asked of experts given as policies, got demonstrations: "
             "use MaximumLikelihood(deviations=...) for decisions"
         )
     # The answer does not depend on the order of the experts: they are first sorted by what they do.

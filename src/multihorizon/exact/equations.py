@@ -74,7 +74,7 @@ def read_temperature(temperature: PolicyTemperature) -> float | None:
     """Return the shared temperature, or None for one per expert."""
     if isinstance(temperature, str):
         if temperature != "per_expert":
-            raise ValueError(f'temperature must be a positive number or "per_expert", received {temperature!r}')
+            raise ValueError(f'temperature must be a positive number or "per_expert", got {temperature!r}')
         return None
     return as_positive(temperature, "temperature")
 
@@ -117,7 +117,7 @@ def read_equations(expert: Expert, smoothing: float = 0.5) -> PolicyEquations:
     live = expert.mdp.live
     if expert.known_reward is not None:
         raise ValueError(
-            f"expert {expert.name} must have no known part of the reward for exact equations, received one: use MaximumLikelihood"
+            f"expert {expert.name} must have no known part of the reward for exact equations, got one: use MaximumLikelihood"
         )
     if expert.counts is not None:
         smoothed = np.where(live, expert.counts + smoothing, 0.0)
@@ -127,14 +127,14 @@ def read_equations(expert: Expert, smoothing: float = 0.5) -> PolicyEquations:
     if expert.policy is None:
         raise ValueError(
             f"expert {expert.name} must be given as a policy of probabilities or as demonstrations for this solver, "
-            f"received {expert.kind}: use the linear-programming solvers (MPLP) for experts who choose the best action"
+            f"got {expert.kind}: use the linear-programming solvers (MPLP) for experts who choose the best action"
         )
     zero = live & (expert.policy < np.finfo(np.float64).tiny)  # smaller numbers have lost their digits
     if zero.any():
         state, action = (int(i) for i in np.argwhere(zero)[0])
         raise ValueError(
             f"expert {expert.name} must give every available action a positive probability, because the equations hold "
-            f"log π, received {significant(expert.policy[state, action])} in state {expert.mdp.state_names[state]} "
+            f"log π, got {significant(expert.policy[state, action])} in state {expert.mdp.state_names[state]} "
             f"on action {expert.mdp.action_names[action]}: "
             "use the linear-programming solvers (MPLP) for deterministic experts, or mix in a little of the uniform policy"
         )
@@ -259,7 +259,7 @@ def reward_families(
     for number, (expert, owner, policy) in enumerate(zip(problem.experts, problem.owner, policies, strict=True)):
         columns = state_columns(problem, expert)
         if columns is None:
-            raise ValueError(f"expert {expert.name} must have a reward of one number per state for this, received features")
+            raise ValueError(f"expert {expert.name} must have a reward of one number per state for this, got features")
         if expert.counts is not None:
             differences = Differences(expert.mdp, policy.weights, limits)
             size = 1.0
@@ -712,7 +712,7 @@ class FeatureEquations(JointEquations):
             most = 100_000_000  # dense, 800 MB
             if entries > most:
                 raise ValueError(
-                    f"the exact equations of a task with durations must have at most {most:,} entries, received {entries:,}: use "
+                    f"the exact equations of a task with durations must have at most {most:,} entries, got {entries:,}: use "
                     "MaximumLikelihood, or tie the rewards of states together with features"
                 )
             columns = [expert.feature_matrix.indices for expert in self.problem.experts]

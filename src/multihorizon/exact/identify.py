@@ -113,12 +113,12 @@ def identify(
     values = np.full(problem.n_experts, np.nan)
     for name, discount in (discounts or {}).items():
         if name not in problem.names:
-            raise ValueError(f"discounts must name experts among {', '.join(problem.names)}, received {name!r}")
+            raise ValueError(f"discounts must name experts among {', '.join(problem.names)}, got {name!r}")
         values[ordered.names.index(name)] = as_discount(discount, f"known discount of expert {name}")
     if not np.isnan(values).any():
-        raise ValueError("discounts must leave at least one discount open, received all of them: use MCE at known discounts")
+        raise ValueError("discounts must leave at least one discount open, got all of them: use MCE at known discounts")
     if within is not None and lam is None:
-        raise ValueError('temperature must be a number where within is given, received "per_expert": within is in its units')
+        raise ValueError('temperature must be a number where within is given, got "per_expert": within is in its units')
     conclusion = judge(joint_equations(ordered, lam, tolerance, values, smoothing), starts)
     answer = replace(conclusion.report().listed_as(problem.names, free_temperatures=lam is None), problem=problem)
     if within is None:

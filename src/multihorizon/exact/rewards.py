@@ -88,7 +88,7 @@ def _parts(names: tuple[str, ...], given: Any) -> Iterator[tuple[Floats, Floats]
     else:
         raise ValueError(
             "restrictions must be a pair (A, b), a data frame with columns smaller and larger or state, lower and upper, "
-            f"a mapping with rising, lower or upper, or a list of these, received {type(given).__name__}"
+            f"a mapping with rising, lower or upper, or a list of these, got {type(given).__name__}"
         )
 
 
@@ -96,7 +96,7 @@ def _unit(names: tuple[str, ...], label: object) -> Floats:
     text = str(int(label)) if isinstance(label, float | np.floating) and float(label).is_integer() else str(label)
     text = text if text in names else str(label)
     if text not in names:
-        raise ValueError(f"restrictions must name reward parameters among {first_few(names)}, received {str(label)!r}")
+        raise ValueError(f"restrictions must name reward parameters among {first_few(names)}, got {str(label)!r}")
     row = np.zeros(len(names))
     row[names.index(text)] = 1.0
     return row
@@ -112,7 +112,7 @@ def _from_frame(names: tuple[str, ...], frame: pd.DataFrame) -> tuple[Floats, Fl
     if not columns <= allowed or not columns or not paired or not limited:
         raise ValueError(
             "a table of restrictions must have the columns smaller and larger, or state with lower or upper, "
-            f"received {', '.join(map(str, frame.columns))}"
+            f"got {', '.join(map(str, frame.columns))}"
         )
     rows: list[Floats] = []
     limits: list[float] = []
@@ -122,7 +122,7 @@ def _from_frame(names: tuple[str, ...], frame: pd.DataFrame) -> tuple[Floats, Fl
             rows.append(_unit(names, entry["smaller"]) - _unit(names, entry["larger"]))
             limits.append(0.0)
         elif "smaller" in entry or "larger" in entry or ("state" in entry) != bool(within & set(entry)):
-            raise ValueError(f"row {number + 1} of the restrictions must be filled in whole, received {entry}")
+            raise ValueError(f"row {number + 1} of the restrictions must be filled in whole, got {entry}")
         for side, sign in (("lower", -1.0), ("upper", 1.0)):
             if side in entry:
                 rows.append(sign * _unit(names, entry["state"]))
@@ -133,7 +133,7 @@ def _from_frame(names: tuple[str, ...], frame: pd.DataFrame) -> tuple[Floats, Fl
 def _from_mapping(names: tuple[str, ...], given: Mapping[Any, Any]) -> tuple[Floats, Floats]:
     others = set(given) - {"rising", "lower", "upper"}
     if others:
-        raise ValueError(f"restrictions must be called rising, lower or upper, received {', '.join(sorted(map(str, others)))}")
+        raise ValueError(f"restrictions must be called rising, lower or upper, got {', '.join(sorted(map(str, others)))}")
     rising = [_unit(names, label) for label in given.get("rising", ())]
     rows = [a - b for a, b in pairwise(rising)]
     limits = [0.0] * len(rows)
@@ -226,12 +226,12 @@ def explaining_rewards(problem: Problem, discounts: Floats, temperatures: Floats
     if gap > 1e-5 or equations.outside > 1e5:
         raise ValueError(
             "bounds over a set of rewards need policies that one reward explains at the given discounts and temperatures, "
-            f"received policies that leave a relative error of {significant(gap, 2)}"
+            f"got policies that leave a relative error of {significant(gap, 2)}"
         )
     hidden = np.flatnonzero(~equations.entered)  # parameters that no equation holds
     if (point.columns.nullity + hidden.size) * problem.n_parameters > 2e7:
         raise ValueError(
-            f"bounds over a set of rewards are computed for few open directions, received {point.columns.nullity:,} "
+            f"bounds over a set of rewards are computed for few open directions, got {point.columns.nullity:,} "
             f"of {problem.n_parameters:,} reward parameters: give features or more experts"
         )
     unseen = np.zeros((problem.n_parameters, hidden.size))

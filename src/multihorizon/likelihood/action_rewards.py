@@ -235,7 +235,7 @@ def tested_at(point: Point, wider: WiderReward) -> ScoreTest:
 
 def _simulated(point: Point, slopes: Sequence[tuple[Ints, Floats]], size: int) -> Floats:
     """Return the gradients `(m,size)` of decisions drawn from the fit, where log π of each person in each task moves so: places
-    in x and the derivatives `(rows,k)`. Persons are drawn in the order of their likelihoods.
+    in x and the derivatives `(rows,k)`. People are drawn in the order of their likelihoods.
     """
     rng = np.random.default_rng(0)
     gradients = np.zeros((DRAWS, size))

@@ -85,7 +85,7 @@ class KnownBefore(TypedDict):
 
 
 class HabitFigures(TypedDict):
-    """A share of lapses, or the pull of the last action: known, or with its 95% interval and the p-value of none."""
+    """A share of lapses, or the pull of the last action: known, or with its 95% CI and the p-value of none."""
 
     estimate: float
     interval: list[float | None]
@@ -146,7 +146,7 @@ def about_planner(planner: ChoicePlanner | None) -> list[str]:
         if figures["p"] is None:
             lines.append(found.format(significant(figures["estimate"]), ", as given." if low is not None else "."))
             continue
-        between = f" (95% interval {significant(low or 0.0)} to {significant(high or 0.0)}): "
+        between = f" (95% CI {significant(low or 0.0)} to {significant(high or 0.0)}): "
         verdict = "is rejected" if figures["p"] <= 0.05 else "is not rejected"
         lines.append(
             found.format(significant(figures["estimate"]), between)
@@ -183,7 +183,7 @@ class LikelihoodEvidence(DiscountEvidence, solvers=("MaximumLikelihood",)):
         transitions: the transitions as the decisions changed them, where they are estimated with the rest.
         equally_likely: other ends of the search that are as likely with other discounts.
         other_maxima: those and maxima that are a little less likely, which confidence intervals reach where they are inside.
-        deviations: how far persons deviate from the shared reward; None where that was not asked.
+        deviations: how far people deviate from the shared reward; None where that was not asked.
         reasons: by expert, why there is no number for the discount; empty where there is one.
         independence: what was taken to be independent of each other.
         planner: how the future is valued, lapses and stickiness; None where values are soft and there are neither.

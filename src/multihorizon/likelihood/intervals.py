@@ -287,7 +287,7 @@ class ProfileIntervals(Intervals):
         """Return the model at the answer."""
         point = self.likelihood.at(self.x)
         if point is None:
-            raise ValueError("the answer's soft values must be finite, received an answer that does not fit its problem")
+            raise ValueError("the answer's soft values must be finite, got an answer that does not fit its problem")
         return point
 
 

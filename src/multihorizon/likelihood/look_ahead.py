@@ -1,7 +1,7 @@
 """The most likely look-ahead of a family that is not exponential, begun at the fit with discounts, and what it says.
 
 The reward, the temperatures and how they are held are taken over from the exponential fit, so that families differ in nothing
-but their weights. Given these, persons are independent: each begins at the most likely of the values their family tries. Then all
+but their weights. Given these, people are independent: each begins at the most likely of the values their family tries. Then all
 is climbed together (`ascent`), and each person is offered the tried values again, until nobody gains. A depth is a whole number
 and is not climbed: it is the most likely of 1, …, H, each with the temperature that suits it where the person has one of their
 own.
@@ -99,7 +99,7 @@ def _placed(model: WeightedLikelihood, base: ChoicePoint, coordinates: Floats) -
     x = np.concatenate([likelihood.reward(base.x), coordinates.ravel(), base.x[likelihood.temperature_slice]])
     point = model.at(np.clip(x, model.lower, model.upper))
     if point is None:
-        raise ValueError("the values of the task must be finite under the reward that fits best, received infinite ones")
+        raise ValueError("the values of the task must be finite under the reward that fits best, got infinite ones")
     return point
 
 

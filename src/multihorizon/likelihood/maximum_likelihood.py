@@ -190,20 +190,20 @@ class MaximumLikelihood:
             as_non_negative(self.ridge, "ridge")
         as_count(self.starts, "starts")
         if isinstance(self.deviations, str) and self.deviations != "estimated":
-            raise ValueError(f'deviations must be a number that is at least 0, or "estimated", received {self.deviations!r}')
+            raise ValueError(f'deviations must be a number that is at least 0, or "estimated", got {self.deviations!r}')
         if self.deviations != "estimated":
             as_non_negative(self.deviations, "deviations")
         if isinstance(self.lookahead, type) or not isinstance(self.lookahead, Lookahead):
             families = ", ".join(f"{type(family).__name__}()" for family in FAMILIES)
-            raise ValueError(f"lookahead must be one of {families}, or a Lookahead of your own, received {self.lookahead!r}")
+            raise ValueError(f"lookahead must be one of {families}, or a Lookahead of your own, got {self.lookahead!r}")
         if self.discounts is not None and type(self.lookahead) is not Exponential:
-            raise ValueError(f"known discounts need an exponential look-ahead, received a {self.lookahead.name} one")
+            raise ValueError(f"known discounts need an exponential look-ahead, got a {self.lookahead.name} one")
         if not self.is_soft and type(self.lookahead) is not Exponential:
             raise ValueError(
-                f'a {self.lookahead.name} look-ahead needs value="soft" and neither lapses nor stickiness, received others'
+                f'a {self.lookahead.name} look-ahead needs value="soft" and neither lapses nor stickiness, got others'
             )
         if not self.is_soft and self.deviations:
-            raise ValueError('personal deviations need value="soft" and neither lapses nor stickiness, received others')
+            raise ValueError('personal deviations need value="soft" and neither lapses nor stickiness, got others')
 
     @property
     def is_soft(self) -> bool:
@@ -218,7 +218,7 @@ class MaximumLikelihood:
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
         """Climb from several starts; `seed` scatters the discounts they begin with.
 
-        Many persons who share no parameter are fitted one by one.
+        Many people who share no parameter are fitted one by one.
         """
         alone = self._alone(problem)
         if alone is not None:
@@ -234,7 +234,7 @@ class MaximumLikelihood:
         return lookahead_solution(paid, fit_lookahead(base, self.lookahead), base, likeliest.ridge_reason)
 
     def _alone(self, problem: Problem) -> tuple[Problem, PersonsApart] | None:
-        """Return the problem with its known reward and its persons one by one, if they are many and share no parameter; else
+        """Return the problem with its known reward and its people one by one, if they are many and share no parameter; else
         None.
         """
         temperature = "per_expert" if self.planner is not None and self.temperature == "pooled" else self.temperature
@@ -288,7 +288,7 @@ class MaximumLikelihood:
         beside = np.concatenate([habits_of(evidence.planner)[: model.habit_slice.stop - model.habit_slice.start], changes])
         x = model.pack(solution.reward, discounts, model.of_temperature_groups(temperatures), beside)
         if model.at(x) is None:
-            raise ValueError("the solution's soft values must be finite, received a problem that does not fit it")
+            raise ValueError("the solution's soft values must be finite, got a problem that does not fit it")
         identified = np.array(evidence.identified, dtype=np.bool_) & (solution.status != Status.NOT_CONVERGED)
         return JointEstimate(model, x, identified, solution.require_problem(), evidence=evidence)
 
@@ -304,16 +304,16 @@ class MaximumLikelihood:
     def _require_deviations(self, problem: Problem) -> None:
         """Raise where personal deviations cannot be had."""
         if type(self.lookahead) is not Exponential:
-            raise ValueError(f"personal deviations need an exponential look-ahead, received a {self.lookahead.name} one")
+            raise ValueError(f"personal deviations need an exponential look-ahead, got a {self.lookahead.name} one")
         if problem.n_experts < 2 and self.known_reward is None:
-            raise ValueError("personal deviations from a common reward need at least two experts, received one")
+            raise ValueError("personal deviations from a common reward need at least two experts, got one")
         if not problem.n_parameters or (
             self.known_reward is not None and not with_known_reward(problem, self.known_reward)[0].n_parameters
         ):
-            raise ValueError("personal deviations need rewards of states or features to deviate in, received a reward of pairs")
+            raise ValueError("personal deviations need rewards of states or features to deviate in, got a reward of pairs")
         if problem.n_parameters > limits().dense_rewards:
             raise ValueError(
-                f"personal deviations need at most {limits().dense_rewards} rewards, received {problem.n_parameters:,}: "
+                f"personal deviations need at most {limits().dense_rewards} rewards, got {problem.n_parameters:,}: "
                 "tie the rewards of similar states together with features, or set deviations to 0"
             )
 

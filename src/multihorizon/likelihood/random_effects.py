@@ -88,7 +88,7 @@ class Nearly:
 
     @cached_property
     def interval(self) -> tuple[float, float]:
-        """Return the ends of the 95% interval of τ; NaN where an end was not found, infinity where all large spreads are
+        """Return the ends of the 95% CI of τ; NaN where an end was not found, infinity where all large spreads are
         likely.
         """
         if self.given or self.search is None:

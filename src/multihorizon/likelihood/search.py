@@ -214,7 +214,7 @@ def elsewhere(ends: Sequence[Ascent[P]], point: P) -> list[Ascent[P]]:
 
 
 def about_rivals(rivals: Sequence[tuple[float, Floats]]) -> list[str]:
-    """Return a sentence on the likeliest other maximum that 95% intervals reach.
+    """Return a sentence on the likeliest other maximum that 95% CIs reach.
 
     Of each of them it takes by how much its log-likelihood is lower, and its discounts.
     """

@@ -1,12 +1,12 @@
 """Experts fitted one by one where the reward is known: the most likely discount and temperature of each, and its interval.
 
-Where the reward is known in full and nobody shares a discount or a temperature, the likelihood is a product over persons, and its
+Where the reward is known in full and nobody shares a discount or a temperature, the likelihood is a product over people, and its
 maximum is that of each person. It is the maximum that a climb of all parameters together finds, at a cost that grows with the
-number of persons and no faster: no matrix of all parameters, and nobody waits for the slowest.
+number of people and no faster: no matrix of all parameters, and nobody waits for the slowest.
 
-Given the reward persons are independent, and `ℓ_i(γ, log λ)` is a function of two numbers. With ψ the rows of d log π its
-gradient is `Σ N ψ` and the Fisher information `Σ n π ψψᵀ`: one plan and two solves for each person, many persons together. Where
-to begin is read from one table of policies on a grid of (γ, log λ) that all persons share: with P the table, `N_i P` has
+Given the reward people are independent, and `ℓ_i(γ, log λ)` is a function of two numbers. With ψ the rows of d log π its
+gradient is `Σ N ψ` and the Fisher information `Σ n π ψψᵀ`: one plan and two solves for each person, many people together. Where
+to begin is read from one table of policies on a grid of (γ, log λ) that all people share: with P the table, `N_i P` has
 ℓ_i at every place of the grid.
 
 Each person begins at the likeliest places of a grid that all share, on 16 discounts and 24 temperatures: the likeliest, and
@@ -22,10 +22,10 @@ are certain at all discounts at which these actions are best, and at no others: 
 interval, and not to a number. Whoever chooses without regard to the reward is as likely at the highest temperature, and of their
 discount nothing is known.
 
-*Failures.* Persons share nothing, so they fail alone: whose climb did not end has no answer, and everybody else keeps theirs.
+*Failures.* People share nothing, so they fail alone: whose climb did not end has no answer, and everybody else keeps theirs.
 
 *Errors and intervals.* The information is a matrix `(2,2)` for each person. Profiles are those of `numerics.newton`, for many
-persons at once and with the signed root to a millionth.
+people at once and with the signed root to a millionth.
 """
 
 from __future__ import annotations
@@ -72,13 +72,13 @@ def table_on(tables: Tables, gamma: Floats, log_temperatures: Floats) -> Floats:
 
 
 def persons_together(tables: Tables) -> int:
-    """Return how many persons are taken together, each with a few starts: as many as have soft values of some million numbers."""
+    """Return how many people are taken together, each with a few starts: as many as have soft values of some million numbers."""
     states = sum(planner.mdp.n_states for planner in tables.planners)
     return int(np.clip(limits().block // states, 16, 4096))
 
 
 def at_places(tables: Tables, counts: Sparse, places: Floats) -> Local:
-    """Return what is known of persons with these counts `(n,rows)`, each at a place `(n,2)`."""
+    """Return what is known of people with these counts `(n,rows)`, each at a place `(n,2)`."""
     n = len(places)
     known_there = Local(np.zeros(n), np.zeros((n, 2)), np.zeros((n, 2, 2)))
     for who in np.array_split(np.arange(n), max(1, -(-n // persons_together(tables)))):
@@ -88,7 +88,7 @@ def at_places(tables: Tables, counts: Sparse, places: Floats) -> Local:
 
 
 class FromPlans:
-    """ℓ of persons with these counts `(n,rows)` at places (γ, log λ), planned there."""
+    """ℓ of people with these counts `(n,rows)` at places (γ, log λ), planned there."""
 
     def __init__(self, tables: Tables, counts: Sparse) -> None:
         self.tables, self.counts = tables, counts
@@ -100,14 +100,14 @@ class FromPlans:
         m = who.size
         local = Local(np.zeros(m), np.zeros((m, 2)), np.zeros((m, 2, 2)))
         for task, planner in enumerate(self.tables.planners):
-            # as many persons together as have derivatives of a million numbers
+            # as many people together as have derivatives of a million numbers
             size = max(1, 1_000_000 // (2 * planner.mdp.n_actions * planner.mdp.n_states)) if planner.mdp.durations is None else 1
             for low in range(0, m, size):
                 self._add(local, task, who, places, np.arange(low, min(low + size, m)))
         return local
 
     def _add(self, local: Local, task: int, who: Ints, places: Floats, part: Ints) -> None:
-        """Add what the decisions in one task say of some of the persons."""
+        """Add what the decisions in one task say of some of the people."""
         planner, persons = self.tables.planners[task], who[part]
         begin = self._values[task][:, persons]
         gamma = places[part, 0]
@@ -215,7 +215,7 @@ class PersonsApart:
         return maxima
 
     def _climb(self, who: Ints, grid: _Grid, maxima: PersonsFit) -> None:
-        """Climb from the starts of some persons, and keep each one's best end."""
+        """Climb from the starts of some people, and keep each one's best end."""
         owner, places, along = grid.starts(who)
         here = FromPlans(self.tables, self.counts[who[owner]])
         ends = self._within_reach(here, who[owner], maximize_many(here, places, *self._bounds(who[owner]), gain=1e-13))
@@ -266,7 +266,7 @@ class PersonsApart:
 
 @dataclass(frozen=True, eq=False)
 class PersonsFit:
-    """The maxima of persons.
+    """The maxima of people.
 
     Attributes:
         places: γ and log λ `(n,2)`.
@@ -361,7 +361,7 @@ class Reason:
 
 
 def persons_solution(problem: Problem, model: PersonsApart, maxima: PersonsFit) -> Solution:
-    """Return what is known of persons who were fitted one by one."""
+    """Return what is known of people who were fitted one by one."""
     precise = precision_apart(maxima.here.curvature, model.fixed)
     slopes = maxima.slopes(model)
     discounts = maxima.places[:, 0]
@@ -463,10 +463,10 @@ def _end(value: float, discounts: Floats, maxima: PersonsFit) -> dict[str, objec
 
 @dataclass(frozen=True, eq=False)
 class PrecisionApart:
-    """Standard errors and what is identified, both `(n,2)`, of persons who share nothing; and the spectrum of the information.
+    """Standard errors and what is identified, both `(n,2)`, of people who share nothing; and the spectrum of the information.
 
     As in `Precision`, errors are 0 for what is known and NaN for what is not identified. `nullity` counts the directions, of all
-    persons, of which the decisions say nothing.
+    people, of which the decisions say nothing.
     """
 
     standard_errors: Floats
@@ -497,14 +497,14 @@ def precision_apart(information: Floats, fixed: Bools) -> PrecisionApart:
 
 @dataclass(frozen=True, eq=False)
 class OtherPlaces:
-    """Places where persons are likely to be besides their maximum: whose they are `(K,)`, where `(K,2)`, the values `(K,)`."""
+    """Places where people are likely to be besides their maximum: whose they are `(K,)`, where `(K,2)`, the values `(K,)`."""
 
     owner: Ints
     places: Floats
     values: Floats
 
     def above(self, who: Ints, least: Floats) -> tuple[Ints, Floats]:
-        """Return of some persons, the places whose values are above each one's least `(n,)`, with their numbers among `who`."""
+        """Return of some people, the places whose values are above each one's least `(n,)`, with their numbers among `who`."""
         place = np.full(max(int(self.owner.max(initial=-1)), int(who.max(initial=-1))) + 1, -1)
         place[who] = np.arange(who.size)
         number = place[self.owner]
@@ -514,10 +514,10 @@ class OtherPlaces:
 
 @dataclass(frozen=True, eq=False)
 class ProfilesApart(Intervals):
-    """Profile-likelihood intervals of the discounts of persons who share nothing but a known reward.
+    """Profile-likelihood intervals of the discounts of people who share nothing but a known reward.
 
     Attributes:
-        tables, counts: what plans for the persons, and their decisions `(n,rows)`.
+        tables, counts: what plans for the people, and their decisions `(n,rows)`.
         lower, upper: bounds `(n,2)` of (γ, log λ).
         places, here: the maxima `(n,2)`, and what is known there.
         errors: standard errors of the discounts `(n,)`.
@@ -541,9 +541,9 @@ class ProfilesApart(Intervals):
         return intervals
 
     def by_blocks(self, level: float, jobs: int = 1) -> Iterator[Floats]:
-        """Yield the intervals `(n,2)` as they come, many persons at a time, with NaN for the rest; all of them are kept.
+        """Yield the intervals `(n,2)` as they come, many people at a time, with NaN for the rest; all of them are kept.
 
-        Persons are few milliseconds of work, and `jobs` would not make them fewer.
+        People are few milliseconds of work, and `jobs` would not make them fewer.
         """
         target = float(np.sqrt(chi2_ppf(as_level(level), 1)))
         given = self.lower[:, 0] == self.upper[:, 0]
@@ -556,7 +556,7 @@ class ProfilesApart(Intervals):
         self.computed[level] = intervals
 
     def _ends(self, who: Ints, sign: int, target: float) -> Floats:
-        """Return the lower (sign −1) or upper (1) ends of some persons; NaN where they are not found."""
+        """Return the lower (sign −1) or upper (1) ends of some people; NaN where they are not found."""
         errors = np.where(self.errors[who] < 0.3, self.errors[who], 0.3)
         first = np.maximum(target * errors, 1e-4)
         plans = FromPlans(self.tables, self.counts[who])

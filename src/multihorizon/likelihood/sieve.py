@@ -87,7 +87,7 @@ from multihorizon.words import Table, decimals, power_of_ten, significant
 
 #: What is said where the functions of the state are gone.
 NOT_AS_SOLVED = (
-    "this needs a solution of SieveLikelihood as solve returned it, received another one; a file holds its numbers, but not its "
+    "this needs a solution of SieveLikelihood as solve returned it, got another one; a file holds its numbers, but not its "
     "functions: solve again"
 )
 
@@ -272,7 +272,7 @@ def choose(steps: Steps, basis: Any, penalty: float | None, regressor: Any, sett
     held = held_out_rows(steps)
     if not (held & steps.known_next).any():
         raise ValueError(
-            f"a table of steps must hold more decisions whose next state is known, received {len(steps)} decisions: a third of "
+            f"a table of steps must hold more decisions whose next state is known, got {len(steps)} decisions: a third of "
             "each expert's is kept aside to choose the model, and none of these has a next state; add longer episodes, or more"
         )
     train, held_out = steps.select(~held), steps.select(held)
@@ -540,7 +540,7 @@ class RewardFunctions(Result):
         """Draw the reward over one or two coordinates, given by their places, with the others at their medians; returns
         matplotlib's axes.
 
-        Over one it is a curve with 95% intervals. Over two, blue pays more and red less, and nobody was near where it is grey.
+        Over one it is a curve with 95% CIs. Over two, blue pays more and red less, and nobody was near where it is grey.
         """
         return pictured(ax, 2.6, partial(self._draw, over=over))
 
@@ -568,7 +568,7 @@ class RewardFunctions(Result):
         return steps.next_states[steps.known_next]
 
     def curve(self, place: int) -> tuple[Floats, Floats, Floats]:
-        """Return values of a coordinate, the reward there with the others at their medians, and half its 95% interval."""
+        """Return values of a coordinate, the reward there with the others at their medians, and half its 95% CI."""
         arrived = self._arrived
         points = np.tile(np.median(arrived, axis=0), (200, 1))
         x = points[:, place] = np.linspace(arrived[:, place].min(), arrived[:, place].max(), 200)
@@ -595,7 +595,7 @@ class RewardFunctions(Result):
     def _plan(self, expert: str, states: Any) -> tuple[Floats, Floats]:
         model = self.point.likelihood
         if expert not in model.problem.names:
-            raise ValueError(f"expert must be one of {', '.join(model.problem.names)}, received {expert!r}")
+            raise ValueError(f"expert must be one of {', '.join(model.problem.names)}, got {expert!r}")
         plan = self.point.plans[model.problem.names.index(expert)]
         points = self._points(states)
         stage = model.data.stage
@@ -614,11 +614,11 @@ class RewardFunctions(Result):
             states = as_frame(states, "states")
             missing = [name for name in self.coordinates if name not in states.columns]
             if missing:
-                raise ValueError(f"states must have the columns {', '.join(self.coordinates)}, received none named {missing[0]}")
+                raise ValueError(f"states must have the columns {', '.join(self.coordinates)}, got none named {missing[0]}")
             states = states[list(self.coordinates)]
         points = as_floats(states, "states")
         if points.ndim != 2 or points.shape[1] != len(self.coordinates):
-            raise ValueError(f"states must have shape (n, {len(self.coordinates)}), received {points.shape}")
+            raise ValueError(f"states must have shape (n, {len(self.coordinates)}), got {points.shape}")
         return points
 
 
@@ -700,9 +700,9 @@ class SieveLikelihood:
         for name, method in (("basis", "transform"), ("regressor", "predict")):
             given = getattr(self, name)
             if given is not None and (isinstance(given, type) or not all(hasattr(given, m) for m in ("fit", method))):
-                raise ValueError(f"{name} must have the methods fit and {method} of scikit-learn, received {given!r}")
+                raise ValueError(f"{name} must have the methods fit and {method} of scikit-learn, got {given!r}")
         if self.penalty is not None and not float(as_floats(self.penalty, "penalty")) > 0:
-            raise ValueError(f"penalty must be above 0, received {self.penalty}")
+            raise ValueError(f"penalty must be above 0, got {self.penalty}")
         check_temperature(self.temperature)
         check_discounts(self.discounts)
         as_count(self.draws, "draws", least=0)
@@ -752,9 +752,7 @@ class SieveLikelihood:
         else:
             given = np.full(k, float(discounts))
         if (given > LARGEST_DISCOUNT).any():
-            raise ValueError(
-                f"a known discount must be at most {LARGEST_DISCOUNT}, because steps alone show no end, received more"
-            )
+            raise ValueError(f"a known discount must be at most {LARGEST_DISCOUNT}, because steps alone show no end, got more")
         return Settings(discounts=given, temperatures=temperatures)
 
     def _solution(

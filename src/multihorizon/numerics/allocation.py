@@ -91,13 +91,13 @@ def allocate(
     if most.sum() <= 1 + 1e-9:  # there is one way
         here = f(most / most.sum())
         if here is None:
-            raise ValueError("the function must be finite where all candidates share, received one that is not")
+            raise ValueError("the function must be finite where all candidates share, got one that is not")
         return Allocation(most / most.sum(), here.value, 0.0, True, 0)
     inside = evenly(0.999 * most) if most.sum() > 1.002 else evenly(most * (0.5 + 0.5 / most.sum()))
     w = inside if start is None else 0.9 * np.clip(start, 0.0, most) / np.clip(start, 0.0, most).sum() + 0.1 * inside
     here = f(w)
     if here is None:
-        raise ValueError("the function must be finite where all candidates share, received one that is not")
+        raise ValueError("the function must be finite where all candidates share, got one that is not")
     scale = max(float(here.gradient @ w), TINY)
     mu = 0.1 * scale / w.size
     best = None

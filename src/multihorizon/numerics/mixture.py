@@ -100,7 +100,7 @@ def fit_mixture(
     as_positive(tol, "tol")
     if callable(log_likelihoods):
         if shape is None:
-            raise ValueError("shape must be given with a function, received none")
+            raise ValueError("shape must be given with a function, got none")
         given: LogLikelihoods = log_likelihoods
     else:
         whole = np.asarray(log_likelihoods, dtype=np.float64)
@@ -108,12 +108,12 @@ def fit_mixture(
         given = partial(_part_of, whole)
     n, size = shape
     if not n or not size:
-        raise ValueError(f"log-likelihoods must have rows and components, received {n} and {size}")
+        raise ValueError(f"log-likelihoods must have rows and components, got {n} and {size}")
     sample = np.unique(np.linspace(0, n - 1, min(n, 1000)).astype(np.int64))
     sampled = _likelihoods(given(sample, np.arange(size)))
     weights = np.full(size, 1.0 / size) if start is None else np.asarray(start, dtype=np.float64)
     if weights.shape != (size,) or not (weights >= 0).all() or not weights.sum() > 0:
-        raise ValueError(f"start must be {size} weights of at least 0, received {weights}")
+        raise ValueError(f"start must be {size} weights of at least 0, got {weights}")
     if start is None:
         weights = _first(sampled)
     kept = _Kept(given, n, size)
@@ -203,9 +203,9 @@ def _blocks(n: int, width: int) -> list[Ints]:
 def _checked(log: Floats, every: bool = False) -> Floats:
     """Check the log-likelihoods of some rows; with `every`, of every component, of which one must be possible."""
     if not (log < np.inf).all():
-        raise ValueError("log-likelihoods must be numbers below infinity, received a NaN or infinity")
+        raise ValueError("log-likelihoods must be numbers below infinity, got a NaN or infinity")
     if every and (log.max(axis=1) == -np.inf).any():
-        raise ValueError("every row must be possible under some component, received one whose likelihood is 0 under all")
+        raise ValueError("every row must be possible under some component, got one whose likelihood is 0 under all")
     return log
 
 

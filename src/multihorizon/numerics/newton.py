@@ -100,7 +100,7 @@ class Dense:
                 continue
             solution[free] = la.cho_solve(factor, b[free], check_finite=False)
             return solution
-        raise ValueError("the curvature must be finite, received a matrix that cannot be factorised")
+        raise ValueError("the curvature must be finite, got a matrix that cannot be factorised")
 
 
 class Products:
@@ -543,7 +543,7 @@ def profile_ends(
     """Return where each profile of the first parameter ends on one side `(n,)`, and which of the ends were found.
 
     Args:
-        at: what is known of persons at places.
+        at: what is known of people at places.
         maxima: where they are `(n,2)`.
         top: what is known there.
         first: the lengths of the first steps `(n,)`.
@@ -621,7 +621,7 @@ def profile_ends(
 
 
 def of_some(at: At, some: Ints, who: Ints, places: Floats) -> Local:
-    """Return what is known of some of the persons, who are numbered among themselves."""
+    """Return what is known of some of the people, who are numbered among themselves."""
     return at(some[who], places)
 
 

@@ -522,7 +522,7 @@ def load_domain(name: str) -> Domain:
     """
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
-        raise ValueError(f"the domain must be given as MODULE:NAME, such as my_module:weaning, received {name!r}")
+        raise ValueError(f"the domain must be given as MODULE:NAME, such as my_module:weaning, got {name!r}")
     sys.path.insert(0, str(Path.cwd()))
     try:
         loaded = getattr(importlib.import_module(module), attribute)
@@ -532,7 +532,7 @@ def load_domain(name: str) -> Domain:
         sys.path.pop(0)
     domain = loaded() if callable(loaded) and not isinstance(loaded, Domain) else loaded
     if not isinstance(domain, Domain):
-        raise ValueError(f"{name} must be a Domain or a function that makes one, received {type(domain).__name__}")
+        raise ValueError(f"{name} must be a Domain or a function that makes one, got {type(domain).__name__}")
     return domain
 
 

@@ -87,7 +87,7 @@ def rank_test(problem: Problem, discounts: Sequence[float], temperature: float =
         (11, 11)
     """
     if len(discounts) != problem.n_experts:
-        raise ValueError(f"discounts must have {problem.n_experts} entries, received {len(discounts)}")
+        raise ValueError(f"discounts must have {problem.n_experts} entries, got {len(discounts)}")
     gammas = [as_discount(gamma) for gamma in discounts]
     as_positive(temperature, "temperature")
     as_positive(tolerance, "tolerance")
@@ -229,11 +229,11 @@ def feasibility_at(
 def _families(problem: Problem) -> list[RewardFamily]:
     """Return what each expert says of the reward; raises where there are several tasks."""
     if len(problem.mdps) > 1:
-        raise ValueError("a grid of discounts needs a problem with one task, received one that joins several MDPs")
+        raise ValueError("a grid of discounts needs a problem with one task, got one that joins several MDPs")
     families = reward_families(problem, [read_equations(expert) for expert in problem.experts], error=1e-8)
     if any(sp.issparse(family.basis) for family in families):
         raise ValueError(
-            "a grid of discounts needs a task whose actions distinguish most states, received one of "
+            "a grid of discounts needs a task whose actions distinguish most states, got one of "
             f"{families[0].u.size} states with very many that they do not: use identify"
         )
     return families

@@ -105,7 +105,7 @@ Value = Literal["soft", "max", "mean"]
 def check_value(value: object) -> None:
     """Raise unless this is a way to value the future."""
     if value not in get_args(Value):
-        raise ValueError(f"value must be one of {', '.join(get_args(Value))}, received {value!r}")
+        raise ValueError(f"value must be one of {', '.join(get_args(Value))}, got {value!r}")
 
 
 @dataclass(frozen=True)
@@ -137,19 +137,16 @@ def check_policy(mdp: MDP, policy: ArrayLike, name: str = "policy") -> Floats:
     as_shape(array, (mdp.n_states, mdp.n_actions), name)
     array[mdp.terminal] = 1 / mdp.n_actions
     if (array < 0).any():
-        raise ValueError(f"{name} must not be negative, received {significant(array.min(), 6)} {_place(mdp, array < 0)}")
+        raise ValueError(f"{name} must not be negative, got {significant(array.min(), 6)} {_place(mdp, array < 0)}")
     barred = (array > 0) & ~mdp.available
     if barred.any():
-        raise ValueError(
-            f"{name} must not use unavailable actions, received {significant(array[barred][0], 6)} {_place(mdp, barred)}"
-        )
+        raise ValueError(f"{name} must not use unavailable actions, got {significant(array[barred][0], 6)} {_place(mdp, barred)}")
     sums = array.sum(axis=1)
     off = np.abs(sums - 1) > ROW_TOLERANCE
     if off.any():
         state = int(np.flatnonzero(off)[0])
         raise ValueError(
-            f"{name} must sum to 1 in every state, received a sum of {significant(sums[state], 6)} in state "
-            f"{mdp.state_names[state]}"
+            f"{name} must sum to 1 in every state, got a sum of {significant(sums[state], 6)} in state {mdp.state_names[state]}"
         )
     rescaled: Floats = array / sums[:, None]
     return rescaled
@@ -162,7 +159,7 @@ def require_ending(mdp: MDP, policy: Floats | None, discount: float) -> None:
     endless = mdp.never_ends(policy)
     if endless.any():
         states = first_few([mdp.state_names[i] for i in np.flatnonzero(endless)])
-        raise ValueError(f"discount 1 needs a policy that ends from every state, received one that never ends from {states}")
+        raise ValueError(f"discount 1 needs a policy that ends from every state, got one that never ends from {states}")
 
 
 def policy_entropy(policy: Floats) -> Floats:
@@ -784,7 +781,7 @@ def weighted_plan(mdp: MDP, reward: Floats, step_discounts: Floats, temperatures
 class PresentBias:
     """A planner with present bias: everything but now has weight β, and loses weight at the discount δ after that.
 
-    Naive persons expect to choose without present bias later: `Q = R + βδ T V`, V the soft values at δ. Sophisticated ones expect
+    Naive people expect to choose without present bias later: `Q = R + βδ T V`, V the soft values at δ. Sophisticated ones expect
     the choices that they will make, and value them at δ: `V = Σ_a π (R + δ T V − λ log π)`, `π ∝ exp((R + βδ T V)/λ)`.
 
     It is a planner for `MaximumLikelihood` and `Population`, whose discount is δ. Where states come again, a sophisticated person
@@ -792,7 +789,7 @@ class PresentBias:
 
     Args:
         beta: β in (0,1].
-        sophisticated: whether persons foresee their choices.
+        sophisticated: whether people foresee their choices.
 
     References:
         D. Laibson (1997). Golden eggs and hyperbolic discounting. Quarterly Journal of Economics 112, 443-478.
@@ -808,7 +805,7 @@ class PresentBias:
 
     def __post_init__(self) -> None:
         if not 0 < as_positive(self.beta, "beta") <= 1:
-            raise ValueError(f"beta must be at most 1, received {self.beta}")
+            raise ValueError(f"beta must be at most 1, got {self.beta}")
 
     def __call__(self, task: MDP, reward: ArrayLike, discount: float, temperature: float) -> Floats:
         """Return the policy `(S,A)`."""

@@ -1,15 +1,15 @@
-"""Covariates of persons and conditions of their episodes: tables and a formula, as in R, become the design matrices X and Z.
+"""Covariates of people and conditions of their episodes: tables and a formula, as in R, become the design matrices X and Z.
 
 The terms are those of the `formulaic` package: `~ group + age` has the columns `Intercept`, `group[T.b]` and `age`, where the
 first group in the order of the alphabet, or the one that `reference` names, is the one the others are compared with. `~ 1`,
 without covariates, has one column.
 
-*Cells.* A column of the formula is one of the table of persons, or a condition: a column that is known for each episode. The
+*Cells.* A column of the formula is one of the table of people, or a condition: a column that is known for each episode. The
 decisions of a person under one combination of the conditions that the formula uses are a cell. X `(m,p)` and Z `(m,q)` have one
-row per cell j of person i, and `η_ij = X_ij b + Z_ij u_i`, where u_i is the person's own. Without conditions persons are the
-cells. A condition under which nobody was seen at two values says no more than a covariate of persons, and is taken for one.
+row per cell j of person i, and `η_ij = X_ij b + Z_ij u_i`, where u_i is the person's own. Without conditions people are the
+cells. A condition under which nobody was seen at two values says no more than a covariate of people, and is taken for one.
 
-*What differs between persons* is written as in R: `(1 | expert)` says that persons have levels of their own, and `(noise |
+*What differs between people* is written as in R: `(1 | expert)` says that people have levels of their own, and `(noise |
 expert)` that the change with noise differs between them as well. Without it `(1 | expert)` is meant. Z is what stands before the
 bar. Σ, the covariance of u, can be told from the cells only if each of its entries changes the covariance `Z_i Σ Z_iᵀ` of some
 person's cells: that is, if `Σ_i H_i ⊗ H_i` with `H_i = Z_iᵀZ_i` has an inverse among symmetric matrices.
@@ -18,8 +18,8 @@ person's cells: that is, if `Σ_i H_i ⊗ H_i` with `H_i = Z_iᵀZ_i` has an inv
 `read_formula` looks at its parts first, and hands on only those that are made of columns, numbers, operators and the functions
 of `FUNCTIONS`. The part with a bar is found among the tokens of `formulaic`, and both parts are formulas of their own.
 
-Persons who cannot be compared are left out, as most programs of statistics do, and named: those without a row in the table or
-without a value of a covariate, and those who are alone in their group, of which nothing says how much its persons differ.
+People who cannot be compared are left out, as most programs of statistics do, and named: those without a row in the table or
+without a value of a covariate, and those who are alone in their group, of which nothing says how much its people differ.
 Decisions under an unknown condition are left out as well, and counted.
 """
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from formulaic import ModelSpec, SimpleFormula
     from formulaic.parser.types import ASTNode, Token
 
-#: What to do with persons who cannot be compared.
+#: What to do with people who cannot be compared.
 Missing = Literal["drop", "fail"]
 #: All that a formula may call besides the codings.
 FUNCTIONS = ("C", "I", "center", "scale", "standardize", "log", "log2", "log10", "exp", "sqrt", "poly", "bs", "cr", "cs", "cc")
@@ -84,7 +84,7 @@ class ReadFormula:
         return values.name not in self.grouped and bool(number)
 
     def evaluate(self, spec: SimpleFormula | ModelSpec, frame: pd.DataFrame) -> Any:
-        """Return terms with the values of these persons; what a function cannot do with them is said in one sentence."""
+        """Return terms with the values of these people; what a function cannot do with them is said in one sentence."""
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("error", _formulaic().errors.DataMismatchWarning)
@@ -93,7 +93,7 @@ class ReadFormula:
             reason = _reason(error)
             text = [c for c in self.columns if not pd.api.types.is_numeric_dtype(frame[c])]
             if text and "TypeError" in reason:
-                reason = f"functions such as log need numbers, received text in {first_few(text)}"
+                reason = f"functions such as log need numbers, got text in {first_few(text)}"
             raise ValueError(f"formula {_shown(self.text)} cannot be used: {reason}") from error
 
     def rows(self, spec: ModelSpec, frame: pd.DataFrame) -> Floats:
@@ -107,7 +107,7 @@ def read_formula(text: str) -> ReadFormula:
 
     Raises:
         ValueError: if it is no formula, has a left side, is made of something that may not be in it, has too many terms, or says
-            what differs between persons in a way that is not known.
+            what differs between people in a way that is not known.
     """
     library = _formulaic()
     parts = []
@@ -117,10 +117,10 @@ def read_formula(text: str) -> ReadFormula:
         grouped: set[str] = set()
         tokens = _parsed(text, partial(_tokens, part))
         if len(tokens) > 1000:  # the parser goes deeper with every one of them
-            raise ValueError(f"formula must have at most 500 terms, received more in {_shown(text)}")
+            raise ValueError(f"formula must have at most 500 terms, got more in {_shown(text)}")
         for token in tokens:
             if token.token == ".":
-                raise ValueError(f"formula must name its columns, received . in {_shown(text)}")
+                raise ValueError(f"formula must name its columns, got . in {_shown(text)}")
             if token.kind is kinds.NAME:
                 columns[token.token] = None
             if token.kind is kinds.PYTHON:
@@ -129,10 +129,10 @@ def read_formula(text: str) -> ReadFormula:
                     grouped |= {column} if in_groups else set()
         parser = library.parser.DefaultFormulaParser()
         if _most_terms(_parsed(text, partial(parser.get_ast, part))) > 1000:
-            raise ValueError(f"formula must have at most 1000 terms, received more in {_shown(text)}")
+            raise ValueError(f"formula must have at most 1000 terms, got more in {_shown(text)}")
         terms = _parsed(text, partial(library.Formula, part, _parser=parser))
         if not isinstance(terms, library.SimpleFormula):
-            raise ValueError(f"formula must have terms only to the right of ~, received {_shown(text)}")
+            raise ValueError(f"formula must have terms only to the right of ~, got {_shown(text)}")
         parts.append((terms, columns, grouped))
     (fixed, first, grouped), (random, second, also) = parts
     return ReadFormula(text, fixed, random, tuple({**first, **second}), frozenset(grouped | also), frozenset(first))
@@ -164,33 +164,33 @@ def _fixed_and_random(text: str) -> tuple[str, str]:
 
     def wrong(why: str) -> ValueError:
         return ValueError(
-            f"formula must say what differs between persons as in '~ noise + (noise | expert)': {why} in {_shown(text)}"
+            f"formula must say what differs between people as in '~ noise + (noise | expert)': {why} in {_shown(text)}"
         )
 
     if any(tokens[i].token != "|" for i in bars):
-        raise wrong(f"received {next(tokens[i].token for i in bars if tokens[i].token != '|')}, where one bar is known,")
+        raise wrong(f"got {next(tokens[i].token for i in bars if tokens[i].token != '|')}, where one bar is known,")
     if len(bars) > 1:
-        raise wrong("received more than one bar")
+        raise wrong("got more than one bar")
     bar = bars[0]
     opened = list[int]()
     for i, token in enumerate(tokens[:bar]):
         if token.kind is kinds.CONTEXT:
             opened = [*opened, i] if token.token in "([{" else opened[:-1]
     if not opened:
-        raise wrong("received a bar outside parentheses")
+        raise wrong("got a bar outside parentheses")
     if len(opened) > 1 or tokens[opened[0]].token != "(":
-        raise wrong("received a bar inside other parentheses")
+        raise wrong("got a bar inside other parentheses")
     start, right = opened[0], tokens[bar + 1 :]
     if not (len(right) > 1 and right[0].kind is kinds.NAME and right[1].token == ")"):
-        raise wrong("received something else than expert after the bar")
+        raise wrong("got something else than expert after the bar")
     if right[0].token != "expert":
-        raise wrong(f"received {right[0].token} after the bar, where only expert is known,")
+        raise wrong(f"got {right[0].token} after the bar, where only expert is known,")
     if start + 1 == bar:
-        raise wrong("received nothing before the bar")
+        raise wrong("got nothing before the bar")
     before, after = tokens[:start], tokens[bar + 3 :]
     joined = (not before or before[-1].token in ("~", "+")) and (not after or after[0].token in ("+", "-"))
     if not joined:
-        raise wrong("received parentheses with a bar that are not added to the rest by +")
+        raise wrong("got parentheses with a bar that are not added to the rest by +")
     if before and before[-1].token == "+":
         before = before[:-1]
     elif after and after[0].token == "+":
@@ -297,16 +297,16 @@ def _most_terms(node: ASTNode | Token | None) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Typical persons who differ in one column alone: all its groups, or the lower and the upper quartile of its numbers.
+    """Typical people who differ in one column alone: all its groups, or the lower and the upper quartile of its numbers.
 
     Other numbers are at their mean, and other groups count equally.
 
     Attributes:
         column: the column.
         is_number: whether it holds numbers.
-        is_condition: whether the same persons were seen under several of its values.
+        is_condition: whether the same people were seen under several of its values.
         levels: the names of its groups, first the one that others are compared with, or both quartiles.
-        rows: the rows of X `(k,p)` of these persons.
+        rows: the rows of X `(k,p)` of these people.
     """
 
     column: str
@@ -318,14 +318,14 @@ class Comparison:
 
 @dataclass(frozen=True, eq=False)
 class Covariates:
-    """The design of a study of n persons in m cells: without conditions, persons are the cells.
+    """The design of a study of n people in m cells: without conditions, people are the cells.
 
     Attributes:
         formula, spec, random_spec: the formula as it was read, and X and Z with the groups and means of these cells.
         frame: the columns that the formula uses, one row per cell.
-        conditions: those of them under several values of which the same persons were seen.
-        names: of the persons, in the problem's order.
-        left_out: everyone else of the problem or of the table of persons, and why.
+        conditions: those of them under several values of which the same people were seen.
+        names: of the people, in the problem's order.
+        left_out: everyone else of the problem or of the table of people, and why.
         owner: whose each cell is `(m,)`, a place in `names`; never decreasing.
         cell: the cell of each row of the problem; −1 where it is left out.
         terms: names of the columns of X.
@@ -345,7 +345,7 @@ class Covariates:
         groups: which of the patterns each cell's groups are `(m,)`.
         person_groups: the name of each person's pattern where conditions do not count `(n,)`.
         persons: the columns that are no conditions, one row per person.
-        comparisons: for each column of X, typical persons who differ in it alone.
+        comparisons: for each column of X, typical people who differ in it alone.
         references: for columns of groups whose terms compare with one group, that group.
         cautions: what must be said of the cells, in sentences.
     """
@@ -380,12 +380,12 @@ class Covariates:
     cautions: tuple[str, ...]
 
     def compared(self, problem: Problem) -> Problem:
-        """Return the problem of the persons who can be compared."""
+        """Return the problem of the people who can be compared."""
         place = {name: i for i, name in enumerate(problem.names)}
         return problem.some(np.array([place[name] for name in self.names], dtype=np.int64))
 
     def gathered(self, problem: Problem) -> Problem:
-        """Return the persons of the problem who can be compared, with one row of counts for each cell."""
+        """Return the people of the problem who can be compared, with one row of counts for each cell."""
         place = {name: i for i, name in enumerate(problem.names)}
         kept = np.array([place[name] for name in self.names])
         if not self.conditions:
@@ -395,20 +395,20 @@ class Covariates:
         return problem.some(kept).gathered(cell, len(self.owner), self.owner, self.frame[list(self.conditions)])
 
     def rows_of(self, new: pd.DataFrame) -> tuple[Floats, Floats]:
-        """Return the rows of X and Z of persons who were not in the study, under conditions of it.
+        """Return the rows of X and Z of people who were not in the study, under conditions of it.
 
         Raises:
             ValueError: where a covariate is missing, or a group did not occur in the study.
         """
         for column in self.formula.columns:
             if column not in new.columns or new[column].isna().any():
-                raise ValueError(f"new persons must have a value in column {column}, received none")
+                raise ValueError(f"new people must have a value in column {column}, got none")
             of_study = set(map(str, self.frame[column]))
             strange = set(map(str, new[column])) - of_study
             if strange and not self.formula.is_number(self.frame[column]):
                 raise ValueError(
-                    f"column {column} of new persons must have values of the study ({first_few(sorted(of_study))}), "
-                    f"received {first_few(sorted(strange))}"
+                    f"column {column} of new people must have values of the study ({first_few(sorted(of_study))}), "
+                    f"got {first_few(sorted(strange))}"
                 )
         return self.formula.rows(self.spec, new), self.formula.rows(self.random_spec, new)
 
@@ -420,13 +420,13 @@ def read_covariates(
     missing: Missing = "drop",
     reference: Mapping[str, str] | None = None,
 ) -> Covariates:
-    """Return the design of a study of the persons of a problem, in its order, under its conditions.
+    """Return the design of a study of the people of a problem, in its order, under its conditions.
 
     Those who cannot be compared are left out if `missing` is "drop". `reference` names for some columns the group that others are
     compared with.
 
     Raises:
-        ValueError: where the formula cannot be used with the tables, or persons or decisions cannot be compared and `missing` is
+        ValueError: where the formula cannot be used with the tables, or people or decisions cannot be compared and `missing` is
             "fail".
     """
     read = read_formula(formula)
@@ -502,19 +502,19 @@ def read_covariates(
 
 
 def require_columns(read: ReadFormula, persons: pd.DataFrame | None, conditions: Iterable[object] = ()) -> list[str]:
-    """Return the columns of the table of persons; raises where the formula names others than these and the conditions."""
+    """Return the columns of the table of people; raises where the formula names others than these and the conditions."""
     columns = [] if persons is None else list(map(str, persons.columns))
     others = list(map(str, conditions))
     both = [column for column in read.columns if column in columns and column in others]
     if both:
-        raise ValueError(f"column {both[0]} must be one of persons or one of episodes, received it in both tables: rename one")
+        raise ValueError(f"column {both[0]} must be one of people or one of episodes, got it in both tables: rename one")
     unknown = sorted(set(read.columns) - set(columns) - set(others))
     if unknown:
         what = f"formula {_shown(read.text)} names {first_few(unknown)}"
-        who = "neither persons nor episodes have"
-        listed = f"the columns of persons are {', '.join(columns) or 'none'}, and those of episodes {', '.join(others)}"
+        who = "neither people nor episodes have"
+        listed = f"the columns of people are {', '.join(columns) or 'none'}, and those of episodes {', '.join(others)}"
         if not others:
-            who = "persons do not have"
+            who = "people do not have"
             listed = f"the columns are {', '.join(columns) or 'none'}"
             listed += f". If it is a condition of episodes, read the decisions with conditions={unknown[:1]}"
         raise ValueError(f"{what}, which {who}: {listed}")
@@ -537,10 +537,10 @@ class _Seen:
 def _comparable(
     read: ReadFormula, persons: pd.DataFrame | None, problem: Problem, missing: Missing, reference: Mapping[str, str]
 ) -> _Seen:
-    """Return the persons who can be compared, with their cells, and why the others cannot."""
+    """Return the people who can be compared, with their cells, and why the others cannot."""
     strange = sorted(set(reference) - set(read.columns))
     if strange:
-        raise ValueError(f"reference must name a column of the formula {_shown(read.text)}, received {first_few(strange)}")
+        raise ValueError(f"reference must name a column of the formula {_shown(read.text)}, got {first_few(strange)}")
     given = problem.conditions
     names = pd.Index(problem.names, dtype=object)
     columns = require_columns(read, persons, () if given is None else given.columns)
@@ -565,21 +565,21 @@ def _comparable(
     first[whose[usable]] = np.flatnonzero(usable)
     for column in rows.columns:
         code = pd.factorize(rows[column])[0]
-        if (code == code[first[whose]])[usable].all():  # nobody was seen under two values: it compares persons
+        if (code == code[first[whose]])[usable].all():  # nobody was seen under two values: it compares people
             there = first[names.get_indexer(table.index)]
             table = table.assign(**{column: rows[column].iloc[there].set_axis(table.index)})
             rows = rows.drop(columns=column)
-            cautions.append(f"Nobody was seen under two values of {column}, so different persons are compared by it.")
+            cautions.append(f"Nobody was seen under two values of {column}, so different people are compared by it.")
     groups = [column for column in table.columns if not read.is_number(table[column])]
     while alone := {name: column for column in groups for name in table.index[~table[column].duplicated(keep=False)]}:
         left_out |= {name: f"the only one of their {column}" for name, column in alone.items()}
         table = table.drop(index=list(alone))
     if read.columns and not len(table) and len(names) > 2:
-        advice = "Fill in the empty cells, or use a column whose groups have several persons"
-        if set(left_out.values()) <= {"no row in the table of persons", "no decisions"}:
+        advice = "Fill in the empty cells, or use a column whose groups have several people"
+        if set(left_out.values()) <= {"no row in the table of people", "no decisions"}:
             advice = "Write the names in column expert as they are in the table of decisions"
         raise ValueError(
-            f"persons must be comparable by column {read.columns[0]}, received nobody who can be compared: "
+            f"persons must be comparable by column {read.columns[0]}, got nobody who can be compared: "
             f"{left_out_words(left_out)}. {advice}"
         )
     place = np.full(len(names), -1)
@@ -589,19 +589,19 @@ def _comparable(
         if frame[column].nunique() < 2 < len(names):
             of = "persons" if column in columns else "episodes"
             why = f", without {left_out_words(left_out)}" if left_out else ": leave it out"
-            raise ValueError(f"column {column} of {of} must vary, received {frame[column].iloc[0]} for everyone{why}")
+            raise ValueError(f"column {column} of {of} must vary, got {frame[column].iloc[0]} for everyone{why}")
     if (left_out or unknown) and missing == "fail":
         everyone = "; ".join(text for text in (left_out_words(left_out), unknown) if text)
         raise ValueError(
-            f'nobody must be left out with missing="fail", received {everyone}: complete the tables, '
+            f'nobody must be left out with missing="fail", got {everyone}: complete the tables, '
             'or leave them out with missing="drop"'
         )
     conditions = tuple(sorted(rows.columns))
     single = int((np.bincount(owner, minlength=len(table)) == 1).sum()) if conditions else 0
     if single:
         cautions.append(
-            f"{single:,} of {len(table):,} persons {'was' if single == 1 else 'were'} seen under one condition only, which "
-            "tells nothing of changes within persons."
+            f"{single:,} of {len(table):,} people {'was' if single == 1 else 'were'} seen under one condition only, which "
+            "tells nothing of changes within people."
         )
     return _Seen(tuple(table.index), left_out, frame[sorted(read.columns)], conditions, owner, cell, tuple(cautions))
 
@@ -614,7 +614,7 @@ def _marked(size: int, places: Ints) -> Bools:
 
 
 def _with_conditions(problem: Problem, whose: Ints, rows: pd.DataFrame, listed: Bools) -> tuple[Bools, dict[str, str], str]:
-    """Return which rows of listed persons `(n,)` have all conditions; who has none, and why; what others lose, in words."""
+    """Return which rows of listed people `(n,)` have all conditions; who has none, and why; what others lose, in words."""
     empty = rows.isna().to_numpy()
     usable = listed[whose] & ~empty.any(axis=1)
     seen = _marked(listed.size, whose[usable])
@@ -638,7 +638,7 @@ def _cells(
 ) -> tuple[pd.DataFrame, Ints, Ints]:
     """Return the columns of each cell, its person's place in the table `(m,)`, and the cell of each row; −1 where it has none.
 
-    `place` is that of each row's person, or −1. Cells are in the order of persons, and those of one person in the order of the
+    `place` is that of each row's person, or −1. Cells are in the order of people, and those of one person in the order of the
     conditions.
     """
     used = np.flatnonzero(place >= 0)
@@ -657,17 +657,17 @@ def _cells(
 
 
 def _of_persons(persons: pd.DataFrame, used: list[str], names: tuple[str, ...]) -> tuple[pd.DataFrame, dict[str, str]]:
-    """Return the columns that the formula uses, of the persons who have all, in the order of `names`; why others have not."""
+    """Return the columns that the formula uses, of the people who have all, in the order of `names`; why others have not."""
     if "expert" not in persons.columns:
-        raise ValueError(f"persons must have the column expert, received {', '.join(map(str, persons.columns))}")
-    labels = [label(value, "column expert of persons") for value in persons["expert"]]
+        raise ValueError(f"persons must have the column expert, got {', '.join(map(str, persons.columns))}")
+    labels = [label(value, "column expert of people") for value in persons["expert"]]
     twice = next((name for name, number in Counter(labels).items() if number > 1), None)
     if twice is not None:
-        raise ValueError(f"persons must have one row for each expert, received {twice} twice: delete or rename a row")
+        raise ValueError(f"persons must have one row for each expert, got {twice} twice: delete or rename a row")
     frame = persons[used].set_axis(labels, axis=0)
     listed = set(labels)
     with_decisions = set(names)
-    left_out = {name: "no row in the table of persons" for name in names if name not in listed}
+    left_out = {name: "no row in the table of people" for name in names if name not in listed}
     left_out |= {name: "no decisions" for name in labels if name not in with_decisions}
     frame = frame.loc[[name for name in names if name in listed]]
     empty = frame.isna()
@@ -693,12 +693,12 @@ def _require_numbers_or_groups(read: ReadFormula, frame: pd.DataFrame, of: str) 
     for column in frame.columns:
         cells = frame[column] if frame[column].dtype == object else ()  # cells of other columns are of one kind
         if any(isinstance(cell, list | tuple | dict | set | np.ndarray | bytes) for cell in cells):
-            raise ValueError(f"column {column} of {of} must hold text or numbers, received bytes or nested values")
+            raise ValueError(f"column {column} of {of} must hold text or numbers, got bytes or nested values")
         if column not in {*read.grouped, "expert"} and not pd.api.types.is_numeric_dtype(frame[column]):
             slips = frame[column][pd.to_numeric(frame[column].astype(str), errors="coerce").isna()]
             if 0 < len(slips) < len(frame) / 2:
                 raise ValueError(
-                    f"column {column} of {of} must hold numbers, as for most, received {slips.iloc[0]!r} for "
+                    f"column {column} of {of} must hold numbers, as for most, got {slips.iloc[0]!r} for "
                     f"{slips.index[0]}: correct it or leave the cell empty; if these are groups, write C({column}) in the formula"
                 )
 
@@ -710,13 +710,13 @@ def _with_levels(read: ReadFormula, values: pd.Series[Any], first: str | None) -
         return values.cat.remove_unused_categories() if isinstance(values.dtype, pd.CategoricalDtype) else values
     if read.is_number(values):
         raise ValueError(
-            f"reference must name a column of groups, received {column}, which holds numbers: if these are groups, write "
+            f"reference must name a column of groups, got {column}, which holds numbers: if these are groups, write "
             f"C({column}) in the formula; if not, leave the reference out"
         )
     levels = list(pd.Categorical(values).categories)
     reference = [level for level in levels if label(level, "reference") == label(first, "reference")]
     if not reference:
-        raise ValueError(f"reference of {column} must be one of {first_few(list(map(str, levels)))}, received {first}")
+        raise ValueError(f"reference of {column} must be one of {first_few(list(map(str, levels)))}, got {first}")
     return values.astype(pd.CategoricalDtype([*reference, *(level for level in levels if level not in reference)]))
 
 
@@ -725,14 +725,14 @@ def _require_usable(terms: tuple[str, ...], values: Floats) -> None:
     if not np.isfinite(values).all():
         wrong = terms[int(np.argmax(~np.isfinite(values).all(axis=0)))]
         raise ValueError(
-            f"covariates must be finite, received a NaN or infinity in {wrong}: look in this column for an infinite number, or "
+            f"covariates must be finite, got a NaN or infinity in {wrong}: look in this column for an infinite number, or "
             "one without a logarithm or root (0 or below), and correct it or leave its cell empty"
         )
     largest = np.abs(values).max(axis=0, initial=0.0)
     for term, size in zip(terms, largest, strict=True):
         if size and not 1e-100 < size < 1e100:
             raise ValueError(
-                f"covariates must be neither above 1e100 nor all below 1e-100, received {size:g} in {term}: correct this number, "
+                f"covariates must be neither above 1e100 nor all below 1e-100, got {size:g} in {term}: correct this number, "
                 "or use another unit"
             )
 
@@ -750,24 +750,24 @@ def _units(terms: tuple[str, ...], values: Floats) -> Floats:
 
 
 def least_persons(terms: int) -> int:
-    """Return how many persons so many terms need: with fewer, nothing says how much persons differ."""
+    """Return how many people so many terms need: with fewer, nothing says how much people differ."""
     return terms + 2
 
 
 def _require_estimable(formula: str, terms: tuple[str, ...], values: Floats, persons: int, of_persons: int) -> None:
-    """Raise where X `(m,p)` has too few persons for the terms that are no conditions, too few cells, or a term too many."""
+    """Raise where X `(m,p)` has too few people for the terms that are no conditions, too few cells, or a term too many."""
     m, p = values.shape
     if not p:
-        raise ValueError(f"formula must have at least one term, received {formula!r}: use ~ 1 where there is no covariate")
+        raise ValueError(f"formula must have at least one term, got {formula!r}: use ~ 1 where there is no covariate")
     if persons < least_persons(of_persons):
         raise ValueError(
-            f"{of_persons} terms need at least {least_persons(of_persons)} persons, received {persons}: use fewer terms, "
-            "join small groups, or add persons"
+            f"{of_persons} terms need at least {least_persons(of_persons)} people, got {persons}: use fewer terms, "
+            "join small groups, or add people"
         )
     if m < least_persons(p):
         raise ValueError(
-            f"{p} terms need persons under at least {least_persons(p)} conditions in all, received {m}: use fewer terms, "
-            "join small groups, or add persons"
+            f"{p} terms need people under at least {least_persons(p)} conditions in all, got {m}: use fewer terms, "
+            "join small groups, or add people"
         )
     _require_independent(terms, values)
 
@@ -777,8 +777,7 @@ def _require_independent(terms: tuple[str, ...], values: Floats) -> None:
     for last in range(1, len(terms)):
         if np.linalg.matrix_rank(triangle[:, : last + 1], tol=RANK_TOLERANCE * len(values)) <= last:
             raise ValueError(
-                f"the term {terms[last]} must add something to {first_few(terms[:last])}, received a combination of them: "
-                "leave it out"
+                f"the term {terms[last]} must add something to {first_few(terms[:last])}, got a combination of them: leave it out"
             )
 
 
@@ -790,7 +789,7 @@ def _random_units(read: ReadFormula, terms: tuple[str, ...], values: Floats, pat
     """
     if not 0 < len(terms) <= 3:
         raise ValueError(
-            f"at most 3 terms may differ between persons, and at least 1, received {len(terms)} in {_shown(read.text)}: "
+            f"at most 3 terms may differ between people, and at least 1, got {len(terms)} in {_shown(read.text)}: "
             "write (1 | expert), or fewer terms before the bar"
         )
     if terms == ("Intercept",):
@@ -817,7 +816,7 @@ def _random_units(read: ReadFormula, terms: tuple[str, ...], values: Floats, pat
 
 
 def _require_slopes(read: ReadFormula, columns_of: Mapping[str, list[str]], values: Floats, owner: Ints) -> None:
-    """Raise where nothing tells how effects of Z V differ between persons."""
+    """Raise where nothing tells how effects of Z V differ between people."""
     first = np.flatnonzero(np.diff(owner, prepend=-1))
     sizes = np.diff(first, append=owner.size)
     inside = values - (np.add.reduceat(values, first) / sizes[:, None])[owner]
@@ -835,7 +834,7 @@ def _require_slopes(read: ReadFormula, columns_of: Mapping[str, list[str]], valu
     determined &= np.linalg.matrix_rank(inside.T @ inside / len(values), tol=1e-9, hermitian=True) >= slopes
     if moved >= least_persons(1) and determined:
         return
-    what = f"nothing tells how the effect of {names} differs between persons in {_shown(read.text)}"
+    what = f"nothing tells how the effect of {names} differs between people in {_shown(read.text)}"
     why = "nobody was" if not moved else "too few were" if moved < least_persons(1) else "persons were not"
     enough = "two values of it" if moved < least_persons(1) else "enough combinations of values"
     raise ValueError(f"{what}, as {why} seen under {enough}: write (1 | expert)")

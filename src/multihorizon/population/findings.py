@@ -43,7 +43,7 @@ class Effect(TypedDict):
 
 
 class SpreadContent(TypedDict):
-    """A standard deviation between persons, or another number with its interval."""
+    """A standard deviation between people, or another number with its interval."""
 
     estimate: float
     interval: tuple[float, float]
@@ -63,7 +63,7 @@ class TypicalPerson(TypedDict):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PopulationFindings(Evidence):
-    """What a comparison of persons found.
+    """What a comparison of people found.
 
     A *cell* is a person under one combination of conditions. What is said of cells is None for a formula without conditions.
 
@@ -75,36 +75,36 @@ class PopulationFindings(Evidence):
         references: for columns of groups whose terms compare with one group, that group.
         discount_covariance, temperature_covariance: of the effects on each.
         weak_priors, cautions: how far weak priors move the findings, and the sentences that say so.
-        spread: the spread between persons.
+        spread: the spread between people.
         predictions: by group, the discount of a typical person with its interval and that of a new person, the temperature, the
-            "covariance" of logit γ and log λ of a typical person, their covariance "between" persons, and their
+            "covariance" of logit γ and log λ of a typical person, their covariance "between" people, and their
             "reward_covariance" `(2,d)` with the reward.
         groups, covariates: of each person, as arrays `(n,)`.
-        individuals: each person's discount and temperature, shrunken towards those of similar persons, and the log-likelihood of
+        individuals: each person's discount and temperature, shrunken towards those of similar people, and the log-likelihood of
             the person's decisions, all as arrays `(n,)`.
         largest_discount, steps: the largest discount that is tried, and the steps of the climb.
         distribution: where no shape was assumed, by group: the most likely points with their weights, the types, and what the
             task cannot show; None where the population is normal.
         cells: of each cell, as arrays `(m,)`: "expert", "pattern" (which of `predictions` it belongs to), its conditions by name,
-            "decisions", the shrunken "discount" with the ends "low" and "high" of its 95% interval, "logit_discount" and
+            "decisions", the shrunken "discount" with the ends "low" and "high" of its 95% CI, "logit_discount" and
             "log_temperature" with their errors ("logit_discount_error", "log_temperature_error") and their "correlation", and
             "discount_reliability".
-            Then `predictions` are those of persons under conditions, and `groups` and `individuals` are at average conditions.
+            Then `predictions` are those of people under conditions, and `groups` and `individuals` are at average conditions.
         variance: for "discount" and "temperature", the shares of the variance between cells that belong to the "person", to the
-            "covariates" of persons, to the "condition" (the same change for everyone) and to "person_by_condition" (changes that
-            differ between persons), and the variance itself ("total"); of logit γ and log λ. "between_low" and "between_high" are
-            the ends of the 95% interval of the share of person and covariates together.
-        slopes: for each effect that differs between persons, the standard deviation of the one on "discount" and "temperature":
+            "covariates" of people, to the "condition" (the same change for everyone) and to "person_by_condition" (changes that
+            differ between people), and the variance itself ("total"); of logit γ and log λ. "between_low" and "between_high" are
+            the ends of the 95% CI of the share of person and covariates together.
+        slopes: for each effect that differs between people, the standard deviation of the one on "discount" and "temperature":
             "estimate" and "interval".
         alike: for each effect that is the same for everybody by the formula, the p-values of that: "discount", "temperature".
-        person_terms, person_covariance: what persons have of their own, and its covariance `(2q,2q)`: of the first term on logit
+        person_terms, person_covariance: what people have of their own, and its covariance `(2q,2q)`: of the first term on logit
             γ, then on log λ, of the second term on logit γ, and so on.
         reward_covariance, open_reward: the covariance `(d,d)` of the parameters of the reward that were estimated, and directions
             `(d,k)` in which the decisions say nothing of them.
         person_reward_covariance: of logit γ and log λ of each person with these parameters `(n,2,d)`; None where that would be
             more than a million numbers.
         types: where types were asked for, their "number" and whether it was "chosen" by "tests" (one row for each number), and of
-            each type the share, discount, 95% interval, temperature, and for how many units it is the likeliest; None otherwise.
+            each type the share, discount, 95% CI, temperature, and for how many units it is the likeliest; None otherwise.
             Then there are no effects, and `individuals` has the "posterior" shares `(n,K)` of the types in each unit.
         state_reward: the test that the reward depends on the state reached alone (`StateRewardTest.to_dict`); None where that was
             not assumed.
@@ -182,7 +182,7 @@ class PopulationFindings(Evidence):
 
     @property
     def between(self) -> Floats:
-        """Return Σ `(2q,2q)`, the covariance of what persons have of their own, in the units of Z."""
+        """Return Σ `(2q,2q)`, the covariance of what people have of their own, in the units of Z."""
         if self.person_covariance is not None:
             return np.array(self.person_covariance)
         sizes = np.array([self.spread[kind]["estimate"] for kind in ("discount", "temperature")])
@@ -204,7 +204,7 @@ class PopulationFindings(Evidence):
                 as_shape(np.asarray(value), shape, f"{name} of the solution")
 
     def __post_init__(self) -> None:
-        """Lists, as files have them, become arrays: there may be a million persons."""
+        """Lists, as files have them, become arrays: there may be a million people."""
         arrays: dict[str, Any] = {
             "groups": np.atleast_1d(np.asarray(self.groups, dtype=object)),
             "covariates": {name: pd.Series(values).to_numpy() for name, values in (self.covariates or {}).items()},
@@ -222,8 +222,8 @@ class PopulationFindings(Evidence):
             object.__setattr__(self, name, value)
 
     def shown(self) -> list[Table]:
-        """Return what was found of groups, as tables: the effects of covariates, typical persons of each group, pairs of groups,
-        and how persons differ; or the types."""
+        """Return what was found of groups, as tables: the effects of covariates, typical people of each group, pairs of groups,
+        and how people differ; or the types."""
         if self.types is not None:
             columns = {name: self.types[f"{name}s"] for name in ("share", "share_error", "discount")}
             low, high = np.array(self.types["intervals"]).T
@@ -271,7 +271,7 @@ class PopulationFindings(Evidence):
             "all terms of a covariate together": tests,
             "typical discounts": groups,
             "differences of logit discounts, p-values with Holm's correction": pairs,
-            "spread between persons, of logit discount and log temperature": spread,
+            "spread between people, of logit discount and log temperature": spread,
         }
         return [Table(pd.DataFrame(rows), caption, bars) for caption, rows in tables.items() if rows]
 
@@ -300,7 +300,7 @@ class PopulationFindings(Evidence):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PopulationEvidence(DecisionEvidence, solvers=("Population",)):
-    """What `Population` says: the findings, how the shared reward is held, and how far persons deviate from it, if asked."""
+    """What `Population` says: the findings, how the shared reward is held, and how far people deviate from it, if asked."""
 
     population: PopulationFindings
     reward_standard_errors: list[float | None]
@@ -418,7 +418,7 @@ class PopulationEstimate(PointEstimate):
                 covariances.append(covariance)
                 with_reward.append(np.array(group["reward_covariance"]).reshape(2, free))
         gamma, lam = np.array(discounts), np.array(temperatures)
-        note = "Typical and new persons are taken to have the shared reward, without a deviation of their own."
+        note = "Typical and new people are taken to have the shared reward, without a deviation of their own."
         return replace(
             self,
             point=replace(self.point, experts=tuple(labels), discounts=gamma, temperatures=lam),

@@ -3,11 +3,11 @@
 *The distribution.* Given the reward, the decisions of person i have the log-likelihood `ℓ_iq = Σ_sa N_i(s,a) log π_q(a|s)` at
 node q, a pair `η_q = (x, log λ)` with `γ = Γ/(1+exp(−x))`: counts times a table of exact plans at the nodes. Weights on the nodes
 maximise `Σ_i log Σ_q w_q exp ℓ_iq` to a certified gap (`numerics.mixture`). Such a maximum is a few points (Lindsay, 1983),
-however persons are distributed: the points are a picture, not persons.
+however people are distributed: the points are a picture, not people.
 
 *Nodes.* A coarse grid over all that matters shows where people are, and a grid of 33 by 21 nodes covers the box around them. Then
 nodes half as far apart are put around those with a weight, again and again, until this raises the log-likelihood by no more than
-`10⁻³ √n`. Where persons are very many, nodes are placed with some of them, and weights are fitted to all.
+`10⁻³ √n`. Where people are very many, nodes are placed with some of them, and weights are fitted to all.
 
 *Clear types.* Several points need not be several types: one normal distribution leads to several points too. So K normal
 distributions are fitted to the decisions on the box's grid, K = 1, 2, …, until the Bayesian information criterion with 6K − 1
@@ -18,7 +18,7 @@ lower peak, or they count as one type (Hennig, 2010).
 *What the task cannot show.* In a task of few steps all long horizons lead to the same choices. With `π_x` the policy at the
 typical temperature, x* is where the total variation from the policy of the largest discount is at most 0.05 in every state in
 which anyone decided, for all x above. Where above x* people are the decisions do not say. How many there are they say by the
-profile likelihood: the 95% interval has all shares m for which some distribution with the share m above x* is within 1.92 of the
+profile likelihood: the 95% CI has all shares m for which some distribution with the share m above x* is within 1.92 of the
 largest log-likelihood. The most likely distribution with a given share is found by the same solver: t further rows that are
 possible above x* alone, or below it alone, raise or lower m, and change nothing else. With t = 1, 2, 4, … the fall of the
 log-likelihood is traced until it passes 1.92; between two t its root is linear in m.
@@ -51,7 +51,7 @@ class Free:
     Attributes:
         nodes: η `(G,2)`; the first are those of the box's grid.
         mixture: their weights, with the gap.
-        gain: what the last refinement of the nodes added to the log-likelihood of the persons who were asked.
+        gain: what the last refinement of the nodes added to the log-likelihood of the people who were asked.
         asked: who they are; everyone, where there are not too many.
         box: the first and the last node `(2,2)` of the grid over the box.
         sides: of that grid, along logit γ and along log λ.
@@ -81,14 +81,14 @@ def fit_free(
     most_numbers: int = 40_000_000,
     sides: tuple[int, int] = (33, 21),
 ) -> Free:
-    """Find the most likely distribution of persons with these counts `(n,rows)`; `centre` `(2,)` is a typical η.
+    """Find the most likely distribution of people with these counts `(n,rows)`; `centre` `(2,)` is a typical η.
 
     The box's grid has so many nodes along logit γ and along log λ as `sides` says.
-    Nodes are refined on at most `most_persons`. A table of persons and nodes with more than `most_numbers` is not kept.
+    Nodes are refined on at most `most_persons`. A table of people and nodes with more than `most_numbers` is not kept.
     """
     n = counts.shape[0]
     asked = np.arange(n)
-    if n > most_persons:  # every so many in the order of their likelihoods, which is the same however persons are listed
+    if n > most_persons:  # every so many in the order of their likelihoods, which is the same however people are listed
         order = np.argsort((counts @ _table(planner, centre[None]))[:, 0], kind="stable")
         asked = np.sort(order[np.linspace(0, n - 1, most_persons).astype(np.int64)])
     some = counts[asked] if n > most_persons else counts
@@ -328,7 +328,7 @@ def flat_from(planner: Planner, same_state: Sparse, log_temperature: float, alik
 
 
 def share_interval(log_likelihoods: Floats, above: Bools, start: Floats) -> tuple[float, float, float]:
-    """Return the most likely share at the nodes `above` `(G,)`, and the ends of its 95% interval; `start` are weights `(G,)`."""
+    """Return the most likely share at the nodes `above` `(G,)`, and the ends of its 95% CI; `start` are weights `(G,)`."""
     n = len(log_likelihoods)
     best = fit_mixture(log_likelihoods, start=start)
     share = float(best.weights[above].sum())
@@ -371,7 +371,7 @@ def describe_free(
     alike: float = 0.05,
     **limits: Any,
 ) -> dict[str, Any]:
-    """Return what `evidence["population"]["distribution"]` says of persons with these counts `(n,rows)`.
+    """Return what `evidence["population"]["distribution"]` says of people with these counts `(n,rows)`.
 
     Args:
         counts: N.
@@ -379,7 +379,7 @@ def describe_free(
         same_state: whether two rows are of one state `(rows,rows)`.
         largest: Γ.
         centre: η of a typical person.
-        normal: the log-likelihood of the same persons where the population is normal.
+        normal: the log-likelihood of the same people where the population is normal.
         run: the run.
         alike: policies whose probabilities differ by no more than this hardly differ.
         **limits: those of `fit_free`.
@@ -411,7 +411,7 @@ def describe_free(
             }
         )
     flat = flat_from(planner, same_state, float(centre[1]), alike)
-    # The box may end below x*, and still there may be persons above it.
+    # The box may end below x*, and still there may be people above it.
     end = max(flat, float(free.box[1, 0])) + 0.5
     beyond = _grid(np.array([[end, free.box[0, 1]], [end, free.box[1, 1]]]), (1, free.sides[1]))
     every = np.concatenate([free.nodes, beyond])
@@ -456,16 +456,16 @@ def distribution_words(distribution: Mapping[str, dict[str, Any]], horizon: Hori
             look = f"have {near}" if horizon is None else f"look {horizon.text(kind['discount'])} ahead ({near})"
             each.append(f"{percent(kind['share'])} {look}")
         if len(types) > 1:
-            words.append(f"There are {len(types)} clear types of persons{whose}: {in_words(each)}.")
+            words.append(f"There are {len(types)} clear types of people{whose}: {in_words(each)}.")
         elif types[0]["normals"] > 1:
             words.append(f"There is one clear type of person{whose}, but their logits are not distributed normally.")
         else:
             words.append(f"There is one clear type of person{whose}: nothing speaks for more than one normal distribution.")
         least, most = hidden["interval"]
         if most >= 0.01:
-            many = f"{from_to([percent(least), percent(most)])} of persons{whose} have"
+            many = f"{from_to([percent(least), percent(most)])} of people{whose} have"
             if least < 0.005:
-                many = f"Up to {percent(most)} of persons{whose} may have"
+                many = f"Up to {percent(most)} of people{whose} may have"
             words.append(
                 f"{many} a discount of {decimals(hidden['discount'], 2)} or more. How much further they look ahead "
                 f"this task cannot show: "

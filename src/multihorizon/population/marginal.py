@@ -1,4 +1,4 @@
-"""The marginal likelihood of many persons whose discounts and temperatures are drawn from one population, and its maximum.
+"""The marginal likelihood of many people whose discounts and temperatures are drawn from one population, and its maximum.
 
 *Model.* Person i was seen under conditions j, their *cells*. In each they have
 
@@ -9,15 +9,15 @@ is `η_i ~ N(X_i β, Σ)`. With Z of q columns u has D = 2q entries: the first t
 one's.
 
 What of X_ij β a person's own u could say as well is put into it: `A_i` is the least-squares solution of `Z_i A_i = X_i` over the
-person's cells, R the rest, and `v_i = A_i β + u_i`. So `η_ij = Z_ij v_i + R_ij β`. Given θ persons are independent, and what was
+person's cells, R the rest, and `v_i = A_i β + u_i`. So `η_ij = Z_ij v_i + R_ij β`. Given θ people are independent, and what was
 seen of person i has the probability
 
     p_i = ∫ Π_j p(decisions_ij | θ, η_ij) N(v; A_i β, Σ) dv ≈ Σ_q w_iq Π_j p(decisions_ij | θ, η_ijq) N(v_iq; A_i β, Σ),
 
 by Gauss–Hermite quadrature with nodes `v_iq = m_i + C_i z_q` that are adapted to each person: m_i and `C_i C_iᵀ` are the mean
 and covariance of v_i given the decisions (Naylor and Smith, 1982). In more than two dimensions grids have fewer nodes; what a
-finer rule would change is measured all the same. What decisions say at the nodes is read from tables that all persons share
-(`choice.surfaces`), so that persons cost no planning. At fixed nodes the sum is a smooth function of `ψ = (θ, b, c, L)`, `Σ = L
+finer rule would change is measured all the same. What decisions say at the nodes is read from tables that all people share
+(`choice.surfaces`), so that people cost no planning. At fixed nodes the sum is a smooth function of `ψ = (θ, b, c, L)`, `Σ = L
 Lᵀ`. With P_iq the share of node q in p_i its gradient is the mean score of complete data,
 
     Σ_iq P_iq s_iq,    s_iq = ∂ log [p(decisions_i | θ, v_iq, β) N(v_iq; A_i β, Σ)] / ∂ψ,
@@ -27,13 +27,13 @@ and an error of the tables moves log p_i by `Σ_q P_iq δ_iq`. Tables are refine
 If no state can go on forever, `γ = 1/(1+exp(−η))`; elsewhere it is multiplied by `ENDLESS_DISCOUNT`. Where nothing sets the
 scale of the reward, the mean of `X_ij c` over cells is held at 0, as the mean log-temperature is in maximum likelihood.
 
-*Means that were estimated.* The most likely Σ is too small, because the means were fitted to the same persons. As in restricted
+*Means that were estimated.* The most likely Σ is too small, because the means were fitted to the same people. As in restricted
 maximum likelihood, `−½ log det M` is added, M the information about (b, c):
 
     M = Σ_i X_iᵀ W_i X_i + Σ_ij X_ijᵀ X_ij/(m s²),    W_i = (Λ_i^{-1} + Z_i Σ Z_iᵀ)^{-1},
 
 X_i the derivative of all η of person i, Λ_i the precision with which the decisions in each cell alone determine its η, m the
-number of cells, and s that of the weak priors. With persons known well M divides sums of squares by n − p.
+number of cells, and s that of the weak priors. With people known well M divides sums of squares by n − p.
 
 *Weak priors* hold what the decisions leave open. With C the covariance of ψ and g the gradient of a prior, the maximum without
 that prior is about `C g` away; the solution says where that matters.
@@ -46,7 +46,7 @@ that prior is about `C g` away; the solution says where that matters.
   from collapsing to a singular matrix where the decisions allow that; they say nothing of deviations well above t (Chung and
   others, 2013, without the second part). The last part keeps Σ from running away; it says nothing of deviations well below s.
 - Correlation: `log(1 − ρ²)`, ρ the correlation of logit γ and log λ, and in more dimensions the logarithm of the determinant of
-  all correlations (Lewandowski and others, 2009, with shape 2). It weighs as much as two persons who are known exactly and show
+  all correlations (Lewandowski and others, 2009, with shape 2). It weighs as much as two people who are known exactly and show
   no correlation. Without it a correlation that the decisions hardly determine ends near ±1, and then each person's temperature
   seems to determine their discount.
 
@@ -79,7 +79,7 @@ from multihorizon.numerics.spectrum import positive_part
 from multihorizon.parallel import in_parallel, limits
 from multihorizon.problem import Problem
 
-#: s, the size of a logit, and of a standard deviation between persons, that weak priors allow for.
+#: s, the size of a logit, and of a standard deviation between people, that weak priors allow for.
 WIDEST = 5.0
 #: What was not asked for.
 NOTHING: Floats = np.zeros(0)
@@ -125,10 +125,10 @@ class PsiLayout:
         design: X `(m,p)`.
         reward: θ where it is known; None where it is free.
         ridge: weights `(d,)` of the penalty on θ.
-        owner: whose each cell is `(m,)`, in the order of persons; None where each person has one cell.
+        owner: whose each cell is `(m,)`, in the order of people; None where each person has one cell.
         random: Z `(m,q)`; None for a column of ones.
         largest: the largest discount, by default that of the problem.
-        jobs: processes that share the blocks of persons.
+        jobs: processes that share the blocks of people.
         choosing: how choices are made.
 
     Attributes:
@@ -136,7 +136,7 @@ class PsiLayout:
         rest: R `(m,p)`.
         estimated: whether transitions of some task are.
         mixed: whether any of R is not 0.
-        many: where persons are more than this, some of them show the way to the maximum.
+        many: where people are more than this, some of them show the way to the maximum.
         deviation: the standard deviations `(d,)` of personal deviations from θ, √V; empty where all have the reward θ.
     """
 
@@ -189,7 +189,7 @@ class PsiLayout:
             slice(int(a), int(b)) for a, b in zip([0, *sizes[:-1]], sizes, strict=True)
         )
         self.size = int(sizes[-1])
-        #: No person's log-likelihood may be off by more; the more persons, the less an effect's standard error leaves room for.
+        #: No person's log-likelihood may be off by more; the more people, the less an effect's standard error leaves room for.
         #: Where cells move with the effects, they cross the edges of patches, and tables on both sides must agree.
         self.tolerance = min(1e-3, 0.02 / np.sqrt(n)) * (0.02 if self.mixed else 1.0)
         self.deviation: Floats = NOTHING
@@ -200,14 +200,14 @@ class PsiLayout:
         return Tables(problem.tasks, self.largest, theta, self.free, choosing=self.choosing)
 
     def deviating(self, tau: float) -> PsiLayout:
-        """Return the same persons with rewards of their own around θ, where τ is given, and with the same tables."""
+        """Return the same people with rewards of their own around θ, where τ is given, and with the same tables."""
         other = copy.copy(self)
         other.deviation = tau / self.problem.reward_sizes if tau else NOTHING
         other.most_rows = states_visited(self.tables, self.counts)[0].size
         return other
 
     def some(self, who: Ints) -> PsiLayout:
-        """Return the layout of some of the persons, with the same tables."""
+        """Return the layout of some of the people, with the same tables."""
         other = copy.copy(self)
         cells = self.cells_of(who)
         sizes = np.diff(self.first, append=len(self.design))[who]
@@ -226,7 +226,7 @@ class PsiLayout:
         return self.persons * nodes <= 20_000_000
 
     def cells_of(self, who: Ints) -> Ints:
-        """Return the cells of some persons, who are in order."""
+        """Return the cells of some people, who are in order."""
         ends = np.append(self.first, len(self.design))
         return np.concatenate([np.arange(ends[i], ends[i + 1]) for i in who]) if who.size < self.persons else np.arange(ends[-1])
 
@@ -251,7 +251,7 @@ class PsiLayout:
         everyone = np.linalg.lstsq(self.design, np.ones(len(self.design)))[0]
         temperature = self.temperature_basis.T @ everyone * centre[1]
         rows, _, diagonal = root_entries(self.deep)
-        # persons differ less in how conditions change them
+        # people differ less in how conditions change them
         logs = np.log(np.concatenate([deviations, np.tile(deviations / 2, self.deep // 2 - 1)]))
         return np.concatenate([theta[self.free], everyone * centre[0], temperature, np.where(diagonal, logs[rows], 0.0)])
 
@@ -260,7 +260,7 @@ class PsiLayout:
         return (self.along @ effects).reshape(-1, self.deep)
 
     def linear(self, along: Floats) -> Floats:
-        """Return the derivative `(n,K,size)` of the means of v of persons with these A, and of the spread, in ψ."""
+        """Return the derivative `(n,K,size)` of the means of v of people with these A, and of the spread, in ψ."""
         spread = np.arange(self.spread.start, self.spread.stop)
         slopes = np.zeros((len(along), self.deep + spread.size, self.size))
         slopes[:, 0 : self.deep : 2, self.discount] = along
@@ -301,7 +301,7 @@ class PersonMoments:
     cells: Floats
 
     def of(self, who: Ints | slice, cells: Ints | slice) -> PersonMoments:
-        """Return those of some persons, who have these cells."""
+        """Return those of some people, who have these cells."""
         of_cells = self.cells[cells] if self.cells.size else self.cells
         return PersonMoments(self.mean[who], self.covariance[who], self.precision[who], of_cells)
 
@@ -330,7 +330,7 @@ def standard_nodes(count: int, size: int = 2) -> tuple[Floats, Floats]:
 class PersonBlock:
     """Persons who are taken together: counts `(m,rows)`, Z and R of their cells, A `(n,q,p)`, and what is known of each person.
 
-    `owner` `(m,)` are places among these persons. `log` is what decisions say at the nodes `(n,Q)`, where it has been asked
+    `owner` `(m,)` are places among these people. `log` is what decisions say at the nodes `(n,Q)`, where it has been asked
     before.
     """
 
@@ -396,7 +396,7 @@ class Around:
 class Question:
     """What is asked of each block: ψ, with how many nodes, and whether the curvature is wanted as well.
 
-    It holds all that a worker needs to answer, but the persons of its block. `tables` are those of ψ's θ. `grid` are places
+    It holds all that a worker needs to answer, but the people of its block. `tables` are those of ψ's θ. `grid` are places
     `(Q,D)` drawn from the standard normal distribution, which stand in for the nodes of the quadrature where they are given.
     """
 
@@ -406,7 +406,7 @@ class Question:
     grid: Floats | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what travels to a worker: not the persons, who come block by block."""
+        """Return what travels to a worker: not the people, who come block by block."""
         lean = object.__new__(PsiLayout)
         of_persons = ("problem", "design", "counts", "tables", "owner", "first", "random", "along", "rest")
         lean.__dict__.update(self.layout.__dict__ | dict.fromkeys(of_persons))
@@ -499,7 +499,7 @@ class Question:
         return replace(part, cells=cells, gradient=gradient, curvature=curvature)
 
     def scores(self, psi: Floats, block: PersonBlock) -> PersonScores | Floats:
-        """Return the block's persons at ψ, and the gradient of their sum; or places η `(K,2)` that tables lack."""
+        """Return the block's people at ψ, and the gradient of their sum; or places η `(K,2)` that tables lack."""
         layout = self.layout
         parts = self.layout.unpack(psi)
         near = self.at_nodes(psi, block, slopes=layout.mixed)
@@ -550,7 +550,7 @@ class Question:
         return np.arange(layout.spread.start), scores, total, positive_part(bends)
 
     def local(self, psi: Floats, around: Floats, block: PersonBlock) -> AtPlaces | Floats:
-        """Return what decisions say at places `(Q,D)` around the means of the block's persons, with derivatives if it is one
+        """Return what decisions say at places `(Q,D)` around the means of the block's people, with derivatives if it is one
         place; or places η `(K,2)` for which tables are lacking.
         """
         eta = block.at_cells(block.persons.mean[:, None] + around, self.layout.effects(psi))
@@ -713,7 +713,7 @@ def _near(root: Floats, full: bool, step: float = 1e-3) -> list[Floats]:
 
 
 def about_means(layout: PsiLayout, block: PersonBlock, root: Floats) -> Floats:
-    """Return what persons add to M `(k,k)`, the information about (b, c), where Σ = L Lᵀ."""
+    """Return what people add to M `(k,k)`, the information about (b, c), where Σ = L Lᵀ."""
     least = 1 / (WIDEST**2 * layout.persons)
     design = block.along[:, 0]
     prior = root @ root.T
@@ -825,7 +825,7 @@ class Marginal:
         return answers
 
     def blocks(self) -> list[PersonBlock]:
-        """Return the persons, in the same blocks whoever computes them."""
+        """Return the people, in the same blocks whoever computes them."""
         layout = self.layout
         made = []
         ends = np.append(layout.first, len(layout.design))
@@ -852,7 +852,7 @@ class Marginal:
         return Question(self.layout.tables, self.layout, self.count)
 
     def local(self, psi: Floats, around: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return what decisions say at places `(Q,D)` around the means of persons: all that `AtPlaces` has of them."""
+        """Return what decisions say at places `(Q,D)` around the means of people: all that `AtPlaces` has of them."""
         answers = self._all(partial(self.question(self.layout.unpack(psi).theta).local, psi, around))
         if answers is None:
             raise ValueError("the soft values must be finite at the first parameters: check rewards and transitions")
@@ -951,7 +951,7 @@ def modes(layout: PsiLayout, psi: Floats) -> PersonMoments:
     cells = np.zeros((layout.cells if layout.mixed else 0, 2, 2))
 
     def around(who: Ints, z: Floats, grid: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        """Evaluate the decisions of some persons at places around z."""
+        """Evaluate the decisions of some people at places around z."""
         nowhere = np.zeros((who.size, layout.deep, layout.deep))
         few = layout if who.size == n else layout.some(who)
         return Marginal(few, PersonMoments(centre[who] + z @ root.T, nowhere, nowhere, NOTHING), 1).local(psi, grid @ root.T)
@@ -975,7 +975,7 @@ def modes(layout: PsiLayout, psi: Floats) -> PersonMoments:
 
 @dataclass(frozen=True, eq=False)
 class Start:
-    """Where a search begins: ψ, and what is known there of persons, or of some of very many, who have a layout of their own."""
+    """Where a search begins: ψ, and what is known there of people, or of some of very many, who have a layout of their own."""
 
     layout: PsiLayout
     psi: Floats
@@ -992,7 +992,7 @@ class Start:
 
     @classmethod
     def of(cls, layout: PsiLayout, reward: Floats, discounts: Floats, temperature: float) -> Start:
-        """Return the start at some persons' discounts, and one temperature for all."""
+        """Return the start at some people's discounts, and one temperature for all."""
         edge = expit(-3.0)
         logits = logit(np.clip(discounts / layout.largest, edge, 1 - edge))
         deviations = np.array([max(1.0, logits.std()), 0.5])

@@ -1,4 +1,4 @@
-"""The maximum of the marginal likelihood of many persons, and what is known there.
+"""The maximum of the marginal likelihood of many people, and what is known there.
 
 *Search.* Nodes start where the population is, and follow the mean and covariance that the quadrature itself gives. By Louis
 (1982) the information about ψ is that of complete data less what is lost because v is not seen:
@@ -8,13 +8,13 @@
 By N both terms are moments of v. By R the first has the second derivatives of the tables. In θ it is the Fisher information, and
 the second term comes from the scores at the nodes. A step solves `J δ = g` in the directions that J determines, is shortened
 until nodes that were placed for the last ψ still hold, and halved until the objective rises. Then the nodes are placed anew. A
-round with few nodes comes first, and where persons are very many, a round with some of them. The search ends when `√(gᵀJ⁻¹g)`,
+round with few nodes comes first, and where people are very many, a round with some of them. The search ends when `√(gᵀJ⁻¹g)`,
 the distance to the maximum in standard errors, is below `tol`. Where a finer rule would move the answer by more than 0.02
-standard errors, the search goes on with that. All of it is sums over persons, who are taken in blocks: the same blocks whoever
+standard errors, the search goes on with that. All of it is sums over people, who are taken in blocks: the same blocks whoever
 computes them.
 
-*Spread that was estimated.* With few persons or few decisions the spread `S = (log L₁₁, L₂₁, log L₂₂, …)` is hardly known.
-Taking its most likely value for the truth makes intervals of persons too narrow. So the shares P_iq of the nodes are averaged
+*Spread that was estimated.* With few people or few decisions the spread `S = (log L₁₁, L₂₁, log L₂₂, …)` is hardly known.
+Taking its most likely value for the truth makes intervals of people too narrow. So the shares P_iq of the nodes are averaged
 over S:
 
     P̄_iq = Σ_k v_k P_iq(ψ_k) / Σ_k v_k,    ψ_k = ψ̂ + M z_k,    v_k = w_k exp(l(ψ_k) − l(ψ̂) + ½|z_k|²) f(S_k)/f(Ŝ),
@@ -32,12 +32,12 @@ reward, η has the covariance `D_i C_·θ`. Estimated transitions are drawn anew
 draw that moves the gradient by δg moves ψ by `C δg`; the mean of the squares is added to C.
 
 *Rewards that are nearly shared.* Person i acts for the reward `θ + δ_i`, `δ_i ~ N(0, τ²W)`, W diagonal with 1/f², f the largest
-value of each feature. `marginal` has the likelihood l(ψ; τ) with persons and deviations averaged out. τ is judged by
+value of each feature. `marginal` has the likelihood l(ψ; τ) with people and deviations averaged out. τ is judged by
 
     C(τ) = max_ψ l(ψ; τ) − ½ log det(J_θ + Λ),
 
 J_θ the information about θ where effects are not known, and Λ the precision of a wide prior, of 20 temperatures: the most likely
-τ is too small, because θ was fitted to the same persons, and this corrects for it as l does for effects. The search, the test of
+τ is too small, because θ was fitted to the same people, and this corrects for it as l does for effects. The search, the test of
 τ = 0 (half χ²₀, half χ²₁) and the interval are those of `likelihood.random_effects`. On the way nodes are few, as many for τ = 0
 as for all others. Where τ is kept, the maximum is found anew with as many nodes as it takes.
 
@@ -45,9 +45,9 @@ With the shares P_q of the nodes, a person's deviation has the mean `Σ P_q δ̂
 less the square of that.
 
 *Does the reward depend on the state reached alone?* The tests are those of `likelihood.action_rewards`. The marginal likelihood
-is that of the model that is reported, with covariates, conditions and persons averaged out. A wider reward adds features whose
+is that of the model that is reported, with covariates, conditions and people averaged out. A wider reward adds features whose
 weights are 0 at the maximum. Its gradient there is exact. Its information is that of decisions at each cell's mean η: with F the
-Fisher information of a cell in (θ, c, η) and `η = X (b, c) + Z u`, it is the sum over persons of what is left once u, of
+Fisher information of a cell in (θ, c, η) and `η = X (b, c) + Z u`, it is the sum over people of what is left once u, of
 precision `Σ⁻¹`, is eliminated. It is never negative, as what Louis's formula gives may be where the model is wrong. Estimated
 transitions are drawn anew, as for the covariance of ψ: what that moves the gradient by lengthens the tails.
 """
@@ -134,7 +134,7 @@ def spectrum_of(matrix: Floats, absolute: bool = False) -> Spectrum:
 
 
 def maximise(layout: PsiLayout, start: Start, nodes: int | None, run: Run, tol: float = 1e-6, max_iter: int = 60) -> Maximum:
-    """Climb from a start, first with few nodes, and where persons are very many, first with some of them.
+    """Climb from a start, first with few nodes, and where people are very many, first with some of them.
 
     Unless it is said how many `nodes` there are in the end, they are 15, and more where these are too few.
     """
@@ -273,7 +273,7 @@ def climb(
     steps = 0
     last = np.inf
     placed = psi
-    # Very many persons determine ψ so well that steps of ten standard errors are sure, and hardly move the nodes.
+    # Very many people determine ψ so well that steps of ten standard errors are sure, and hardly move the nodes.
     at_hand, still = (10.0, 0.15) if layout.persons > layout.many else (0.0, 0.0)
     if layout.mixed and not at_hand:
         # Cells move over the edges of patches, where tables jump a little: near the maximum a step that comes nearer is enough.
@@ -320,7 +320,7 @@ def _moved(before: PersonMoments, prior: Floats, value: Value) -> PersonMoments:
 
 
 def _size(layout: PsiLayout, psi: Floats, step: Floats) -> float:
-    """Return how far a step moves anyone's mean, in standard deviations between persons, or the logarithms of these, in 0.7."""
+    """Return how far a step moves anyone's mean, in standard deviations between people, or the logarithms of these, in 0.7."""
     parts = layout.unpack(psi)
     effects = layout.effects(step)
     deviations = np.sqrt(np.diag(parts.covariance))
@@ -334,7 +334,7 @@ def _size(layout: PsiLayout, psi: Floats, step: Floats) -> float:
 def _advance(marginal: Marginal, psi: Floats, value: Value, step: Floats) -> tuple[Floats, Value] | None:
     """Return a share of the step that raises the objective, with the value there; None if there is none.
 
-    Means move by at most one standard deviation between persons, and the logarithms of these by at most 0.7.
+    Means move by at most one standard deviation between people, and the logarithms of these by at most 0.7.
     """
     share = min(1.0, 1.0 / max(_size(marginal.layout, psi, step), 1e-300))
     promised = float(value.gradient @ step)
@@ -347,7 +347,7 @@ def _advance(marginal: Marginal, psi: Floats, value: Value, step: Floats) -> tup
 
 
 def _off(maximum: Maximum, finer: int) -> float:
-    """Return how far the maximum is, in standard errors, from that with so many nodes; of very many persons, some are asked.
+    """Return how far the maximum is, in standard errors, from that with so many nodes; of very many people, some are asked.
 
     Standard errors are those of at most 20,000 persons: with a million, a hundredth of one is of no interest any more.
     """
@@ -393,7 +393,7 @@ def prepared(marginal: Marginal, psi: Floats) -> Question:
 
 
 def node_shares(maximum: Maximum) -> Iterator[tuple[Floats, Around]]:
-    """Yield for each block of persons the shares of the nodes `(n,Q)`, and what decisions say there."""
+    """Yield for each block of people the shares of the nodes `(n,Q)`, and what decisions say there."""
     marginal = maximum.marginal
     parts = marginal.layout.unpack(maximum.psi)
     question = prepared(marginal, maximum.psi)
@@ -444,7 +444,7 @@ class Posterior:
 def posterior(maximum: Maximum, anybody: bool = True, typical: tuple[Floats, Floats] | None = None) -> Posterior:
     """Return what is known of ψ, of each cell and of each person; `anybody`: whether decisions identify anybody's discount.
 
-    `typical` are the rows of X `(n,p)` and of Z `(n,q)` at which persons are described; None where they are their cells.
+    `typical` are the rows of X `(n,p)` and of Z `(n,q)` at which people are described; None where they are their cells.
     """
     marginal = maximum.marginal
     decided = spectrum_of(maximum.value.information)
@@ -492,7 +492,7 @@ def row_answers(
     """Return what `Answers` holds of some rows, with shares averaged over spreads.
 
     `left` is the covariance of ψ where the spread is given.
-    A row is `η = Z v + R β` of one of the block's persons: Z `(k,q)`, R `(k,p)` and whose it is `(k,)` come with the block.
+    A row is `η = Z v + R β` of one of the block's people: Z `(k,q)`, R `(k,p)` and whose it is `(k,)` come with the block.
     """
     layout = question.layout
     (block, random, rest, owner) = asked
@@ -623,7 +623,7 @@ def covariance_at_spread(maximum: Maximum, covariance: Floats) -> Floats:
 
 def alike(maximum: Maximum) -> Floats:
     """Return the p-values `(p,2)` of "this effect is the same for everybody", on logit γ and on log λ; NaN where none is within
-    persons.
+    people.
 
     With r the column of R that an effect has, a person with an effect of their own, of variance τ, adds to the derivative of log
     p_i in τ at 0
@@ -631,8 +631,8 @@ def alike(maximum: Maximum) -> Floats:
         S_i = ½ E[(Σ_j r_ij ∂ℓ_ij)² + Σ_j r_ij² ∂²ℓ_ij],    given the decisions.
 
     Where effects differ, `Σ S_i` is positive. Its variance is the sum of squares of what is left of S_i once the scores of ψ are
-    taken out, since ψ was fitted to the same persons, and the test is that of a normal distribution. S_i are squares, so that
-    with few persons it rejects less often than it says.
+    taken out, since ψ was fitted to the same people, and the test is that of a normal distribution. S_i are squares, so that
+    with few people it rejects less often than it says.
     """
     marginal, layout = maximum.marginal, maximum.marginal.layout
     if not layout.mixed:
@@ -688,7 +688,7 @@ class PopulationSpread:
     complete: bool
 
     def described(self, discounts: Floats, standard_errors: Floats) -> Deviations:
-        """Describe it in words that a reader can use; under τ = 0 persons have these discounts, with these standard errors."""
+        """Describe it in words that a reader can use; under τ = 0 people have these discounts, with these standard errors."""
         layout = self.maximum.marginal.layout
         sizes, reward = layout.problem.reward_sizes, layout.unpack(self.maximum.psi).theta
         span = float(np.ptp(reward * sizes)) if reward.size > 1 else float(np.abs(reward * sizes).max(initial=0.0))
@@ -833,7 +833,7 @@ def deviations_of_persons(maximum: Maximum) -> tuple[Floats, Floats]:
 
 
 def choices_moved(maximum: Maximum) -> float:
-    """Return how many choices in a hundred deviations with τ = 1 move, to first order, where persons are at their means."""
+    """Return how many choices in a hundred deviations with τ = 1 move, to first order, where people are at their means."""
     layout = maximum.marginal.layout
     tables = layout.tables.at(layout.unpack(maximum.psi).theta)
     eta = maximum.persons.mean[:, None]
@@ -896,7 +896,7 @@ def _tested(maximum: Maximum, more: list[Floats]) -> ScoreTest | None:
 
 
 def _information(maximum: Maximum, wide: PsiLayout, psi: Floats, more: list[Floats]) -> Floats:
-    """Return the information of the decisions in ψ, of at most 300 persons, scaled up where they are more."""
+    """Return the information of the decisions in ψ, of at most 300 people, scaled up where they are more."""
     layout = maximum.marginal.layout
     parts = wide.unpack(psi)
     who = np.unique(np.linspace(0, layout.persons - 1, min(300, layout.persons)).astype(np.int64))
@@ -947,7 +947,7 @@ def _of_cells(problem: Problem, cells: Ints) -> Problem:
 
 
 def _widened(problem: Problem, more: list[Floats]) -> Problem:
-    """Return the same persons with the wider reward."""
+    """Return the same people with the wider reward."""
     tasks = []
     for task, columns in zip(problem.tasks, more, strict=True):
         matrix = sp.csr_array(sp.hstack([task.pooled.feature_matrix, columns]))

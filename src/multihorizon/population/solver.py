@@ -1,19 +1,19 @@
-"""A population of persons: differences between groups and conditions, how much persons differ, and what is known of each.
+"""A population of people: differences between groups and conditions, how much people differ, and what is known of each.
 
 Person i under condition j, a *cell*, has `(logit γ_ij, log λ_ij) = (X_ij b, X_ij c) + Z_ij u_i`, `u_i ~ N(0, Σ)`, with X and Z
-from a table of persons, the conditions of episodes and a formula (`covariates.py`), and all share one reward. Without conditions
-a person has one cell, and Z is 1. The likelihood with persons averaged out is maximised in `marginal.py`. γ at 0 or 1, persons
-who choose at random and persons with few decisions need no special treatment, because what their decisions leave open the
+from a table of people, the conditions of episodes and a formula (`covariates.py`), and all share one reward. Without conditions
+a person has one cell, and Z is 1. The likelihood with people averaged out is maximised in `marginal.py`. γ at 0 or 1, people
+who choose at random and people with few decisions need no special treatment, because what their decisions leave open the
 population fills in.
 
 What follows from the maximum. The search has the covariates in units of its own, X T and Z V, so that effects are b = T β and
 c = T κ with β and κ those that it finds, and Σ is `(V ⊗ I) S (V ⊗ I)ᵀ` with S what it finds. Below, `Σ(z)` is the covariance
-`(2,2)` of logit γ and log λ between persons where the row of Z is z. With C the covariance of ψ, n persons and p terms:
+`(2,2)` of logit γ and log λ between people where the row of Z is z. With C the covariance of ψ, n people and p terms:
 
-* *Effects* b on logit γ and c on log λ have 95% intervals and tests by Student's t with n − p degrees of freedom, at least 1.
-  For what is compared between persons that is as in a table of n means. What is compared within persons is known from more than
+* *Effects* b on logit γ and c on log λ have 95% CIs and tests by Student's t with n − p degrees of freedom, at least 1.
+  For what is compared between people that is as in a table of n means. What is compared within people is known from more than
   n numbers, so its intervals are a little too wide, and never too narrow.
-* *Effects on logit γ that weak priors hold* have them by the profile likelihood. Where all persons of a group may as well plan
+* *Effects on logit γ that weak priors hold* have them by the profile likelihood. Where all people of a group may as well plan
   for ever, the likelihood of their mean rises towards a limit and stays there. An interval that is symmetric around the estimate
   is then wrong at both ends, and the further the estimate runs away, the less it seems to differ from 0 (Hauck and Donner,
   1977). With l(v) the maximum over all other parameters where the effect is v, and l the maximum over all,
@@ -22,19 +22,19 @@ c = T κ with β and κ those that it finds, and Σ is `(V ⊗ I) S (V ⊗ I)ᵀ
 * *A factor* with several columns, such as a group of three levels, has one test for all of them: that its part of `X_i b` is the
   same for everyone. With q independent differences d of covariance D it is `d'D⁻¹d/q`, by Fisher's F with q and n − p degrees
   of freedom. It does not depend on the level that others are compared with.
-* *Contrasts* are differences between typical persons who differ in one column alone: every pair of its groups, or the quartiles
+* *Contrasts* are differences between typical people who differ in one column alone: every pair of its groups, or the quartiles
   of its numbers. With k the difference of their rows of X they are `k'b`, by Student's t; p-values of pairs of more than two
   groups are corrected for their number by Holm's method.
 * *Weak priors* move the answer by about `C g`. Where that is much, the solution's message says so.
-* *Reliability* of η is the share of the variance between persons that the decisions explain, `1 − K/Σ(z)`, K the covariance of η
+* *Reliability* of η is the share of the variance between people that the decisions explain, `1 − K/Σ(z)`, K the covariance of η
   given the decisions at the most likely Σ; of a cell, or of a person on the average of conditions.
 * *A new person* with rows x and z has a logit γ with mean `x'b` and variance `Σ₁₁(z) + x' Cov(b) x`.
 * *The variance between cells* of logit γ has four parts. With z̄ the mean of Z over cells and `x̄_i` the row of person i on the
   average of conditions they are `Σ₁₁(z̄)`, that of the person; the mean of `Σ₁₁(z − z̄)`, by which changes differ between
-  persons; the variance of `x̄_i b`, that of covariates; and the variance of `(X_ij − x̄_i) b`, that of conditions. An estimate of
-  b makes the last two too large by what Cov(b) adds, which is taken off. The share of persons, covariates among it, has an
+  people; the variance of `x̄_i b`, that of covariates; and the variance of `(X_ij − x̄_i) b`, that of conditions. An estimate of
+  b makes the last two too large by what Cov(b) adds, which is taken off. The share of people, covariates among it, has an
   interval by the delta method, with the second order in b, as the first vanishes where there is no effect. What covariates and
-  conditions share, because some persons were seen more under some conditions, is in neither.
+  conditions share, because some people were seen more under some conditions, is in neither.
 """
 
 from __future__ import annotations
@@ -105,35 +105,35 @@ from multihorizon.words import decimals, in_words, p_text, significant
 @renamed(tol="tolerance", max_iter="max_steps")
 @dataclass(frozen=True, eq=False)
 class Population:
-    """Discounts and temperatures of many persons, drawn from a population that covariates describe.
+    """Discounts and temperatures of many people, drawn from a population that covariates describe.
 
     The solution's `discounts` and `temperature` are shrunken towards the population, its `objective` is the marginal
     log-likelihood, its `residual` the distance to the maximum in standard errors. `evidence["population"]` holds the effects of
     covariates on logit γ ("discount") and log λ ("temperature"), one test for each factor of several levels ("factors"), all
-    pairs of groups and the quartiles of numbers with what is typical of both ("contrasts"), the spread between persons,
+    pairs of groups and the quartiles of numbers with what is typical of both ("contrasts"), the spread between people,
     reliabilities, and predictions. Weak priors hold what the decisions leave open, and `message` says where they matter.
 
     Args:
         formula: the covariates and conditions, as in R: "~ group + age". "~ 1" has none. It is made of columns, numbers,
             operators, and functions such as C, center, scale, log, poly and bs; nothing else in it is run. Columns are those of
-            `persons`, or conditions of the problem's episodes. "~ noise + (noise | expert)" says that persons differ in how
+            `persons`, or conditions of the problem's episodes. "~ noise + (noise | expert)" says that people differ in how
             noise changes them; "(1 | expert)", that they differ alike under all conditions, is meant where nothing is said.
         persons: a data frame of pandas, polars, pyarrow or DuckDB, or columns by name, with the column `expert` and one row per
             expert; needed for its columns only.
         known_reward: the known part of the reward, as in `MaximumLikelihood`.
         ridge: weight of a penalty on the reward, as in `MaximumLikelihood`.
         nodes: nodes of the quadrature for logit γ; log λ has about half as many. By default there are 15, and 25 or 41 where
-            that moves the effects by more than 0.02 of their standard errors (those of 20,000 persons, where they are more).
-        missing: what to do with persons who lack a row or a covariate, or are alone in their group, and with decisions under an
-            unknown condition: "drop" leaves them out, says so in the message, and names persons in
+            that moves the effects by more than 0.02 of their standard errors (those of 20,000 people, where they are more).
+        missing: what to do with people who lack a row or a covariate, or are alone in their group, and with decisions under an
+            unknown condition: "drop" leaves them out, says so in the message, and names people in
             `evidence["population"]["left_out"]`; "fail" raises.
         reference: for columns of groups, the one that the others are compared with: `{"group": "control"}`. By default it is
             the first in the order of the alphabet.
         distribution: "normal", or "free": then `evidence["population"]["distribution"]` says besides, for everyone or for each
-            group, how horizons are distributed where no shape is assumed, how many clear types of persons there are, and which
+            group, how horizons are distributed where no shape is assumed, how many clear types of people there are, and which
             share of them look further ahead than the task can show. The reward is the known one, or that of the normal
             population. The formula must have columns of groups only, with at most six combinations.
-            "types": persons, or episodes without a name (`Demonstrations.unnamed`), are each of one of a few types; then
+            "types": people, or episodes without a name (`Demonstrations.unnamed`), are each of one of a few types; then
             `evidence["population"]["types"]` has their shares and discounts, `evidence["population"]["individuals"]` the
             posterior share of each type in each unit, and the formula is "~ 1". With a known reward each type has a temperature
             of its own, otherwise all types share one.
@@ -147,10 +147,10 @@ class Population:
             all persons, and one of them can be estimated. `evidence["planner"]` says what was found.
         tolerance: the distance to the maximum, in standard errors, at which the search ends.
         max_steps: the steps after which it is given up.
-        jobs: processes that share the persons; -1 is all cores. The digits do not depend on it.
+        jobs: processes that share the people; -1 is all cores. The digits do not depend on it.
 
     Raises:
-        ValueError: for a formula that is made of anything else; when solving, where persons and decisions do not belong
+        ValueError: for a formula that is made of anything else; when solving, where people and decisions do not belong
             together or the formula cannot be used.
 
     Example:
@@ -182,38 +182,38 @@ class Population:
     planner: Planner | None = None
 
     takes_durations: ClassVar = True
-    not_apart: ClassVar = "the discounts of its persons come from one distribution, and only MaximumLikelihood leaves each free"
+    not_apart: ClassVar = "the discounts of its people come from one distribution, and only MaximumLikelihood leaves each free"
 
     def __post_init__(self) -> None:
         if not isinstance(self.formula, str):
-            raise ValueError(f"formula must be a text such as '~ group', received {self.formula!r}")
+            raise ValueError(f"formula must be a text such as '~ group', got {self.formula!r}")
         read_formula(self.formula)
         if self.persons is not None:
             given = pd.DataFrame(self.persons) if isinstance(self.persons, Mapping) else self.persons
             object.__setattr__(self, "persons", as_frame(given, "persons"))
         if self.ridge is not None and float(as_floats(self.ridge, "ridge")) < 0:
-            raise ValueError(f"ridge must be at least 0, received {self.ridge}")
+            raise ValueError(f"ridge must be at least 0, got {self.ridge}")
         if self.missing not in ("drop", "fail"):
-            raise ValueError(f"missing must be drop or fail, received {self.missing!r}")
+            raise ValueError(f"missing must be drop or fail, got {self.missing!r}")
         if self.reference is not None and not isinstance(self.reference, Mapping):
-            raise ValueError(f"reference must map columns to groups, received {self.reference!r}")
+            raise ValueError(f"reference must map columns to groups, got {self.reference!r}")
         if self.distribution not in ("normal", "free", "types"):
-            raise ValueError(f"distribution must be normal, free or types, received {self.distribution!r}")
+            raise ValueError(f"distribution must be normal, free or types, got {self.distribution!r}")
         if self.types is not None:
             as_count(self.types, "types")
             if self.distribution != "types":
-                raise ValueError(f"types must come with distribution='types', received {self.distribution!r}")
+                raise ValueError(f"types must come with distribution='types', got {self.distribution!r}")
         if self.distribution == "types" and self.formula.replace(" ", "") not in ("~1", "1"):
             raise ValueError(
-                f"types must come with the formula '~ 1', received {self.formula!r}: types are found, and not explained by "
+                f"types must come with the formula '~ 1', got {self.formula!r}: types are found, and not explained by "
                 "columns; to compare groups or conditions, use distribution='normal'"
             )
         if isinstance(self.deviations, str) and self.deviations != "estimated":
-            raise ValueError(f'deviations must be a number that is at least 0, or "estimated", received {self.deviations!r}')
+            raise ValueError(f'deviations must be a number that is at least 0, or "estimated", got {self.deviations!r}')
         if self.deviations != "estimated":
             as_non_negative(self.deviations, "deviations")
         if self.deviations and self.distribution != "normal":
-            raise ValueError(f"personal deviations need distribution='normal', received {self.distribution!r}")
+            raise ValueError(f"personal deviations need distribution='normal', got {self.distribution!r}")
         if not self.is_soft and (self.distribution == "types" or self.deviations):
             raise ValueError('types and personal deviations need value="soft" and neither lapses nor stickiness, received others')
         if self.lapse == self.stickiness == "estimated":
@@ -240,7 +240,7 @@ class Population:
         return covariates
 
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
-        """Maximise the likelihood with persons averaged out; `seed` scatters the starts of the first fit of a reward.
+        """Maximise the likelihood with people averaged out; `seed` scatters the starts of the first fit of a reward.
 
         Where the number of types is to be found, it is that of the simulated studies.
         """
@@ -296,7 +296,7 @@ class Population:
         choosing = Choosing(value, Habits(*known.tolist()) if np.any(asked) else None)
         if reward is None and self.planner is not None:
             raise ValueError("a planner of your own needs a known reward: it says policies, and no derivatives")
-        if reward is None:  # the most likely reward where each of some persons has a discount and all have one temperature
+        if reward is None:  # the most likely reward where each of some people has a discount and all have one temperature
             n = problem.n_experts
             sample = problem.by_person().some(np.unique(np.linspace(0, n - 1, min(200, n)).astype(np.int64)))
             settings = replace(read_settings(sample, "shared", None, None, None), value=value, lapse=float(known[0]))
@@ -345,40 +345,40 @@ class Population:
         covariates = self.covariates(problem)
         if covariates.conditions:
             raise ValueError(
-                f"personal deviations need persons without conditions, received {first_few(covariates.conditions)}: leave them "
+                f"personal deviations need people without conditions, got {first_few(covariates.conditions)}: leave them "
                 "out of the formula, or set deviations to 0"
             )
         paid, reward = with_known_reward(problem, self.known_reward)
         if reward is not None:
             raise ValueError(
-                "personal deviations in a population need rewards that are estimated, received a reward that is known in full: "
+                "personal deviations in a population need rewards that are estimated, got a reward that is known in full: "
                 "give the problem features, which are added to the known reward, or set deviations to 0"
             )
         most = 60  # beyond, what decisions say of each person's reward takes too much memory at all nodes
         if paid.n_parameters > most:
             raise ValueError(
-                f"personal deviations in a population need at most {most} rewards, received {paid.n_parameters:,}: tie the "
+                f"personal deviations in a population need at most {most} rewards, got {paid.n_parameters:,}: tie the "
                 "rewards of similar states together with features, or set deviations to 0"
             )
         if len(covariates.names) < 2:
-            raise ValueError("personal deviations from a common reward need at least two persons, received one")
+            raise ValueError("personal deviations from a common reward need at least two people, got one")
 
     def predict(self, solution: Solution, persons: Frame) -> pd.DataFrame:
-        """Return discounts to expect of persons who were not in the study.
+        """Return discounts to expect of people who were not in the study.
 
         Args:
             solution: of this solver.
             persons: a data frame with their covariates, and the conditions to predict them under; one row per person.
 
         Returns:
-            One row per person: the discount of a typical person with these covariates and its 95% interval (`low`, `high`), and
-            where 95% of such persons are expected (`person_low`, `person_high`).
+            One row per person: the discount of a typical person with these covariates and its 95% CI (`low`, `high`), and
+            where 95% of such people are expected (`person_low`, `person_high`).
 
         Raises:
             ValueError: for a solution that did not converge, a missing covariate, or a group that did not occur in the study.
         """
         if solution.estimate.population is None or solution.status != Status.CONVERGED:
-            raise ValueError(f"a prediction needs a converged Population, received {solution.solver}: {solution.status}")
+            raise ValueError(f"a prediction needs a converged Population, got {solution.solver}: {solution.status}")
         if self.distribution == "types":
             raise ValueError("a prediction needs covariates, and types have none: evidence['population']['types'] has shares")
         population = PopulationEvidence.of(solution).population
@@ -413,7 +413,7 @@ def covariance_at(random: Floats, covariance: Floats) -> Floats:
 def remembered(
     solution: Solution, formula: str, persons: pd.DataFrame | None = None, reference: Mapping[str, str] | None = None
 ) -> Covariates:
-    """Return the design of a study from what its solution keeps of persons and conditions, where `persons` does not say it."""
+    """Return the design of a study from what its solution keeps of people and conditions, where `persons` does not say it."""
     population = PopulationEvidence.of(solution).population
     given = () if persons is None else tuple(persons.columns)
     kept = pd.DataFrame({column: values for column, values in population.covariates.items() if column not in given})
@@ -431,12 +431,12 @@ def remembered(
 def _not_free(covariates: Covariates) -> str:
     """Return what a free distribution must have that this study has not; empty where it can be found."""
     if covariates.conditions:
-        return f"no conditions, received {first_few(covariates.conditions)}: leave them out, or use a normal distribution"
+        return f"no conditions, got {first_few(covariates.conditions)}: leave them out, or use a normal distribution"
     numbers = [comparison.column for comparison in covariates.comparisons if comparison.is_number]
     if numbers:
-        return f"columns of groups only, received the numbers of {first_few(numbers)}: leave them out, or make groups of them"
+        return f"columns of groups only, got the numbers of {first_few(numbers)}: leave them out, or make groups of them"
     if len(covariates.patterns) > 6:  # nobody would compare more pictures
-        return f"at most 6 combinations of groups, received {len(covariates.patterns)}: use fewer columns, or join groups"
+        return f"at most 6 combinations of groups, got {len(covariates.patterns)}: use fewer columns, or join groups"
     return ""
 
 
@@ -494,19 +494,19 @@ class Inference:
         return turn @ self.layout.unpack(psi).covariance @ turn.T
 
     def root_at(self, psi: Floats) -> Floats:
-        """Return L `(2,2)` of the covariance between persons on the average of conditions."""
+        """Return L `(2,2)` of the covariance between people on the average of conditions."""
         turn = np.kron(self.average @ self.covariates.random_units, np.eye(2))
         root: Floats = np.linalg.qr((turn @ self.layout.unpack(psi).root).T).R.T
         return root * np.sign(np.diag(root))
 
     def slope_sizes(self, psi: Floats) -> Floats:
-        """Return the standard deviations `(q,2)` between persons of what each term of Z does to logit γ and log λ."""
+        """Return the standard deviations `(q,2)` between people of what each term of Z does to logit γ and log λ."""
         return np.sqrt(np.diag(self.person_covariance(psi))).reshape(-1, 2)
 
     @cached_property
     def moved_by_priors(self) -> dict[str, dict[str, float]]:
         """Return what weak priors move: effects on logit γ by how many standard errors, the spreads by which share, the
-        correlation, and by which share how much effects on logit γ differ between persons."""
+        correlation, and by which share how much effects on logit γ differ between people."""
         pull = self.layout.weak_priors(self.parts)[1]
         moved = self.covariates.units @ (self.known.covariance @ pull["means"])[self.layout.discount]
         effects = moved / np.sqrt(np.diag(self.effect_covariance[0]))
@@ -617,7 +617,7 @@ class Inference:
         return {"estimate": centre, "interval": [low, high]}
 
     def spread(self) -> dict[str, dict[str, Any]]:
-        """Return standard deviations between persons and the correlation, on the average of conditions."""
+        """Return standard deviations between people and the correlation, on the average of conditions."""
         return {
             "discount": self.delta(lambda psi: float(np.log(self.root_at(psi)[0, 0])), np.exp),
             "temperature": self.delta(lambda psi: float(np.log(np.linalg.norm(self.root_at(psi)[1]))), np.exp),
@@ -625,7 +625,7 @@ class Inference:
         }
 
     def slopes(self) -> dict[str, dict[str, Any]]:
-        """Return how much the effect of each term of Z but the intercept differs between persons."""
+        """Return how much the effect of each term of Z but the intercept differs between people."""
         return {
             term: {
                 kind: self.delta(partial(self._log_slope, place, k), np.exp) for k, kind in enumerate(("discount", "temperature"))
@@ -768,7 +768,7 @@ class Inference:
         )
 
     def of_reward(self) -> dict[str, Any]:
-        """Return how well the shared reward is known, and how its error goes with what is known of persons, where that is at most
+        """Return how well the shared reward is known, and how its error goes with what is known of people, where that is at most
         a million numbers: files that hold more take long to write and to read."""
         place, with_persons = self.layout.reward, self.known.persons.with_reward
         return {
@@ -799,12 +799,12 @@ class Inference:
 
     @property
     def is_wide(self) -> bool:
-        """Return whether a normal distribution of logits has most persons near a discount of 0 or 1."""
-        # with this standard deviation, half of the persons around a logit of 0 are below a discount of 0.12 or above 0.88
+        """Return whether a normal distribution of logits has most people near a discount of 0 or 1."""
+        # with this standard deviation, half of the people around a logit of 0 are below a discount of 0.12 or above 0.88
         return self.converged and float(np.linalg.norm(self.root_at(self.maximum.psi)[0])) > 3.0
 
     def about_width(self) -> str:
-        """Return what a typical person means where persons differ that much."""
+        """Return what a typical person means where people differ that much."""
         spread = float(np.linalg.norm(self.root_at(self.maximum.psi)[0]))
         groups = self.distribution or {}
         of_persons = np.quantile(self.known.persons.discounts, [0.25, 0.5, 0.75]).tolist()
@@ -815,7 +815,7 @@ class Inference:
         ]
         shape = "without any assumption on the shape, the quartiles of their discounts are"
         if not groups:
-            shape = "the quartiles of the persons' own estimates are"
+            shape = "the quartiles of the people's own estimates are"
         advice = "" if groups else " To see how they are distributed, ask for a free distribution, with columns of groups only."
         return (
             f"Persons differ so much (a standard deviation of {decimals(spread, 2)} in the logit of the discount) that a normal "
@@ -843,7 +843,7 @@ class Inference:
         for kind, share in self.moved_by_priors["spread"].items():
             if abs(share) > 0.25:
                 size = f"{decimals(100 * abs(share), 0)}% {'larger' if share > 0 else 'smaller'}"
-                words.append(f"The spread of {kind}s between persons is hardly determined: a weak prior makes it about {size}.")
+                words.append(f"The spread of {kind}s between people is hardly determined: a weak prior makes it about {size}.")
         for term, share in self.moved_by_priors["slopes"].items():
             if abs(share) > 0.25:
                 size = (
@@ -852,12 +852,12 @@ class Inference:
                     else "more than twice as large"
                 )
                 words.append(
-                    f"How much the effect of {term} differs between persons is hardly determined: a weak prior makes it {size}."
+                    f"How much the effect of {term} differs between people is hardly determined: a weak prior makes it {size}."
                 )
         drawn = abs(self.moved_by_priors["correlation"]["moved"])
         if drawn > 0.15:
             words.append(
-                "The correlation of discounts and temperatures between persons is hardly determined: "
+                "The correlation of discounts and temperatures between people is hardly determined: "
                 f"a weak prior moves it by about {decimals(drawn, 1)} towards 0."
             )
         return words
@@ -886,7 +886,7 @@ class Inference:
         errors[layout.free] = np.sqrt(np.diag(self.known.covariance)[layout.reward])
         reward_errors = [float(error) if converged else None for error in errors]
         likelihood = float(maximum.value.persons.sum())
-        size = f"{decimals(decisions, 0)} decisions of {n} persons"
+        size = f"{decimals(decisions, 0)} decisions of {n} people"
         words = [f"Marginal log-likelihood {decimals(likelihood, 2)} of {size}.", *absent_words(self.covariates.left_out, n)]
         planner = self.planner()
         of_planner = about_planner(planner)
@@ -983,7 +983,7 @@ def effect_profile(maximum: Maximum, j: int, covariance: Floats, degrees: int, l
 
 
 def absent_words(left_out: Mapping[str, str], compared: int, most: int = 5) -> list[str]:
-    """Return who is left out besides so many persons who are compared, as a sentence; nothing where nobody is."""
+    """Return who is left out besides so many people who are compared, as a sentence; nothing where nobody is."""
     are = "is" if len(left_out) == 1 else "are"
-    number = f"{len(left_out)} of {len(left_out) + compared} persons {are} left out of the comparison"
+    number = f"{len(left_out)} of {len(left_out) + compared} people {are} left out of the comparison"
     return [f"{number}: {left_out_words(left_out, most)}."] if left_out else []

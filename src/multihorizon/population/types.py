@@ -1,4 +1,4 @@
-"""Types: persons, or episodes without a name, each of one of K types with a discount of its own.
+"""Types: people, or episodes without a name, each of one of K types with a discount of its own.
 
 *The model.* Unit i is a person, or one episode whose expert is not known. It is of type k with probability w_k; all types share
 the reward θ, and type k has the discount γ_k and the temperature λ_k. With `ℓ_ik = Σ_sa N_i(s,a) log π_k(a|s)`,
@@ -601,18 +601,16 @@ def fit_types(problem: Problem, reward: Floats | None, types: int | None, ridge:
     for number in np.flatnonzero(sum(np.asarray(task.counts.sum(axis=1)).ravel() for task in problem.tasks) == 0)[:1]:
         raise without_decisions(problem.names[number])
     if types is not None and problem.n_experts < types:
-        raise ValueError(
-            f"there must be at least as many units as types, received {problem.n_experts} and {types}: ask for fewer"
-        )
+        raise ValueError(f"there must be at least as many units as types, got {problem.n_experts} and {types}: ask for fewer")
     if reward is None and problem.n_parameters > limits().dense_rewards:
         raise ValueError(
-            f"types can be found with at most {limits().dense_rewards} unknown rewards, received {problem.n_parameters:,}: give "
+            f"types can be found with at most {limits().dense_rewards} unknown rewards, got {problem.n_parameters:,}: give "
             "the reward, or tie the rewards of similar states together with features"
         )
     begun = Begun.of(problem) if types is None else None
     if types is None and begun is None:
         raise ValueError(
-            "the number of types is found by simulating episodes, received counts of decisions without their table: give types, "
+            "the number of types is found by simulating episodes, got counts of decisions without their table: give types, "
             "or Demonstrations"
         )
     units = Units.of(problem)

@@ -405,7 +405,7 @@ class SequentialLP:
         Experts are sorted by what they choose, so that the same programs are solved however they are listed.
         """
         if not isinstance(objective, Inner):
-            raise ValueError("SequentialLP needs the linear programs of MPLP or NaiveLP, received another objective")
+            raise ValueError("SequentialLP needs the linear programs of MPLP or NaiveLP, got another objective")
         margins = objective.margins
         choices = [b"".join(task.chosen.tobytes() for task in margins.tasks if task.k == k) for k in range(margins.n_experts)]
         experts = sorted(range(margins.n_experts), key=lambda k: choices[k])
@@ -476,14 +476,14 @@ class SequentialLP:
 def _order_of(order: Sequence[str], names: tuple[str, ...]) -> Ints:
     """Return the places of the experts in an order that names each once."""
     if isinstance(order, str) or sorted(map(str, order)) != sorted(names):
-        raise ValueError(f"order must name each expert once ({', '.join(names)}), received {order!r}")
+        raise ValueError(f"order must name each expert once ({', '.join(names)}), got {order!r}")
     return np.array([names.index(str(name)) for name in order])
 
 
 def _of_experts(start: Sequence[float], names: tuple[str, ...]) -> Floats:
     """Read one discount for each expert."""
     if len(start) != len(names):
-        raise ValueError(f"start must be one discount for each of {len(names)} experts, received {len(start)}")
+        raise ValueError(f"start must be one discount for each of {len(names)} experts, got {len(start)}")
     return np.array([as_discount(discount) for discount in start])
 
 

@@ -469,7 +469,7 @@ def contradiction(margins: Margins, discounts: Floats, pair: tuple[int, int]) ->
 def _check_sizes(l1: Any, reward_bound: Any) -> None:
     """Check the l1 weight and the bound: it only scales the answer, and far from 1 the programs' tolerances mean nothing."""
     if isinstance(l1, bool) or not isinstance(l1, int | float | np.number) or not 0 <= float(l1) < np.inf:
-        raise ValueError(f"l1 must be a number of at least 0, received {l1!r}")
+        raise ValueError(f"l1 must be a number of at least 0, got {l1!r}")
     bound = as_positive(reward_bound, "reward_bound")
     if not 1e-4 <= bound <= 1e6:
-        raise ValueError(f"reward_bound must be from 1e-4 to 1e6, received {bound:g}: solve at 1 and scale the reward")
+        raise ValueError(f"reward_bound must be from 1e-4 to 1e6, got {bound:g}: solve at 1 and scale the reward")

@@ -1,11 +1,11 @@
 """Does a horizon belong to the person or to the situation? What was fitted under one condition predicts another.
 
-The same persons decide under several conditions. For each ordered pair of them, all is fitted to the decisions under the first,
-`from`. Of the second, `to`, only what other persons decided there is used before a person's decisions are predicted.
+The same people decide under several conditions. For each ordered pair of them, all is fitted to the decisions under the first,
+`from`. Of the second, `to`, only what other people decided there is used before a person's decisions are predicted.
 
 *A shift that all have in common* says nothing of whose the horizons are, and is taken out before they are carried. With `η =
 (logit γ, log λ)`, a person who may be at η under `from` may be at η + δ under `to`, where δ is the difference of the means of
-all *other* persons (*Both together*). One discount for everybody becomes that of `to`, to which a person adds one of m
+all *other* people (*Both together*). One discount for everybody becomes that of `to`, to which a person adds one of m
 shares: what own horizons are compared with is rather too good.
 
 *Averages.* What was decided under `from` leaves open where a person is. The probability of a decision under `to` is the average
@@ -18,7 +18,7 @@ of what is predicted of each decision from those under `to` that came before it 
 one gains over the other is due to the horizon alone:
 
 * *own*: η of each person is drawn from a normal distribution, the most likely one (`Population` without covariates);
-* *one discount*: the same, but with one discount for everybody. Temperatures differ between persons as before.
+* *one discount*: the same, but with one discount for everybody. Temperatures differ between people as before.
 
 * *chance*: all available actions are equally likely.
 
@@ -26,16 +26,16 @@ Where the reward is not known, each model has the one that it finds under `from`
 estimated stay as they are.
 
 *Gains.* With n_i decisions of person i under `to`, and d_i the difference of their log-likelihoods under two models, the gain per
-decision is the ratio `D = Σ d_i / Σ n_i`. Persons are the sample: its standard error is `√(m/(m−1) Σ (d_i − D n_i)²) / Σ n_i`
-of m persons, and its interval is Student's with m − 1 degrees of freedom. The fits are taken as they are.
+decision is the ratio `D = Σ d_i / Σ n_i`. People are the sample: its standard error is `√(m/(m−1) Σ (d_i − D n_i)²) / Σ n_i`
+of m people, and its interval is Student's with m − 1 degrees of freedom. The fits are taken as they are.
 
 *The verdict* rests on likelihood ratios (*Tests*), which see much sooner what belongs to whom than predictions do:
-do the horizons of persons under two conditions correlate, do they change alike, and does everybody change? One population under
+do the horizons of people under two conditions correlate, do they change alike, and does everybody change? One population under
 each condition is all that is fitted. Of several pairs of conditions p-values are multiplied by the number of pairs, and a pair of
 which nothing is known is left out. Where a reward that depends on the action as well predicts clearly better under one of the
 conditions, nothing is said of horizons (`population.maximum`).
 
-*Two conditions*: how the horizons of the same persons under two conditions hang together: correlation, common shift, and changes
+*Two conditions*: how the horizons of the same people under two conditions hang together: correlation, common shift, and changes
 that differ.
 
 *What each condition says.* A population was fitted under each condition j by itself, `η_ij ~ N(μ_j, Σ_j)`, η = (logit γ, log
@@ -60,7 +60,7 @@ r_iᵀ − G_i + G_i (Σ_j G_j)^{-1} G_i]` with `r_i = (I − P_i S_i)(h_i − P
 * of the situation: are differences of logit discounts the same for everybody, `L₂ = (L₁₁, 0)`? A difference of one's own has a
   variance, which is at its edge then, and three covariances with the rest of v: half of the mass of χ² with three degrees of
   freedom, and half with four (Stram and Lee, 1994).
-* of all alike: is the difference of the means 0? Student's t with one degree of freedom less than there are persons.
+* of all alike: is the difference of the means 0? Student's t with one degree of freedom less than there are people.
 
 The interval of ρ is where its profile is less than 1.92 below the maximum. Nothing is said of temperatures, which may correlate
 or change as they like.
@@ -103,7 +103,7 @@ QUESTION = "Does a horizon belong to the person or to the situation?"
 
 
 class Gain(NamedTuple):
-    """By how much the log-likelihood of a decision is higher, with its standard error and the ends of its 95% interval."""
+    """By how much the log-likelihood of a decision is higher, with its standard error and the ends of its 95% CI."""
 
     estimate: float
     error: float
@@ -122,12 +122,12 @@ class Carried:
 
     Attributes:
         origin, target: the conditions `from` and `to`.
-        experts: the persons who were seen under both.
+        experts: the people who were seen under both.
         decisions: how many of each were predicted `(m,)`.
         log_likelihoods: for each of `MODELS` the mean log-likelihood of a decision of each person `(m,)`; NaN where a search did
             not end.
         common_discount: the one discount for everybody, that of `to`.
-        left_out: the other persons who were seen under either.
+        left_out: the other people who were seen under either.
         reason: which search did not end; empty where all did.
     """
 
@@ -160,7 +160,7 @@ class Carried:
 
 
 def _gain(persons: pd.DataFrame) -> Gain:
-    """Return the gain per decision from those of persons, who may have several rows; NaN of fewer than two persons."""
+    """Return the gain per decision from those of people, who may have several rows; NaN of fewer than two people."""
     d, n = persons.groupby(level=0)[["gain", "decisions"]].sum(min_count=1).to_numpy().T
     if d.size < 2:
         return Gain(np.nan, np.nan, np.nan, np.nan)
@@ -308,7 +308,7 @@ class CarryingOver(Result):
 
 def _figures(gain: Gain) -> str:
     """Return a gain with its interval, in words."""
-    return f"{decimals(gain.estimate, 4)} per decision (95% interval {decimals(gain.low, 4)} to {decimals(gain.high, 4)})"
+    return f"{decimals(gain.estimate, 4)} per decision (95% CI {decimals(gain.low, 4)} to {decimals(gain.high, 4)})"
 
 
 def _hanging(each: Together) -> str:
@@ -321,9 +321,9 @@ def _hanging(each: Together) -> str:
         correlation = f"{ends} (95% interval)"
     shift = f"{decimals(each.shift, 2)} ({decimals(each.shift_low, 2)} to {decimals(each.shift_high, 2)})"
     return (
-        f"Logit discounts of persons under {each.origin} and {each.target} correlate by {correlation}. "
+        f"Logit discounts of people under {each.origin} and {each.target} correlate by {correlation}. "
         f"From {each.origin} to {each.target} everybody's changes by {shift}; changes differ "
-        f"between persons by a standard deviation of {decimals(each.apart, 2)} (all alike: p {p_text(each.p_apart)})."
+        f"between people by a standard deviation of {decimals(each.apart, 2)} (all alike: p {p_text(each.p_apart)})."
     )
 
 
@@ -335,7 +335,7 @@ def _sentence(pair: Carried) -> str:
         return f"How well {what[0].lower()}{what[1:]} is not known: {pair.reason}."
     how = "better than" if gain.low > 0 else "worse than" if gain.high < 0 else "neither clearly better nor clearly worse than"
     figures = f"{decimals(pair.mean('own'), 3)} against {decimals(pair.mean('one_discount'), 3)} per decision"
-    interval = f"95% interval {decimals(gain.low, 4)} to {decimals(gain.high, 4)}"
+    interval = f"95% CI {decimals(gain.low, 4)} to {decimals(gain.high, 4)}"
     return f"{what} {how} one discount for everybody ({figures}, a difference of {decimals(gain.estimate, 4)}, {interval})."
 
 
@@ -369,7 +369,7 @@ def carry_over(
 
     Raises:
         ValueError: for a condition that is not in the tables, has one value only or is made of numbers, and where fewer than
-            three persons were seen under two of its values.
+            three people were seen under two of its values.
 
     Example:
         >>> from multihorizon import Demonstrations, Problem, domains, soft_plan
@@ -393,7 +393,7 @@ def carry_over(
         remarks += said_of_pair
         asked += [] if pair is None else [pair]
     if not asked:
-        raise ValueError(f"at least three persons must be seen under two values of {condition}, received fewer")
+        raise ValueError(f"at least three people must be seen under two values of {condition}, got fewer")
     if with_known_reward(problem, known_reward)[1] is None:
         remarks += [sentence for pair in asked for sentence in _unearned(pair)]
     problems = {pair.key: pair.known for pair in asked}
@@ -434,16 +434,16 @@ def _dealt(
     for table in tables:
         if table.conditions is None or condition not in table.conditions:
             listed = [] if table.conditions is None else [str(name) for name in table.conditions]
-            raise ValueError(f"condition {condition} must be known of the episodes of {table.name}, received {in_words(listed)}")
+            raise ValueError(f"condition {condition} must be known of the episodes of {table.name}, got {in_words(listed)}")
         values.append(table.conditions[condition])
     column = pd.concat(values, ignore_index=True)
     if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
-        raise ValueError(f"condition {condition} must have groups as values, received numbers: make groups of them")
+        raise ValueError(f"condition {condition} must have groups as values, got numbers: make groups of them")
     texts = column.map(str).where(column.notna())
     levels = tuple(sorted(texts.dropna().unique()))
     most = 12  # nobody would read a table of more than 144 rows
     if not 2 <= len(levels) <= most:
-        raise ValueError(f"condition {condition} must have from 2 to {most} values, received {len(levels)}: {first_few(levels)}")
+        raise ValueError(f"condition {condition} must have from 2 to {most} values, got {len(levels)}: {first_few(levels)}")
     ends = np.cumsum([0, *map(len, values)])
     parts = {}
     for level in levels:
@@ -457,7 +457,7 @@ def _dealt(
 
 
 class _Key(NamedTuple):
-    """What is fitted: decisions of some persons under a condition."""
+    """What is fitted: decisions of some people under a condition."""
 
     level: str
     persons: tuple[str, ...]
@@ -481,7 +481,7 @@ class _Asked:
 
 
 def _ask(problem: Problem, parts: dict[str, Decided], origin: str, target: str) -> tuple[_Asked | None, list[str]]:
-    """Return what to ask of a pair, nothing where there are too few persons for a population; and who is left out, in words."""
+    """Return what to ask of a pair, nothing where there are too few people for a population; and who is left out, in words."""
     decided = [parts[level] for level in (origin, target)]
     seen = [{e.name for e, counts in zip(problem.experts, part, strict=True) if counts.any()} for part in decided]
     experts = tuple(name for name in problem.names if name in seen[0] and name in seen[1])
@@ -491,7 +491,7 @@ def _ask(problem: Problem, parts: dict[str, Decided], origin: str, target: str) 
     if left_out and origin < target:
         left_words.append(f"Between {origin} and {target}, {who} seen under one of them only cannot be predicted from the other.")
     if len(experts) < least_persons(1):
-        return None, [*left_words, f"Fewer than three persons are left from {origin} to {target}."]
+        return None, [*left_words, f"Fewer than three people are left from {origin} to {target}."]
 
     def some(part: Decided) -> Problem:
         """Return the decisions of those who are predicted as a problem."""
@@ -512,7 +512,7 @@ def _unearned(pair: _Asked) -> list[str]:
     lacking = wanted & never_earned(pair.known)
     if wanted.any() and lacking.sum() == wanted.sum():
         raise ValueError(
-            f"decisions under {pair.origin} must be made for some of the rewards of those under {pair.target}, received none "
+            f"decisions under {pair.origin} must be made for some of the rewards of those under {pair.target}, got none "
             "in common: give a known reward, or features"
         )
     if not lacking.any():
@@ -529,7 +529,7 @@ class _Fitted:
     """A model that was fitted.
 
     Attributes:
-        experts: the persons.
+        experts: the people.
         places, shares: where each may be, η `(m,Q,2)`, and with which share `(m,Q)`.
         inner: how many places in a row have the same logit γ.
         discount: that of the mean of logit discounts, which is the one for everybody where there is one.
@@ -566,7 +566,7 @@ class _Fitted:
         return cls(layout.problem.names, places, shares, every[0][1].inner, discount, parts.theta, finished, spread)
 
     def spread_of(self, experts: Sequence[str]) -> Spread | None:
-        """Return the spread with the persons in this order."""
+        """Return the spread with the people in this order."""
         if self.spread is None:
             return None
         order = [self.experts.index(name) for name in experts]
@@ -594,7 +594,7 @@ class _Fits(NamedTuple):
 
 
 def with_one_discount(maximum: Maximum, discount: float | None = None) -> Maximum:
-    """Return the maximum where everybody has one discount, from that where persons differ; the discount is this one, if it is
+    """Return the maximum where everybody has one discount, from that where people differ; the discount is this one, if it is
     given.
 
     The spread of logit γ is held at 0.01, which changes no choice, and its correlation with log λ at 0. What decisions say of a
@@ -604,7 +604,7 @@ def with_one_discount(maximum: Maximum, discount: float | None = None) -> Maximu
     psi = maximum.psi.copy()
     first = maximum.marginal.layout.spread.start
     if layout.deep != 2 or layout.design.shape[1] != 1:
-        raise ValueError("one discount for everybody must be asked of persons without covariates")
+        raise ValueError("one discount for everybody must be asked of people without covariates")
     psi[first + 1 : first + 3] = 0.0, np.log(np.linalg.norm(layout.unpack(psi).root[1]))
     held = [first, first + 1]
     if discount is not None:
@@ -667,7 +667,7 @@ def _predict(pair: _Asked, every_fit: dict[_Key, _Fits], known_reward: Any, shif
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """What was found of persons under one condition.
+    """What was found of people under one condition.
 
     Attributes:
         mean, covariance: of the population, `(2,)` and `(2,2)`.
@@ -697,10 +697,10 @@ class Together(NamedTuple):
 
     Attributes:
         origin, target: the conditions.
-        correlation, correlation_low, correlation_high: with a 95% interval.
+        correlation, correlation_low, correlation_high: with a 95% CI.
         p_person: of "horizons under one say nothing of those under the other".
         shift, shift_error, shift_low, shift_high, p_shift: by how much the logit discounts of all change, and "by nothing".
-        apart: the standard deviation of changes between persons.
+        apart: the standard deviation of changes between people.
         p_apart: of "everybody changes alike".
         reason: why it is not known; empty where it is.
     """
@@ -722,7 +722,7 @@ class Together(NamedTuple):
 
 
 def together(origin: str, target: str, first: Spread | None, second: Spread | None) -> tuple[Together, Floats | None]:
-    """Return how the horizons of the same persons under two conditions hang together, and by how much η of all but one of them
+    """Return how the horizons of the same people under two conditions hang together, and by how much η of all but one of them
     changes, for each `(n,2)`; nothing is known where one condition is None."""
     if first is None or second is None:
         return Together(origin, target), None

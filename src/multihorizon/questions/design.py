@@ -5,17 +5,17 @@ the action values in all parameters, the Fisher information of these decisions i
 
     M_jk = Σ_s n_jk(s) J(s)ᵀ (diag π − ππᵀ) J(s).
 
-In a study each person is given candidate j `N_j` times. It has `M(N) = M₀ + Σ_j N_j Σ_k m_k M_jk`, where m_k persons are like k,
-and M₀ is what is known besides: the spread between persons, a penalty, or decisions that were logged already. Targets are the
+In a study each person is given candidate j `N_j` times. It has `M(N) = M₀ + Σ_j N_j Σ_k m_k M_jk`, where m_k people are like k,
+and M₀ is what is known besides: the spread between people, a penalty, or decisions that were logged already. Targets are the
 discounts. Rewards, temperatures and what is each person's own are accounted for by the Schur complement
 
     S(N) = M_tt − M_tr M_rr^{-1} M_rt = min_A A M(N) Aᵀ,      attained at A = (I, −M_tr M_rr^{-1}).
 
 S is a concave function of N, and so is `log det S`. Its derivative along candidate j is `tr(S^{-1} A M_j Aᵀ)`.
 
-*Targets.* After `MaximumLikelihood` the targets are the discounts of its persons; the best shares do not depend on the scale on
+*Targets.* After `MaximumLikelihood` the targets are the discounts of its people; the best shares do not depend on the scale on
 which discounts are measured. After `Population` the target is the effect of a covariate on the logit of the discount, or the mean
-logit. Then persons are the nodes of a quadrature for each pattern of covariates. A person's own logit γ and log λ are accounted
+logit. Then people are the nodes of a quadrature for each pattern of covariates. A person's own logit γ and log λ are accounted
 for too; in M₀ they have the inverse Σ^{-1} of their covariance.
 
 *One guess is not enough.* What is maximised is the mean of `log det S` over draws from what the pilot leaves open: its maximum,
@@ -93,9 +93,9 @@ def design(
         episodes, decisions, budget: what each person may be asked for at most: a number of episodes, the expected number of
             decisions, or the sum of the column `cost` of the candidates. By default as many decisions as those of the guess made
             on average.
-        width: in place of these, how wide the widest interval of a discount may be: how many further episodes of the persons of
+        width: in place of these, how wide the widest interval of a discount may be: how many further episodes of the people of
             the guess does that take?
-        difference: a difference of logit discounts, between groups or between two persons, to say the power for.
+        difference: a difference of logit discounts, between groups or between two people, to say the power for.
         term: for a `Population` with several covariates, the term whose effect is the target.
         features: for tasks that the reward of the guess does not describe, their features `(A·S,d)`.
         length: how many decisions an episode of a task without an end may have, where candidates do not say it; by default as
@@ -124,30 +124,30 @@ def design(
     given = {"episodes": episodes, "decisions": decisions, "budget": budget, "width": width}
     asked = [name for name, value in given.items() if value is not None]
     if len(asked) > 1:
-        raise ValueError(f"the size of a study must be given once, received {' and '.join(asked)}")
+        raise ValueError(f"the size of a study must be given once, got {' and '.join(asked)}")
     for name, value in {**given, "difference": difference}.items():
         if value is not None:
             as_positive(value, name)
         if value is not None and name != "difference" and value > MOST_TIMES:
-            raise ValueError(f"{name} must be at most {MOST_TIMES:,} for each person, received {value:,.10g}")
+            raise ValueError(f"{name} must be at most {MOST_TIMES:,} for each person, got {value:,.10g}")
     as_count(draws, "draws")
     if draws > 1000:
-        raise ValueError(f"draws must be at most 1,000, received {draws:,}")
+        raise ValueError(f"draws must be at most 1,000, got {draws:,}")
     run = Run(as_seed(seed), progress=progress)
     as_level(level)
     if length is not None:
         as_count(length, "length")
     if not isinstance(guess, Solution | Sequence):
-        raise ValueError(f"the guess must be a solution, or several of them, received {type(guess).__name__}")
+        raise ValueError(f"the guess must be a solution, or several of them, got {type(guess).__name__}")
     guesses = [guess] if isinstance(guess, Solution) else list(guess)
     pilot = read_pilot(guesses, persons, term, width is not None, draws, run, difference)
     refuse_beliefs(pilot.problem.exemplars, "design")
     if pilot.targets == ("Intercept",) and difference is not None:
-        raise ValueError("a difference needs the effect of a covariate as the target, received the intercept")
+        raise ValueError("a difference needs the effect of a covariate as the target, got the intercept")
     asked_tasks: Any = pilot.tasks if tasks is None else tasks
     given_tasks = list(asked_tasks) if isinstance(asked_tasks, Sequence) else [asked_tasks]
     if not all(isinstance(mdp, MDP) for mdp in given_tasks):
-        raise ValueError(f"tasks must be an MDP, or several of them, received {type(asked_tasks).__name__}")
+        raise ValueError(f"tasks must be an MDP, or several of them, got {type(asked_tasks).__name__}")
     mdps = [mdp.as_known() for mdp in given_tasks]
     if isinstance(candidates, Schedule):
         offered = candidates if tasks is None else replace(candidates, tasks=tuple(mdps))
@@ -158,7 +158,7 @@ def design(
     if features is not None:
         offered = replace(offered, features=tuple(features))
     if len(offered.candidates) > 2000:
-        raise ValueError(f"there must be at most 2,000 candidates, received {len(offered.candidates):,}")
+        raise ValueError(f"there must be at most 2,000 candidates, got {len(offered.candidates):,}")
     unit, size = (asked[0], float(given[asked[0]] or 0.0)) if asked else ("decisions", pilot.decisions)
     if not size:
         raise ValueError("the guess has no decisions to take the size of the study from: give episodes, decisions or a budget")
@@ -272,13 +272,13 @@ def _spread_out(even: Floats, numbers: Floats, cost: Floats, most: Floats, size:
 
 def _times_as_large(pilot: Pilot, target: Callable[[Floats], Worth | None], even: Floats, value: float) -> float:
     """Return how many times as large the uniform study must be for the same information; for a population, with as many more
-    persons."""
+    people."""
 
     def short(size: float) -> float:
         local = target(size * even)
         return np.inf if local is None else value - local.value
 
-    if pilot.of_population:  # information is proportional to the number of persons, and not to that of episodes
+    if pilot.of_population:  # information is proportional to the number of people, and not to that of episodes
         return float(np.exp(short(1.0)))
     low, high = 1e-3, 1e3
     while high > 1.0005 * low and np.isfinite(value):
@@ -309,7 +309,7 @@ def _left_open(guess: Solution) -> list[str]:
     if not names:
         return []
     return [
-        f"The guess leaves the discount of {first_few(names)} open: the 95% interval covers half of the range, or more. "
+        f"The guess leaves the discount of {first_few(names)} open: the 95% CI covers half of the range, or more. "
         "Expected errors take its estimates for the truth. Where all have one discount, none of this task alone would show it."
     ]
 
@@ -319,7 +319,7 @@ def _quantile(level: float) -> float:
 
 
 def _power(pilot: Pilot, covariance: Floats, difference: float) -> float:
-    """Return the chance to see a difference of logit discounts: of the effect, or between two persons, in the median of all
+    """Return the chance to see a difference of logit discounts: of the effect, or between two people, in the median of all
     pairs.
 
     `covariance` is that of the targets; for a population, where the effect is the difference, and tested by Student's t.
@@ -373,7 +373,7 @@ def _costs(offered: Schedule, what: str, visits: Floats) -> Floats:
     if what == "budget":
         lacking = next((candidate.name for candidate in offered.candidates if candidate.cost is None), None)
         if lacking is not None:
-            raise ValueError(f"a budget needs the cost of every candidate, received none for {lacking}: add a column cost")
+            raise ValueError(f"a budget needs the cost of every candidate, got none for {lacking}: add a column cost")
         return np.array([float(candidate.cost or 0.0) for candidate in offered.candidates])
     if what == "decisions":
         return visits
@@ -382,7 +382,7 @@ def _costs(offered: Schedule, what: str, visits: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Information:
-    """What candidates say if persons are as one draw has it.
+    """What candidates say if people are as one draw has it.
 
     Attributes:
         pieces: M_jk of each candidate and kind of person, in rewards, discount and log-temperature `(J,n,q,q)`.
@@ -530,7 +530,7 @@ def _information(pilot: Pilot, offered: Schedule, run: Run) -> Iterator[Informat
         x = np.concatenate([draw.rewards[0][: model.n_reward], draw.discounts, np.log(draw.temperatures)])
         plans = model.plans(model.in_tasks(x), x, theta, None)
         if plans is None and i == 0:  # other draws may be left out
-            raise ValueError("the values of the task must be finite under the guess, received infinite ones")
+            raise ValueError("the values of the task must be finite under the guess, got infinite ones")
         if plans is not None:
             pieces = np.zeros((j, n, q, q))
             decisions = np.zeros((j, n))
@@ -545,7 +545,7 @@ def _information(pilot: Pilot, offered: Schedule, run: Run) -> Iterator[Informat
 
 
 def _add_pieces(offered: Schedule, plan: Plans, pieces: Floats, decisions: Floats) -> None:
-    """Add what candidates of one task say of the persons of one batch."""
+    """Add what candidates of one task say of the people of one batch."""
     batch = plan.persons
     mdp = batch.mdp
     rows = batch.visited_rows
@@ -590,7 +590,7 @@ def _share_out(
         held = float((most * cost).sum())
         raise ValueError(
             f"the candidates allow at most {significant(held, 10)} for each person, as often as each may be used (column most), "
-            f"received {significant(size, 10)}"
+            f"got {significant(size, 10)}"
         )
 
     def at(shares: Floats) -> Worth | None:
@@ -668,7 +668,7 @@ class Design(Result):
         candidates: their names `(J,)`.
         weights: the best share of the budget for each `(J,)`; they sum to 1.
         times: how often each person is given each candidate `(J,)`, in whole numbers.
-        targets: what is to be told: persons, whose discounts it is, or the term of a population.
+        targets: what is to be told: people, whose discounts it is, or the term of a population.
         expected_standard_errors, uniform_standard_errors: of each target after this study, and after one of the same size that
             gives all candidates equally often; of discounts or, for a population, of the effect on their logit (`scale`).
         uniform_times: how often the uniform study gives each candidate `(J,)`.
@@ -679,8 +679,8 @@ class Design(Result):
         status: "optimal" where the gap is below half a percent.
         rounding_loss: what whole numbers lose of the information per target, as a share; for a width, of further episodes.
         saving: how many times as large the uniform study must be for the same information (for a population: how many times as
-            many persons it needs); NaN where a width was asked for.
-        persons, unit, size, decisions: how many persons take part, what each is asked for at most, in which unit, and how many
+            many people it needs); NaN where a width was asked for.
+        persons, unit, size, decisions: how many people take part, what each is asked for at most, in which unit, and how many
             decisions that is expected to be.
         width, widths, before: where a width was asked for, it, the expected width of each interval, and the width now.
         difference, power, uniform_power: a difference of logit discounts, and the chance to see it.

@@ -2,7 +2,7 @@
 
 Effects are on the logit of the discount, log(γ/(1−γ)), and on the logarithm of the temperature. A difference between two groups,
 or between the quartiles of a number, is a contrast; contrasts of several pairs have Holm's correction. A difference with a
-condition is one between the same persons.
+condition is one between the same people.
 
 *Answers* (`difference_words`) are what a report opens with: one sentence for each column of the formula. A difference d of logits
 around their mean m is a difference of discounts `G (σ(m + d/2) − σ(m − d/2))`, with G the largest discount and σ the logistic
@@ -10,7 +10,7 @@ function. It increases with d, so both ends of the interval of d give those of t
 test finds nothing. For a number, d is that of a round unit: the largest of 1, 5, 10, 50, … that fits twice between the quartiles,
 and such parts of 1.
 
-It also says what a population says of groups and persons as columns of `people.csv` and as part of `result.json`.
+It also says what a population says of groups and people as columns of `people.csv` and as part of `result.json`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Difference:
         p: of the test that they do not.
         pairs: its contrasts, if it is a column: all pairs of groups, or the quartiles of its numbers. Each is turned so that its
             second level has the larger discount or temperature.
-        within: the conditions among its columns: what they change was seen in the same persons.
+        within: the conditions among its columns: what they change was seen in the same people.
         by: the other columns of a term that has conditions among them: with these the change differs.
     """
 
@@ -126,7 +126,7 @@ def differences_of(population: PopulationFindings, kind: str) -> list[Difference
 
 
 def typical_unknown(population: PopulationFindings) -> bool:
-    """Return whether nobody can say how far ahead a typical person looks: in every group the 95% interval of the discount is
+    """Return whether nobody can say how far ahead a typical person looks: in every group the 95% CI of the discount is
     wide."""
     widths = [np.ptp(group["typical_interval"]) for group in population.predictions.values()]
     return bool(widths) and min(widths) > VAGUE_WIDTH
@@ -209,7 +209,7 @@ def difference_words(solution: Solution, horizon: Horizon) -> list[str]:
 
 
 def population_words(solution: Solution, horizon: Horizon) -> list[str]:
-    """Return what else was found: how much persons differ, how much is known of each, and what to mind."""
+    """Return what else was found: how much people differ, how much is known of each, and what to mind."""
     population = PopulationEvidence.of(solution).population
     if population.types is not None:
         return []
@@ -217,7 +217,7 @@ def population_words(solution: Solution, horizon: Horizon) -> list[str]:
     share = float(np.mean(population.individuals["discount_reliability"]))
     size = f"{decimals(spread['estimate'], 2)} ({decimals(spread['interval'][0], 2)} to {decimals(spread['interval'][1], 2)})"
     where = ", on the average of conditions," if population.conditions else ""
-    words = [f"Between persons the logit of the discount{where} has a standard deviation of {size}."]
+    words = [f"Between people the logit of the discount{where} has a standard deviation of {size}."]
     words.append(f"The mean reliability of a person's discount is {decimals(share, 2)}, where 0 is no knowledge and 1 is exact.")
     words += [*_slopes_differ(population), *_person_or_condition(population)]
     others = [text for text in population.cautions if not _of_intervals(text)]
@@ -225,22 +225,22 @@ def population_words(solution: Solution, horizon: Horizon) -> list[str]:
 
 
 def _of_intervals(caution: str) -> bool:
-    """Return whether a caution speaks of the intervals of effects or of typical persons, and so belongs to the answer."""
+    """Return whether a caution speaks of the intervals of effects or of typical people, and so belongs to the answer."""
     return "interval" in caution or "typical person" in caution
 
 
 def _slopes_differ(population: PopulationFindings) -> list[str]:
-    """Return how differently persons change with the conditions."""
+    """Return how differently people change with the conditions."""
     words = []
     for term, slope in (population.slopes or {}).items():
         spread, (low, high) = slope["discount"], slope["discount"]["interval"]
         size = f"a standard deviation of {decimals(spread['estimate'], 2)} ({decimals(low, 2)} to {decimals(high, 2)})"
         if high > 8 * low:  # intervals of standard deviations never hold 0
             words.append(
-                f"How much the effect of {term} on that logit differs between persons is hardly known: by {size}, or not at all."
+                f"How much the effect of {term} on that logit differs between people is hardly known: by {size}, or not at all."
             )
         else:
-            words.append(f"The effect of {term} on that logit differs between persons with {size}.")
+            words.append(f"The effect of {term} on that logit differs between people with {size}.")
     return words
 
 
@@ -270,11 +270,11 @@ def _typical_person(name: str, group: dict[str, Any], horizon: Horizon) -> str:
     gamma, (low, high), (least, most) = group["typical_discount"], group["typical_interval"], group["new_person_interval"]
     whom = "" if name == "everyone" else f" with {name}"
     if high - low > VAGUE_WIDTH:
-        wide = f"the 95% interval of the discount is {decimals(low, 2)} to {decimals(high, 2)}"
+        wide = f"the 95% CI of the discount is {decimals(low, 2)} to {decimals(high, 2)}"
         return f"How far ahead a typical person{whom} looks is not known: {wide}."
     return (
-        f"A typical person{whom} looks {horizon.text(gamma)} ahead: a discount of {decimals(gamma, 2)} (95% interval "
-        f"{decimals(low, 2)} to {decimals(high, 2)}). Of new persons 95% have discounts from {decimals(least, 2)} to "
+        f"A typical person{whom} looks {horizon.text(gamma)} ahead: a discount of {decimals(gamma, 2)} (95% CI "
+        f"{decimals(low, 2)} to {decimals(high, 2)}). Of new people 95% have discounts from {decimals(least, 2)} to "
         f"{decimals(most, 2)}, or look {horizon.interval(least, most)} {horizon.many} ahead."
     )
 
@@ -469,7 +469,7 @@ def population_columns(fitted: Fitted, solution: Solution) -> pd.DataFrame:
 
 
 def content(fitted: Fitted, solution: Solution) -> dict[str, Any]:
-    """Return effects of covariates, the spread between persons, and shrunken persons; of very many, their file."""
+    """Return effects of covariates, the spread between people, and shrunken people; of very many, their file."""
     evidence = PopulationEvidence.of(solution)
     population = evidence.population
     pairs = [
@@ -494,6 +494,6 @@ def content(fitted: Fitted, solution: Solution) -> dict[str, Any]:
 
 
 def compare_persons(fitted: F, asked: Asked, run: Run) -> Iterator[F]:
-    """Add the population, in which groups and persons are compared."""
+    """Add the population, in which groups and people are compared."""
     assert asked.population is not None
     yield replace(fitted, population=solve(fitted.problem, asked.population, seed=run.seed, progress=run.progress))

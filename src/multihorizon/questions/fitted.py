@@ -116,7 +116,7 @@ class Fitted:
         identification: what exact policies would identify; None where it is not known.
         penalty: what a ridge the user asked for moved.
         lookahead: families of look-ahead on the same decisions, where they were asked for.
-        population: the solution of `Population`; None where there was no table of persons, or its comparison is withheld.
+        population: the solution of `Population`; None where there was no table of people, or its comparison is withheld.
         recovery: simulated studies of this design, where some were handed in.
         robustness: the answer under rival models of choice, where they were asked.
         state_reward: the test that the reward depends on the state reached alone; None where that is not assumed. Where a reward
@@ -611,7 +611,7 @@ def _of_vectors(fitted: Fitted, evidence: SieveEvidence) -> Finding:
 
 
 def _of_people(fitted: Fitted, people: People) -> Finding:
-    """Compare the decisions with choices at random; more is known of fewer persons."""
+    """Compare the decisions with choices at random; more is known of fewer people."""
     number = people.evidence.decisions
     of_types = people.population.types is not None and people.solution.status == Status.NOT_IDENTIFIED
     if people.solution.status != Status.CONVERGED and not of_types:
@@ -759,7 +759,7 @@ def not_to_be_used(solution: Solution, contrasts: Contrasts | None = None) -> st
 def check_state_reward(fitted: F, asked: Asked, run: Run) -> Iterator[F]:
     """Add the test that the reward depends on the state reached alone, and take away what does not hold without that.
 
-    Where the same persons decided under conditions, only the population knows of these, so its test counts.
+    Where the same people decided under conditions, only the population knows of these, so its test counts.
     """
     compared = None if fitted.population is None else PopulationEvidence.of(fitted.population).population
     of_persons = None if compared is None or compared.state_reward is None else StateRewardTest.read(compared.state_reward)

@@ -365,7 +365,7 @@ def _goals_of_policies(problem: Problem, temperature: PolicyTemperature, toleran
     as_positive(tolerance, "tolerance")
     for expert in problem.experts:
         if expert.counts is not None:
-            raise ValueError(f"expert {expert.name} must be given as a policy like the others, received demonstrations")
+            raise ValueError(f"expert {expert.name} must be given as a policy like the others, got demonstrations")
     policies = _Policies(problem, lam, tolerance)
     names = problem.names
     pairs = policies.judge_pairs(run)
@@ -538,7 +538,7 @@ def goals_of_decisions(
     as_count(draws, "draws", least=LEAST_SIMULATIONS)
     if problem.n_parameters > limits().dense_rewards:
         raise ValueError(
-            f"experts can be grouped by goals for at most {limits().dense_rewards} rewards, received {problem.n_parameters}: "
+            f"experts can be grouped by goals for at most {limits().dense_rewards} rewards, got {problem.n_parameters}: "
             "tie the rewards of similar states together with features"
         )
     solver = MaximumLikelihood(temperature, deviations="estimated", cluster=cluster)

@@ -105,7 +105,7 @@ def _of_few(fitted: Fitted, clear: list[int]) -> tuple[str, str]:
         if each:
             each.append(f"{experts[k]} {steps} ({gamma}, {ends})")
         else:
-            interval = ends if fitted.known[k] else f"95% interval {ends}"
+            interval = ends if fitted.known[k] else f"95% CI {ends}"
             each.append(f"{experts[k]} looks {steps} {fitted.horizon.many} ahead (discount {gamma}, {interval})")
     return answer, in_words(each)
 
@@ -134,12 +134,12 @@ def _not_shown(fitted: Fitted, vague: list[int]) -> str:
         ranges = in_words([f"{names[k]} from {interval_text(fitted, k)}" for k in wide])
         parts.append(
             f"How far ahead {named(fitted, [names[k] for k in wide])} look{'s' * (len(wide) == 1)} is not known: the "
-            f"95% intervals leave discounts of {ranges}."
+            f"95% CIs leave discounts of {ranges}."
         )
     elif wide:
         parts.append(
             f"How far ahead {count(len(wide), 'expert')} look{'s' * (len(wide) == 1)} is not known: half of the range of "
-            "discounts, or more, lies in their 95% intervals."
+            "discounts, or more, lies in their 95% CIs."
         )
     if lost:
         why = "their intervals were not computed" if not fitted.finished else "no whole interval was found for them"
@@ -148,11 +148,11 @@ def _not_shown(fitted: Fitted, vague: list[int]) -> str:
 
 
 def _of_people(people: People, horizon: Horizon) -> Finding:
-    """Say how many look how far ahead, of very many persons."""
+    """Say how many look how far ahead, of very many people."""
     if people.population.types is not None:
         return _of_types(people.population.types, horizon)
     if typical_unknown(people.population):
-        reasons = "The 95% interval of a typical person's discount holds half of the range of discounts, or more."
+        reasons = "The 95% CI of a typical person's discount holds half of the range of discounts, or more."
         return Finding(QUESTION, "Unknown", reasons, "caution")
     low, middle, high = (horizon.number(discount) for discount in people.quartiles)
     reasons = (
@@ -178,7 +178,7 @@ def _of_types(types: dict[str, Any], horizon: Horizon) -> Finding:
 
 
 def content(fitted: Fitted) -> dict[str, Any]:
-    """Return what is known of each expert; of very many persons the name of the file with their rows, and their quartiles."""
+    """Return what is known of each expert; of very many people the name of the file with their rows, and their quartiles."""
     if fitted.people is not None:
         people = fitted.people
         lists = "experts", "discounts", "intervals", "temperatures", "decisions_by_expert"
@@ -433,7 +433,7 @@ def _how_narrowly(fitted: Fitted, unknown: list[str]) -> Finding:
 
 
 def _widths_of_people(fitted: Fitted, people: People) -> Finding:
-    """Say how narrow the intervals of persons are; those of groups stand beside their effects."""
+    """Say how narrow the intervals of people are; those of groups stand beside their effects."""
     types = people.population.types
     if types is not None and people.solution.status == Status.NOT_IDENTIFIED and fitted.withheld:
         return Finding(TELL, "No", fitted.withheld, "bad")
@@ -447,8 +447,8 @@ def _widths_of_people(fitted: Fitted, people: People) -> Finding:
     are = "is" if vague == 1 else "are"
     reasons = f"{count(vague, 'interval')} {are} wider than {VAGUE_WIDTH:g}. " if vague else ""
     reasons += (
-        f"Half of the 95% intervals of persons span less than {decimals(np.median(widths), 3)}. More decisions of each "
-        "person narrow these, and more persons narrow those of groups."
+        f"Half of the 95% CIs of people span less than {decimals(np.median(widths), 3)}. More decisions of each "
+        "person narrow these, and more people narrow those of groups."
     )
     answer = f"For {number - vague:,} of {number:,}" if vague else "Yes"
     return Finding(TELL, answer, reasons, "caution" if 2 * vague > number else "good")
@@ -459,7 +459,7 @@ def _widths_of_types(types: dict[str, Any]) -> Finding:
     widest = float(np.nanmax(np.ptp(types["intervals"], axis=1)))
     sure = percent(types["certainty"])
     reasons = (
-        f"The widest 95% interval of a type's discount spans {decimals(widest, 3)}. The likeliest type of a person or an "
+        f"The widest 95% CI of a type's discount spans {decimals(widest, 3)}. The likeliest type of a person or an "
         f"episode has a probability of {sure} on average."
     )
     identified = sum(types["identified"])
@@ -512,10 +512,10 @@ def _widths(fitted: Fitted, useful: list[int]) -> str:
         names = [fitted.solution.experts[k] for k in estimated]
         whom = f"the {'discount' if len(names) == 1 else 'discounts'} of {named(fitted, names)}"
     if len(estimated) == 1:
-        return f"The decisions identify {whom}; its 95% interval spans {decimals(widths[0], 3)}."
+        return f"The decisions identify {whom}; its 95% CI spans {decimals(widths[0], 3)}."
     if len(fixed) <= NAMED_EXPERTS:
-        return f"The decisions identify {whom}; the widest 95% interval spans {decimals(widths.max(), 3)}."
-    return f"The decisions identify {whom}; half of the 95% intervals span less than {decimals(np.median(widths), 3)}."
+        return f"The decisions identify {whom}; the widest 95% CI spans {decimals(widths.max(), 3)}."
+    return f"The decisions identify {whom}; half of the 95% CIs span less than {decimals(np.median(widths), 3)}."
 
 
 def identification(solution: Solution) -> Identification | None:

@@ -199,13 +199,11 @@ def check_comparable(problem: Problem, solver: MaximumLikelihood) -> None:
     """Raise unless families of look-ahead can be compared in these tasks with these options."""
     require_lookahead(problem, solver.known_reward)
     if not solver.is_soft:
-        raise ValueError(f"families of look-ahead need {SOFT_ALONE}, received others")
+        raise ValueError(f"families of look-ahead need {SOFT_ALONE}, got others")
     if solver.discounts is not None:
-        raise ValueError("families of look-ahead can only be compared where discounts are estimated, received known ones")
+        raise ValueError("families of look-ahead can only be compared where discounts are estimated, got known ones")
     if solver.deviations not in (0, "estimated"):
-        raise ValueError(
-            f"families of look-ahead are compared with one reward for all, received deviations {solver.deviations:g}"
-        )
+        raise ValueError(f"families of look-ahead are compared with one reward for all, got deviations {solver.deviations:g}")
 
 
 def compare_from(

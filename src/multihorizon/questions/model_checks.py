@@ -32,7 +32,7 @@ differences:
   Hyperbolic planners have β below 1, to first order.
 
 *Level.* Parameters were fitted to the same choices, so these numbers have no standard distribution. With J `(R,p)` the slopes of
-log π in the parameters, P what is known of these besides (logged moves, penalties, how persons vary in a population), and
+log π in the parameters, P what is known of these besides (logged moves, penalties, how people vary in a population), and
 `H = Jᵀ diag(E) J + P`, draws e of choices less E move the parameters by `H⁻¹ (Jᵀ e + m)`, m drawn from `N(0, P)`. What is left,
 
     r = e − diag(E) J H⁻¹ (Jᵀ e + m),
@@ -252,7 +252,7 @@ def fold_of_episodes(table: Demonstrations, folds: int, rng: np.random.Generator
     for expert, name in enumerate(table.experts):
         episodes = rng.permutation(np.flatnonzero(owners == expert))
         if episodes.size < folds:
-            raise ValueError(f"expert {name} must have at least {folds} episodes to hold some out, received {episodes.size}")
+            raise ValueError(f"expert {name} must have at least {folds} episodes to hold some out, got {episodes.size}")
         first = int(rng.integers(folds)) if conditions else 0  # else episodes under one condition would all be in one fold
         fold[episodes[np.argsort(cell[episodes], kind="stable")]] = (first + np.arange(episodes.size)) % folds
     return fold

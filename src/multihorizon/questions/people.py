@@ -1,13 +1,13 @@
 """Persons who were compared and not fitted alone: their distribution, their groups, and what is known of each.
 
-`Population` says how discounts differ between groups and between persons, and shrinks each person's towards those of similar
+`Population` says how discounts differ between groups and between people, and shrinks each person's towards those of similar
 ones. All that is said here follows from its solution and from the counts of decisions.
 
-*Distribution.* Shrunken discounts lie closer together than persons do: the less their decisions say, the closer. What is said of
-all persons is therefore taken from their posteriors put together: with m_i and e_i the mean and the standard error of the logit
+*Distribution.* Shrunken discounts lie closer together than people do: the less their decisions say, the closer. What is said of
+all people is therefore taken from their posteriors put together: with m_i and e_i the mean and the standard error of the logit
 of person i's discount, the mixture of all N(m_i, e_i²), with a few equally likely values in place of each.
 
-*Fit.* With persons averaged out, the log-likelihood L of the decisions is that of persons who were not seen before. L₀ is that
+*Fit.* With people averaged out, the log-likelihood L of the decisions is that of people who were not seen before. L₀ is that
 of choices among all available actions with equal probabilities. `1 − L/L₀` is the share of L₀ that the model explains. Where
 2 (L − L₀) is no larger than by chance (χ² with a degree of freedom for each parameter of population and reward), the decisions
 say nothing, and no number is given.
@@ -28,7 +28,7 @@ cell.
 expected of π(·|s) without the decision a is `E π(·|s) − Cov(π(·|s), log π(a|s))`. To divide weights by π(a|s) would be exact, but
 the tails of a normal distribution are not those of the person. Actions are put in ten bins of these, and in each bin the share
 that was taken is set beside their mean. Strokes are those of independent decisions. Errors of prediction partly cancel, because
-persons are fitted, so strokes are rather too wide than too narrow.
+people are fitted, so strokes are rather too wide than too narrow.
 """
 
 from __future__ import annotations
@@ -76,26 +76,26 @@ from multihorizon.questions.schedule import tables_of
 from multihorizon.solution import Solution, Status
 from multihorizon.words import LEVEL
 
-#: The file with a row for each person, which stands in `result.json` in place of every list of persons.
+#: The file with a row for each person, which stands in `result.json` in place of every list of people.
 PEOPLE = "people.parquet"
-#: The same for persons and conditions.
+#: The same for people and conditions.
 CONDITIONS = "conditions.parquet"
 
 
 def is_crowd(tables: Sequence[Demonstrations]) -> bool:
-    """Return whether the tables have too many persons for each to be fitted alone."""
+    """Return whether the tables have too many people for each to be fitted alone."""
     return len({name for table in tables for name in table.experts}) > limits().alone
 
 
 @dataclass(frozen=True, eq=False)
 class GroupSummary:
-    """What is known of the persons of one group, or under one combination of conditions.
+    """What is known of the people of one group, or under one combination of conditions.
 
     Attributes:
         name: of the group: its covariates and conditions, numbers at their mean.
         persons, decisions: how many there are.
         typical, typical_interval, new_person_interval: the discount of a typical person, its interval, and where 95% of new
-            persons are expected.
+            people are expected.
         middle: the quartiles of the shrunken discounts.
         reliability: of a person's discount, on average.
         explained: the share of chance's log-likelihood that the model explains; NaN where it is not known by group.
@@ -113,7 +113,7 @@ class GroupSummary:
 
 
 def unit_columns(population: PopulationFindings, hidden: float = 1.0) -> dict[str, Any]:
-    """Return what tables of persons say of each besides the discount: how reliable it is, or the shares of types and the
+    """Return what tables of people say of each besides the discount: how reliable it is, or the shares of types and the
     likeliest.
 
     Numbers that may not be used are `hidden`, which is NaN then.
@@ -143,7 +143,7 @@ class People:
 
     @classmethod
     def of(cls, solution: Solution, everybody: Problem) -> People:
-        """Return the persons of a solution of `Population`; some of `everybody` may be left out of it."""
+        """Return the people of a solution of `Population`; some of `everybody` may be left out of it."""
         decisions, chance = _by_chance(everybody)
         if solution.problem is not None:  # of those who are compared, decisions under unknown conditions are not
             compared = pd.Index(everybody.names).get_indexer(pd.Index(solution.experts))
@@ -157,7 +157,7 @@ class People:
 
     @property
     def population(self) -> PopulationFindings:
-        """Return what was found of groups and persons."""
+        """Return what was found of groups and people."""
         return self.evidence.population
 
     @property
@@ -167,7 +167,7 @@ class People:
 
     @cached_property
     def places(self) -> Ints:
-        """Return where the persons of the solution stand among all `names`."""
+        """Return where the people of the solution stand among all `names`."""
         return pd.Index(self.names).get_indexer(pd.Index(self.solution.experts))
 
     @property
@@ -201,10 +201,10 @@ class People:
 
     @property
     def not_done(self) -> str:
-        """Return what is done only for fewer persons, or without types."""
+        """Return what is done only for fewer people, or without types."""
         why, instead = f"With more than {limits().alone:,} persons", f"fit a sample of at most {limits().alone:,} persons"
         if self.population.types is not None:
-            why, instead = "Where types are asked for,", "fit persons with names and without types"
+            why, instead = "Where types are asked for,", "fit people with names and without types"
         return (
             f"{why} nobody is fitted alone. So there are no discounts from a person's decisions alone, no tests of pairs or of a "
             f"shared goal, and no predictions of held-out episodes. To have these, {instead}."
@@ -339,7 +339,7 @@ class KnownCells:
         largest: the largest discount that is tried.
         eta: the nodes `(m,Q,2)`, or `(1,Q,2)` where they are those of all.
         weights: of the nodes `(m,Q)`.
-        choosing: how persons choose.
+        choosing: how people choose.
     """
 
     persons: tuple[str, ...]
@@ -585,7 +585,7 @@ def held_out_choices(
         asked: what was asked of the population.
         problem: the problem that was fitted.
         tables: one for each of its tasks.
-        names: of the persons that are wanted.
+        names: of the people that are wanted.
         parts: the part `(E,)` of each table's episodes, as `fold_of_episodes` deals them.
         run: that of the fits.
 
@@ -626,7 +626,7 @@ def check_population(
     Args:
         asked: what was asked of the population.
         population: its solution.
-        alone: the maximum-likelihood solution of the same persons one by one.
+        alone: the maximum-likelihood solution of the same people one by one.
         run: that of the checks.
 
     Raises:
@@ -679,7 +679,7 @@ class GroupPrediction:
 def predicted_by_group(solution: Solution) -> list[GroupPrediction]:
     """Return, for each of the four largest groups of a solution of `Population`, shares of choices as predicted and as taken.
 
-    Under conditions, a group is one combination of them. Of many persons some are looked at, evenly over the group. Nothing where
+    Under conditions, a group is one combination of them. Of many people some are looked at, evenly over the group. Nothing where
     even a few of them would take long, or for types.
     """
     population = PopulationEvidence.of(solution).population

@@ -7,7 +7,7 @@
 For `MaximumLikelihood` x = (θ, γ, log λ, t) is that of the model of choice (`choice.model`), with the bounded look-ahead
 `γ = Γ expit(u)`. Γ is 1, or slightly less where a task may never end. Other families of look-ahead have their coordinates, which
 are numbers between 0 and 1, in the place of γ. Where nothing sets the scale of the reward, log-temperatures have the mean 0, and
-u are their differences. For `Population` u is ψ = (θ, b, c, L), and L the sum of log p_i, persons averaged out
+u are their differences. For `Population` u is ψ = (θ, b, c, L), and L the sum of log p_i, people averaged out
 (`population.marginal`). No term for estimated means is added to it, because means are drawn and not estimated.
 
 *Priors* take the place of the penalties and weak priors of the fits. With f_j the largest entry of feature j:
@@ -103,23 +103,23 @@ class Priors:
         """Return the priors of a mapping; `people` says that they are those of a population."""
         names = ["reward", "discount", "temperature", *(["spread"] if people else [])]
         if given is not None and not isinstance(given, Mapping):
-            raise ValueError(f"priors must map names to numbers, such as {{'reward': 10}}, received {given!r}")
+            raise ValueError(f"priors must map names to numbers, such as {{'reward': 10}}, got {given!r}")
         scales: dict[str, Any] = {"discount": (0.0, 1.5), "spread": 2.0} if people else {}
         for name, value in (given or {}).items():
             if name not in names:
-                raise ValueError(f"priors must be of {', '.join(names)}, received {name!r}")
+                raise ValueError(f"priors must be of {', '.join(names)}, got {name!r}")
             if name in ("reward", "spread"):
                 scales[name] = as_positive(value, f"the prior of {name}")
             elif name == "discount" and isinstance(value, str):
                 if value != "uniform" or people:
                     words = "two numbers, the mean and the standard deviation of logit γ" + ("" if people else ', or "uniform"')
-                    raise ValueError(f"the prior of discount must be {words}, received {value!r}")
+                    raise ValueError(f"the prior of discount must be {words}, got {value!r}")
             else:
                 what = "logit γ" if name == "discount" else "log λ"
                 pair = as_floats(value, f"the prior of {name}")
                 if pair.shape != (2,) or not pair[1] > 0:
                     words = f"two numbers, the mean and the positive standard deviation of {what}"
-                    raise ValueError(f"the prior of {name} must be {words}, received {value!r}")
+                    raise ValueError(f"the prior of {name} must be {words}, got {value!r}")
                 scales[name] = (float(pair[0]), float(pair[1]))
         return cls(**scales)
 
@@ -215,12 +215,12 @@ class Listed(Target):
     def __init__(self, point: ChoicePoint, priors: Priors, spread: float | None, draws: int) -> None:
         fitted = cast(ListedModel, point.likelihood)
         if isinstance(fitted, NearlyShared):
-            raise ValueError("a posterior needs one reward for all, received personal deviations from it: set deviations to 0")
+            raise ValueError("a posterior needs one reward for all, got personal deviations from it: set deviations to 0")
         self.model = model = fitted.holding()
         if model.is_large:
             raise ValueError(
                 f"a posterior needs at most {limits().dense_rewards} rewards and {limits().dense_parameters} parameters, "
-                f"received {model.n_reward} and {model.size}: tie the rewards of similar states together with features"
+                f"got {model.n_reward} and {model.size}: tie the rewards of similar states together with features"
             )
         self.x = np.where(model.fixed, model.known, point.x)
         self.near = point.without_derivatives()
@@ -235,7 +235,7 @@ class Listed(Target):
         self.reward_part, self.ahead_part, self.warm_part, self.move_part = (slice(*sizes[i : i + 2]) for i in range(4))
         self.size = sizes[-1]
         if not self.size:
-            raise ValueError("a posterior needs something that is not known, received a problem in which all is given")
+            raise ValueError("a posterior needs something that is not known, got a problem in which all is given")
         edge = 1e-3
         self.low, self.range = model.lower[self.ahead], model.upper[self.ahead] - model.lower[self.ahead]
         share = np.clip((point.x[self.ahead] - self.low) / self.range, edge, 1 - edge)
@@ -402,7 +402,7 @@ def _largest_known(persons: Sequence[Persons], theta: Floats | None) -> float:
 
 
 class PeopleTarget(Target):
-    """A population with persons averaged out; u is ψ."""
+    """A population with people averaged out; u is ψ."""
 
     def __init__(self, covariates: Covariates, maximum: Maximum, priors: Priors) -> None:
         self.covariates, self.maximum = covariates, maximum
@@ -613,7 +613,7 @@ def posterior(
             population the typical person has (0, 1.5). Coordinates of another look-ahead have the same prior.
             `"temperature"`: the mean and the standard deviation of log λ; by default (0, 1), and with a known reward the
             logarithm of its largest entry, and 2. Pooled temperatures vary with the spread of the fit.
-            `"spread"`: in a population, the scale of the half-normal standard deviations between persons; 2.
+            `"spread"`: in a population, the scale of the half-normal standard deviations between people; 2.
         draws: of each chain, after `tune` others in which the sampler adapts.
         tune: those.
         chains: how many.
@@ -701,21 +701,21 @@ def _target(study: Any, solver: Any, priors: Mapping[str, Any] | None, draws: in
         solver = MaximumLikelihood() if solver is None else solver
         problem = study
     else:
-        raise ValueError(f"a posterior needs a solution or a problem with listed states, received {type(study).__name__}")
+        raise ValueError(f"a posterior needs a solution or a problem with listed states, got {type(study).__name__}")
     people = isinstance(solver, Population)
     if not isinstance(solver, MaximumLikelihood | Population):
-        raise ValueError(f"a posterior needs MaximumLikelihood or Population, received {type(solver).__name__}")
+        raise ValueError(f"a posterior needs MaximumLikelihood or Population, got {type(solver).__name__}")
     if not solver.is_soft:
-        raise ValueError(f"a posterior needs {SOFT_ALONE}, received a fit with others")
+        raise ValueError(f"a posterior needs {SOFT_ALONE}, got a fit with others")
     read = Priors.read(priors, people)
     if isinstance(solver, Population):
         if solver.distribution != "normal":
-            raise ValueError(f"a posterior needs a normal population, received distribution={solver.distribution!r}")
+            raise ValueError(f"a posterior needs a normal population, got distribution={solver.distribution!r}")
         covariates, maximum, *_ = solver.search(problem, run)
         return PeopleTarget(covariates, maximum, read)
     if not isinstance(solver.lookahead, Exponential):
         if isinstance(solver.lookahead, Depth):
-            raise ValueError("a posterior needs a look-ahead that varies smoothly, received depths, which are whole numbers")
+            raise ValueError("a posterior needs a look-ahead that varies smoothly, got depths, which are whole numbers")
         best = solver.search(problem, run)[1]
         spread = None if best.spread is None else best.spread.value
         return Listed(fit_lookahead(best.best.point, solver.lookahead).point, read, spread, draws)
@@ -824,7 +824,7 @@ def _chain(target: Target, mode: Floats, curvature: Floats, draws: int, tune: in
 def _tree(target: Target, parts: Sequence[Chain], rng: np.random.Generator) -> Any:
     """Return all chains as a `DataTree`, with prior draws, widths, and what was measured of them."""
     _, statistics, xarray = _extra()
-    n = 4000  # prior draws: enough for the ends of central 95% intervals
+    n = 4000  # prior draws: enough for the ends of central 95% CIs
     before = target.prior_draws(n, rng)
     prior = target.report(before, rng, decided=False)[0]
 
@@ -931,7 +931,7 @@ def _warnings(tree: Any, widths: pd.DataFrame) -> list[str]:
     if attributes["divergences"]:
         words.append(f"{attributes['divergences']} draws diverged: parts of the posterior may not have been reached.")
     if attributes["quadrature_error"] > 0.1:
-        words.append(f"The integral over persons is off by {significant(attributes['quadrature_error'], 2)} in the log-density.")
+        words.append(f"The integral over people is off by {significant(attributes['quadrature_error'], 2)} in the log-density.")
     decided = widths["quantity"][widths["prior_decides"].astype(bool)].tolist()
     if decided:
         words.append(f"The prior decides, and not the decisions: {first_few(decided)}.")

@@ -3,7 +3,7 @@
 A horizon is only as good as the model of choice behind it: values with entropy, softmax choices, discounts, no lapses. Each rival
 changes one of these. It is fitted to the same decisions, with the same rewards, groups and formula.
 
-*Prediction.* Episodes are dealt into folds, evenly for each expert; of a population, persons are. Each rival is fitted to all
+*Prediction.* Episodes are dealt into folds, evenly for each expert; of a population, people are. Each rival is fitted to all
 folds but one, begun at its fit to everything, and predicts the one left out. `held_out` is the log-likelihood per decision. With
 m the differences from the best rival by episode (person), a rival predicts as well where `Σ m ≥ −log 20`, the bound of a split
 likelihood-ratio test at 5% (Wasserman, Ramdas and Balakrishnan 2020), or where it is within a standard error,
@@ -13,7 +13,7 @@ likelihood-ratio test at 5% (Wasserman, Ramdas and Balakrishnan 2020), or where 
 
 *The question* is what the first fit says: of experts each discount, and who clearly looks further ahead than whom; of a
 population each contrast of groups or conditions. Under a rival the conclusion is "the same" where no order is turned round and no
-discount of either lies outside of the other's 95% interval; of a population where each contrast has the same sign and is as
+discount of either lies outside of the other's 95% CI; of a population where each contrast has the same sign and is as
 clear.
 
 *One currency.* A look-ahead that is no discount is compared by the weight of a reward 1, 3 and 10 steps from now: `γ^t` for a
@@ -83,11 +83,11 @@ class Rival:
     Attributes:
         name: what it changes; the first is the fit that is asked about.
         discounts, intervals: of each expert `(K,)`, `(K,2)`, NaN where there are none.
-        weights_ahead: the weight of a reward 1, 3 and 10 steps from now and its 95% interval `(K,3,3)`.
-        contrasts: of a population, for each contrast the difference in logit γ, its 95% interval and p-value `(m,4)`.
+        weights_ahead: the weight of a reward 1, 3 and 10 steps from now and its 95% CI `(K,3,3)`.
+        contrasts: of a population, for each contrast the difference in logit γ, its 95% CI and p-value `(m,4)`.
         log_likelihood, parameters: of the fit to all decisions.
         held_out: the log-likelihood of held-out decisions, per decision; NaN where nothing could be held out.
-        error: its standard error, over episodes or persons.
+        error: its standard error, over episodes or people.
         behind: how much worse than the best rival all held-out decisions are predicted, and `behind_error`, its standard error.
         predicts: whether it predicts as well as the best.
         weight: its weight in a stack of all.
@@ -293,11 +293,11 @@ def robustness(
         solver: the fit that is asked about; by default that of the solution, or `MaximumLikelihood()`.
         rivals: names among `multihorizon.questions.robustness.CHANGES`, or options of the solver that each rival of your own
             changes, by name: `{"twice as many lapses": {"lapse": 0.1}}`. By default all that the task and the solver allow.
-        folds: into how many parts episodes, or persons, are dealt.
+        folds: into how many parts episodes, or people, are dealt.
         quick: whether rivals of experts are begun at the fit alone and have intervals by standard errors, which takes about as
             long as the fit; else each is searched for and has intervals by its profile likelihood.
         seed: scatters the starts and deals the episodes.
-        jobs: processes that share the persons of a population.
+        jobs: processes that share the people of a population.
         progress: called after each rival.
 
     Returns:
@@ -353,9 +353,9 @@ def _asked_about(subject: Any, solver: Solver | None) -> tuple[Problem, Solver, 
     else:
         problem, used = require_finite(solution), solver or MaximumLikelihood()
     if not isinstance(used, MaximumLikelihood | Population):
-        raise ValueError(f"robustness is asked of MaximumLikelihood or Population, received {type(used).__name__}")
+        raise ValueError(f"robustness is asked of MaximumLikelihood or Population, got {type(used).__name__}")
     if isinstance(used, Population) and used.distribution == "types":
-        raise ValueError("robustness is asked of a normal population, received types")
+        raise ValueError("robustness is asked of a normal population, got types")
     return problem, used, solved
 
 
@@ -366,7 +366,7 @@ def _changes(base: Solver, problem: Problem, rivals: Any) -> dict[str, Mapping[s
     asked = list(CHANGES) if rivals is None else list(rivals)
     unknown = [name for name in asked if name not in CHANGES]
     if unknown:
-        raise ValueError(f"rivals must be among {', '.join(CHANGES)}, received {unknown[0]!r}")
+        raise ValueError(f"rivals must be among {', '.join(CHANGES)}, got {unknown[0]!r}")
     kept: dict[str, Mapping[str, Any]] = {}
     for name in asked:
         change = CHANGES[name]
@@ -441,7 +441,7 @@ def _fit_experts(
     intervals = solution.confidence_intervals()
     intervals = np.where(np.isnan(intervals), [0.0, 1.0], intervals)  # a discount that is not identified may be anything
     evidence = solution.evidence
-    if not isinstance(solution.interval_source, JointEstimate):  # persons who were fitted one by one
+    if not isinstance(solution.interval_source, JointEstimate):  # people who were fitted one by one
         free = 2 * problem.n_experts
         numbers = solution.discounts, intervals, _ahead_of_discounts(solution.discounts, intervals), np.zeros((0, 4))
         return _Answer(*numbers, float(evidence["log_likelihood"]), float(evidence["decisions"]), free, np.zeros(0)), None, dealt
@@ -569,7 +569,7 @@ def _weights(family: Lookahead, coordinates: Floats, steps: int) -> Floats:
 
 
 def _fit_population(problem: Problem, solver: Population, dealt: Dealt | None, folds: int, run: Run) -> tuple[_Answer, Dealt]:
-    """Return a rival fitted to a population, and how persons are dealt."""
+    """Return a rival fitted to a population, and how people are dealt."""
     first, second = run.parts(1, 1)
     found = solver.search(problem, first)
     solution = solver.answer(found, first)

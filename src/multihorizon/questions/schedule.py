@@ -1,15 +1,15 @@
-"""A study as it was run or is planned, and what a pilot says about the persons of a study to come.
+"""A study as it was run or is planned, and what a pilot says about the people of a study to come.
 
 *A study as it was run* is read from its tables (`tables_of`), and a person of it is a pattern that can be used again
 (`StudyDesign`). *A planned one* is a `Schedule`: how often each person is given each of some *candidates*, and everybody is given
 the same. A candidate is what a person can be given to do: one episode, or a block of episodes, each with the state in which it
 begins and the most decisions it may have.
 
-*Kinds of persons.* After `MaximumLikelihood` each person of the pilot is a kind, and a study of P persons has P/K of each. After
+*Kinds of people.* After `MaximumLikelihood` each person of the pilot is a kind, and a study of P people has P/K of each. After
 `Population` the kinds are the nodes of a Gauss–Hermite rule around what the formula predicts for each pattern of covariates.
 
 *Parameters.* z has the targets first. After `MaximumLikelihood` these are the K discounts. Then come rewards, temperatures,
-deviations from the shared reward, and all that further persons of each kind have of their own. After `Population` the target is
+deviations from the shared reward, and all that further people of each kind have of their own. After `Population` the target is
 an effect on logit γ. Then come rewards, the other effects, and each kind's own logit γ and log λ. M₀ is what is known beforehand.
 
 *Draws.* A fit leaves parameters open. Draws around it are normal in rewards, logit γ and log λ (or in the effects), with the
@@ -90,13 +90,13 @@ class StudyDesign:
     """Where each of the problem's experts decides.
 
     Attributes:
-        problem: persons and tasks, with their decisions.
+        problem: people and tasks, with their decisions.
         starts: for each of the problem's experts the states in which episodes begin; None where only visited states are known.
         lengths: the most decisions of each of these episodes.
         decisions: the mean number of decisions of a person.
         persons: their names.
-        owner: whose each of the problem's experts is, where these are cells: persons under one combination of conditions.
-        conditions: of each cell; None where persons are the cells.
+        owner: whose each of the problem's experts is, where these are cells: people under one combination of conditions.
+        conditions: of each cell; None where people are the cells.
     """
 
     problem: Problem
@@ -118,7 +118,7 @@ class StudyDesign:
         return _numbered(self.persons, members)
 
     def cells_of(self, members: Ints) -> tuple[Ints, Ints]:
-        """Return the cells of these persons, one person after the other, and the place of the person whose each is."""
+        """Return the cells of these people, one person after the other, and the place of the person whose each is."""
         if self.conditions is None:
             return members, np.arange(members.size)
         cells = [np.flatnonzero(self.owner == k) for k in members]
@@ -133,7 +133,7 @@ class StudyDesign:
         return self.problem.with_experts(experts), [place for place, _ in made]
 
     def together(self, problem: Problem, members: Ints, cells: Ints, whose: Ints) -> Problem:
-        """Return the problem of these persons, of whose cells this is the problem."""
+        """Return the problem of these people, of whose cells this is the problem."""
         if self.conditions is None:
             return problem
         conditions = self.conditions.iloc[cells].reset_index(drop=True)
@@ -183,7 +183,7 @@ def _numbered(names: Sequence[str], members: Ints) -> list[str]:
 def design_under(
     problem: Problem, demonstrations: Demonstrations | Sequence[Demonstrations] | None, covariates: Covariates
 ) -> StudyDesign:
-    """Return the design of a study whose persons were seen under conditions: each person under each combination is a cell.
+    """Return the design of a study whose people were seen under conditions: each person under each combination is a cell.
 
     Episodes begin where they did where there is one table of decisions; else decisions are drawn in the states of each cell.
     """
@@ -256,7 +256,7 @@ class Schedule:
     """A planned study.
 
     Attributes:
-        tasks: in which persons decide.
+        tasks: in which people decide.
         candidates: what they can be given.
         times: how often each person is given each candidate `(J,)`.
         features: of tasks that a pilot's reward does not describe, `(A·S,d)` each; None where it does.
@@ -275,30 +275,28 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if not self.tasks or not self.candidates:
-            raise ValueError("a study must have at least one task and one candidate, received none")
+            raise ValueError("a study must have at least one task and one candidate, got none")
         if self.features is not None and len(self.features) != len(self.tasks):
-            raise ValueError(f"features must be given for each of {len(self.tasks)} tasks, received {len(self.features)}")
+            raise ValueError(f"features must be given for each of {len(self.tasks)} tasks, got {len(self.features)}")
         # Each task is an object of its own, also where the same one is given twice: decisions are counted by task.
         apart = [copy.copy(mdp) if any(mdp is other for other in self.tasks[:i]) else mdp for i, mdp in enumerate(self.tasks)]
         object.__setattr__(self, "tasks", tuple(apart))
         names = [candidate.name for candidate in self.candidates]
         if len(set(names)) < len(names):
             twice = next(name for i, name in enumerate(names) if name in names[:i])
-            raise ValueError(f"candidates must have names of their own, received {twice} twice")
+            raise ValueError(f"candidates must have names of their own, got {twice} twice")
         for candidate in self.candidates:
             counted = candidate.most == np.inf or (candidate.most >= 1 and candidate.most % 1 == 0)
             paid = candidate.cost is None or 0 < candidate.cost < np.inf
             if not counted or not paid:
                 what = f"cost {candidate.cost}" if counted else f"most {candidate.most}"
-                raise ValueError(f"candidate {candidate.name} must have a positive cost and a whole limit, received {what}")
+                raise ValueError(f"candidate {candidate.name} must have a positive cost and a whole limit, got {what}")
             wrong = next((length for length in candidate.lengths if length % 1 or not 1 <= length <= self.longest), None)
             if wrong is not None:
                 must = f"must have episodes of 1 to {self.longest:,} decisions"
-                raise ValueError(f"candidate {candidate.name} {must}, received a length of {wrong}")
+                raise ValueError(f"candidate {candidate.name} {must}, got a length of {wrong}")
             if not 0 <= candidate.task < len(self.tasks):
-                raise ValueError(
-                    f"the task of candidate {candidate.name} must be one of {len(self.tasks)}, received {candidate.task}"
-                )
+                raise ValueError(f"the task of candidate {candidate.name} must be one of {len(self.tasks)}, got {candidate.task}")
             ends = self.tasks[candidate.task].terminal
             wrong = next((s for s in candidate.starts if not 0 <= s < ends.size or ends[s]), None)
             if wrong is not None or len(candidate.starts) != len(candidate.lengths) or not candidate.starts:
@@ -306,7 +304,7 @@ class Schedule:
                     f"state {wrong}" if wrong is not None else f"{len(candidate.starts)} starts, {len(candidate.lengths)} lengths"
                 )
                 raise ValueError(
-                    f"candidate {candidate.name} must begin in states that do not end, with a length each, received {what}"
+                    f"candidate {candidate.name} must begin in states that do not end, with a length each, got {what}"
                 )
 
     @classmethod
@@ -339,13 +337,13 @@ class Schedule:
             if wrong.any():
                 row = int(np.argmax(wrong))
                 bound = f"at least {least:g}" if whole else f"above {least:g}"
-                raise ValueError(f"{rows.at(row)}: column {column} must be {bound}, received {values[row]:g}")
+                raise ValueError(f"{rows.at(row)}: column {column} must be {bound}, got {values[row]:g}")
             return values
 
         task = numbers("task", 1, 1).astype(np.int64) - 1
         if (task >= len(mdps)).any():
             row = int(np.argmax(task >= len(mdps)))
-            raise ValueError(f"{rows.at(row)}: column task must be from 1 to {len(mdps)}, received {task[row] + 1}")
+            raise ValueError(f"{rows.at(row)}: column task must be from 1 to {len(mdps)}, got {task[row] + 1}")
         length = (
             numbers("length", 0, 1).astype(np.int64)
             if "length" in has
@@ -355,7 +353,7 @@ class Schedule:
         for name, given in (("length", length), ("episodes", episodes)):
             if (given > cls.longest).any():
                 row = int(np.argmax(given > cls.longest))
-                raise ValueError(f"{rows.at(row)}: column {name} must be at most {cls.longest:,}, received {given[row]:,}")
+                raise ValueError(f"{rows.at(row)}: column {name} must be at most {cls.longest:,}, got {given[row]:,}")
         per_candidate = {
             "most": numbers("most", np.inf, 1),
             "cost": numbers("cost", 1.0, 0, whole=False),
@@ -373,14 +371,14 @@ class Schedule:
             mdp = mdps[place]
             if column == "state" and len(block) > 1:
                 raise ValueError(
-                    f"{rows.at(block[1])}: without a column candidate a state must stand in one row for each task, received "
+                    f"{rows.at(block[1])}: without a column candidate a state must stand in one row for each task, got "
                     f"{name} twice: give candidates names, or say in a column episodes how many episodes a block has"
                 )
             wanted = [labels[codes[row]] for row in block]
             states = positions(wanted, mdp.state_names, "state", lambda i, block=block: rows.at(block[i]))  # type: ignore[misc]
             if mdp.terminal[states].any():
                 row = int(np.argmax(mdp.terminal[states]))
-                raise ValueError(f"{rows.at(block[row])}: an episode must not begin where it ends, received {wanted[row]}")
+                raise ValueError(f"{rows.at(block[row])}: an episode must not begin where it ends, got {wanted[row]}")
             for kind, values in per_candidate.items():
                 if len({*values[block].tolist()}) > 1:
                     raise ValueError(f"{rows.at(block[-1])}: column {kind} must be the same in all rows of {name}")
@@ -463,7 +461,7 @@ class Schedule:
         temperatures: Floats,
         cells: tuple[Ints, pd.DataFrame] | None = None,
     ) -> StudyDesign:
-        """Return the planned study of a problem's persons, who have these parameters, each given the candidates as often as it
+        """Return the planned study of a problem's people, who have these parameters, each given the candidates as often as it
         says.
 
         `known` and `rewards` are as in `policies_of`. With the owner `(m,)` and the conditions of `cells`, parameters are theirs,
@@ -478,7 +476,7 @@ class Schedule:
                 [replace(expert, name=f"{cell}") for expert, k in every for cell in np.flatnonzero(owner == k).tolist()]
             )
         if not self.times.any():
-            raise ValueError("a schedule must have at least one candidate that is given once, received none")
+            raise ValueError("a schedule must have at least one candidate that is given once, got none")
         among = np.bincount(owner)[owner][:, None]
         place = np.arange(owner.size) - np.searchsorted(owner, owner)
         turn = (place[:, None] + np.arange(self.times.size)) % among
@@ -496,7 +494,7 @@ class Schedule:
 
 
 def in_tasks(problem: Problem, tasks: Sequence[MDP], features: Sequence[Any] | None = None, known_reward: Any = None) -> Problem:
-    """Return the problem's persons in each of these tasks, with one decision of every kind: what planned studies begin with.
+    """Return the problem's people in each of these tasks, with one decision of every kind: what planned studies begin with.
 
     A reward of states goes by their names. Features are those of the problem's task with the same states and actions, unless
     they are given, `(A·S,d)`, or `(S,d)` on arrival, for each task. A `known_reward` goes by the order of states and actions.
@@ -527,14 +525,14 @@ def in_tasks(problem: Problem, tasks: Sequence[MDP], features: Sequence[Any] | N
                 d = problem.n_parameters
                 raise ValueError(
                     f"features of task {place + 1} must have shape ({rows}, {d}), or ({mdp.n_states}, {d}) on arrival, "
-                    f"received {matrix.shape}"
+                    f"got {matrix.shape}"
                 )
         elif problem.tabular and problem.parameter_names != mdp.state_names:
             column = {name: i for i, name in enumerate(problem.parameter_names)}
             unknown = next((name for name in mdp.state_names if name not in column), None)
             if unknown is not None:
                 raise ValueError(
-                    f"the guess must have a reward for every state of task {place + 1}, received none for {unknown!r}: "
+                    f"the guess must have a reward for every state of task {place + 1}, got none for {unknown!r}: "
                     "give features, or a task with the states of the guess"
                 )
             where = [column[name] for name in mdp.state_names]
@@ -543,7 +541,7 @@ def in_tasks(problem: Problem, tasks: Sequence[MDP], features: Sequence[Any] | N
         elif not problem.tabular and like is None:
             raise ValueError(
                 f"task {place + 1} must have the states and actions of the guess's own, or features must be given for it, "
-                "received neither"
+                "got neither"
             )
         elif like is not None and not problem.tabular:
             arrival = like.arrival
@@ -572,13 +570,13 @@ def policies_of(problem: Problem, known_reward: Any, rewards: Floats, discounts:
     x = np.concatenate([rewards[0], discounts, np.log(temperatures)])
     plans = model.plans(model.in_tasks(x), x, rewards if np.ptp(rewards, axis=0).any() else rewards[0], None)
     if plans is None:
-        raise ValueError("the values of the task must be finite under the parameters to be recovered, received infinite ones")
+        raise ValueError("the values of the task must be finite under the parameters to be recovered, got infinite ones")
     return Point(model, x, plans, np.nan, np.nan).policies()
 
 
 @dataclass(frozen=True, eq=False)
 class Parameters:
-    """One draw of what persons may be like: rewards `(n,d)`, discounts and temperatures `(n,)` of the n kinds of persons."""
+    """One draw of what people may be like: rewards `(n,d)`, discounts and temperatures `(n,)` of the n kinds of people."""
 
     rewards: Floats
     discounts: Floats
@@ -590,8 +588,8 @@ class Layout:
     """Which of the parameters z each person has.
 
     Attributes:
-        kind: of each person or group of persons `(E,)`.
-        weight: how many persons of the study it stands for `(E,)`.
+        kind: of each person or group of people `(E,)`.
+        weight: how many people of the study it stands for `(E,)`.
         maps: how z moves the person's rewards, discount and log-temperature `(E,q,z)`.
         prior: M₀ `(z,z)`.
         targets: how many targets stand first in z.
@@ -656,38 +654,38 @@ def read_pilot(
         ValueError: for a solution that a study cannot be planned with.
     """
     if not guesses or not all(isinstance(one, Solution) for one in guesses):
-        raise ValueError("the guess must be a solution, or several of them, received something else")
+        raise ValueError("the guess must be a solution, or several of them, got something else")
     first = guesses[0]
     if len({(one.solver, one.experts) for one in guesses}) > 1:
-        raise ValueError("several guesses must be of one solver and the same experts, received others")
+        raise ValueError("several guesses must be of one solver and the same experts, got others")
     if first.problem is None or not first.problem.mdps:
-        raise ValueError("the guess must come with its problem and a list of states, received one without")
+        raise ValueError("the guess must come with its problem and a list of states, got one without")
     for one in guesses:
         if one.status in (Status.NOT_CONVERGED, Status.INFEASIBLE) or not np.isfinite(one.reward).all():
-            raise ValueError(f"the guess must have an answer to plan a study with, received one that is {one.status}")
+            raise ValueError(f"the guess must have an answer to plan a study with, got one that is {one.status}")
         one.require_soft("a design")
     if persons is not None:
         as_count(persons, "persons")
         if persons > MOST_TIMES:
-            raise ValueError(f"persons must be at most {MOST_TIMES:,}, received {persons:,}")
+            raise ValueError(f"persons must be at most {MOST_TIMES:,}, got {persons:,}")
     if first.estimate.population is None:
         if term is not None:
-            raise ValueError(f"a term needs a guess of Population, received one of {first.solver}")
+            raise ValueError(f"a term needs a guess of Population, got one of {first.solver}")
         return _individuals(guesses, persons, further, draws, run)
     if further:
         raise ValueError(
-            "a width needs a guess of MaximumLikelihood, whose persons have intervals of their own, received a Population: "
-            "say how many persons and decisions there may be instead"
+            "a width needs a guess of MaximumLikelihood, whose people have intervals of their own, got a Population: "
+            "say how many people and decisions there may be instead"
         )
     return _population(guesses, persons, term, draws, run, difference)
 
 
-# Persons one by one.
+# People one by one.
 
 
 @dataclass(frozen=True, eq=False)
 class Tied:
-    """How parameters of K persons are tied.
+    """How parameters of K people are tied.
 
     Attributes:
         discount_of, temperature_of: which discount and temperature are whose `(K,)`; −1 where they are known.
@@ -709,22 +707,22 @@ class Tied:
 
 
 def _individuals(guesses: Sequence[Solution], persons: int | None, further: bool, draws: int, run: Run) -> Pilot:
-    """Return persons with the discounts, rewards and temperatures of the guess; each discount is a target."""
+    """Return people with the discounts, rewards and temperatures of the guess; each discount is a target."""
     first = guesses[0]
     problem = first.require_problem()
     k = problem.n_experts
     if k > 200:
-        raise ValueError(f"a guess with a discount for each must have at most 200 persons, received {k}: fit a Population")
+        raise ValueError(f"a guess with a discount for each must have at most 200 people, got {k}: fit a Population")
     for one in guesses:
         open_ = [name for name, gamma in zip(one.experts, one.discounts, strict=True) if not np.isfinite(gamma)]
         if open_ or one.temperature is None:
             what = f"no discount for {first_few(open_)}" if open_ else "one without temperatures"
-            raise ValueError(f"the guess must have a discount and a temperature for each person, received {what}")
+            raise ValueError(f"the guess must have a discount and a temperature for each person, got {what}")
     number = k if persons is None else persons
     if number < k or (further and number != k):
         raise ValueError(
-            f"persons must be {'the' if further else 'at least the'} {k} of the guess, received {number}: "
-            'fit Population("~ 1") to plan for other numbers of persons'
+            f"persons must be {'the' if further else 'at least the'} {k} of the guess, got {number}: "
+            'fit Population("~ 1") to plan for other numbers of people'
         )
     known_reward = first.options.get("known_reward")
     paid, reward = with_known_reward(problem, known_reward)
@@ -737,7 +735,7 @@ def _individuals(guesses: Sequence[Solution], persons: int | None, further: bool
         point = fitted_together.point
         if point.likelihood.is_large:
             raise ValueError(
-                f"a study can be designed for at most 700 rewards, received {point.likelihood.n_reward:,}: "
+                f"a study can be designed for at most 700 rewards, got {point.likelihood.n_reward:,}: "
                 "tie the rewards of similar states together with features"
             )
         tied = _tied(first, point, d)
@@ -752,7 +750,7 @@ def _individuals(guesses: Sequence[Solution], persons: int | None, further: bool
             )
     else:
         if further:
-            raise ValueError(f"a width needs a guess of MaximumLikelihood, which has intervals, received one of {first.solver}")
+            raise ValueError(f"a width needs a guess of MaximumLikelihood, which has intervals, got one of {first.solver}")
         if draws > 1 and len(guesses) == 1:
             try:
                 drawn += _drawn(first.estimate.draw(draws - 1, np.random.default_rng(run.seed)), first)
@@ -800,7 +798,7 @@ def _tied(solution: Solution, point: Point, d: int) -> Tied:
         numbers.append(np.array([place.get(g, -1) for g in groups.tolist()]))
     sizes = [int(numbers_of.max(initial=-1)) + 1 for numbers_of in numbers]
     if not sizes[0]:
-        raise ValueError("the guess must have discounts that were estimated, received known ones only")
+        raise ValueError("the guess must have discounts that were estimated, got known ones only")
     evidence = LikelihoodEvidence.of(solution)
     deviations = model.precision if isinstance(model, NearlyShared) else np.zeros(0)
     spread = evidence.temperature_spread or np.inf
@@ -869,7 +867,7 @@ def _with_decisions(layout: Layout, point: Point, tied: Tied) -> tuple[Layout, F
     return replace(layout, prior=prior), spectrum(block).inverse[: layout.targets, : layout.targets]
 
 
-# Persons of a population.
+# People of a population.
 
 
 def _population(
@@ -882,7 +880,7 @@ def _population(
     populations = [PopulationEvidence.of(one).population for one in guesses]
     assert isinstance(used, Population)
     if used.distribution != "normal":
-        raise ValueError("a study can be designed for a normal population, received one with types or a free distribution")
+        raise ValueError("a study can be designed for a normal population, got one with types or a free distribution")
     if populations[0].conditions:  # a saved fit does not hold under which of them each decision was made
         covariates = remembered(first, used.formula, used.persons, used.reference)
     else:
@@ -900,10 +898,10 @@ def _population(
     number = len(covariates.names) if persons is None else persons
     if number < least_persons(len(terms)):
         raise ValueError(
-            f"persons must be at least {least_persons(len(terms))}, as the formula has {len(terms)} terms, received {number}"
+            f"persons must be at least {least_persons(len(terms))}, as the formula has {len(terms)} terms, got {number}"
         )
     spread = populations[0].between + 1e-4 * np.eye(len(populations[0].between))
-    own = nodes @ np.linalg.cholesky(spread[:2, :2]).T  # where effects differ between persons, a kind has the typical one
+    own = nodes @ np.linalg.cholesky(spread[:2, :2]).T  # where effects differ between people, a kind has the typical one
     kinds = [
         (rows, node, share * part)
         for rows, share in zip(patterns, shares, strict=True)
@@ -953,14 +951,14 @@ def _wanted(covariates: Covariates, term: str | None) -> str:
     """Return the term that is the target."""
     others = [name for name in covariates.terms if name != "Intercept"]
     if term is None and len(others) > 1:
-        raise ValueError(f"term must say which effect the study is for, one of {', '.join(others)}; received none")
+        raise ValueError(f"term must say which effect the study is for, one of {', '.join(others)}; got none")
     if term is not None and term not in covariates.terms:
-        raise ValueError(f"term must be one of {', '.join(covariates.terms)}, received {term}")
+        raise ValueError(f"term must be one of {', '.join(covariates.terms)}, got {term}")
     return term or (others[0] if others else "Intercept")
 
 
 def _patterns(covariates: Covariates, effects: Floats) -> tuple[list[Floats], Floats]:
-    """Return distinct patterns of persons and the shares of persons who have them: the rows of X and Z of each of their cells; of
+    """Return distinct patterns of people and the shares of people who have them: the rows of X and Z of each of their cells; of
     very many patterns, 60 evenly spread over what they predict.
     """
     cells = np.concatenate([covariates.matrix, covariates.random], axis=1)

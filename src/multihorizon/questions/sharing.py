@@ -475,7 +475,7 @@ def bound_words(deviations: Deviations) -> str:
     return (
         f"Their standard deviation from it is at most {significant(share, 2)}% of its range, which moves "
         f"{significant(moved, 2)} of a hundred choices "
-        "(upper ends of 95% intervals)."
+        "(upper ends of 95% CIs)."
     )
 
 

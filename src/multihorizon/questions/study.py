@@ -1,19 +1,19 @@
 """What can this design show? Studies are simulated as designed and fitted again, and what comes out is set beside what went in.
 
-*Design.* A simulated study draws persons from the patterns of the study that was run (`schedule.StudyDesign`), lets each act by a
+*Design.* A simulated study draws people from the patterns of the study that was run (`schedule.StudyDesign`), lets each act by a
 policy in the same tasks, and counts their decisions. In its place there can be one that is planned, a `Schedule`; `design` finds
 the best.
 
-*Truth.* After a `Population` persons are drawn anew for each study from the fitted population, with a chosen effect of one
+*Truth.* After a `Population` people are drawn anew for each study from the fitted population, with a chosen effect of one
 covariate or condition if wanted. Under conditions each person decides in the cells of the pattern, and the test of the effect
-compares persons with themselves. After `MaximumLikelihood` each person has the fitted discount and temperature, or a chosen
+compares people with themselves. After `MaximumLikelihood` each person has the fitted discount and temperature, or a chosen
 discount. The reward is the fitted one.
 
 *Sizes.* Besides the study as designed there are studies with other numbers of decisions per person, of people, and with other
 effects, one of these changed at a time. All sizes use the same random numbers, so that they differ by little else than size.
 
 *What is reported* of each size: bias and root mean square error of the discounts, their correlation with the truth within a
-study, how often 95% intervals contain the truth; and of the effect its bias, its coverage, and its power, the share of studies
+study, how often 95% CIs contain the truth; and of the effect its bias, its coverage, and its power, the share of studies
 with p < 0.05.
 
 *Bootstrap* is the spread of the estimate over tables that might have been logged instead.
@@ -94,9 +94,9 @@ def simulate_study(
         solver: how studies are fitted, `MaximumLikelihood` or `Population`; by default that of the solution, else
             `MaximumLikelihood()`.
         demonstrations: the table the problem was made of, or one for each task. Then simulated episodes begin where those of the
-            study did; without it, persons decide again in the states in which they decided.
-        schedule: in place of a study that was run, one that is planned, as `design` proposes it. Persons are those of the
-            solution, and `people` is one number: as many persons take part, each made after one of the solution's.
+            study did; without it, people decide again in the states in which they decided.
+        schedule: in place of a study that was run, one that is planned, as `design` proposes it. People are those of the
+            solution, and `people` is one number: as many people take part, each made after one of the solution's.
         effects: sizes of the effect of one covariate or condition on logit γ, for `Population`. The last one is that of studies
             of other sizes. By default no effect and the fitted one.
         term: the covariate's term in the formula; not needed where there is one besides the intercept.
@@ -128,7 +128,7 @@ def simulate_study(
     used = solver or (study.solver_used(MaximumLikelihood, Population) if isinstance(study, Solution) else MaximumLikelihood())
     problem = study.require_problem() if isinstance(study, Solution) else require_finite(study)
     if not used.is_soft:
-        raise ValueError(f"a simulated study needs {SOFT_ALONE}, received a fit with others")
+        raise ValueError(f"a simulated study needs {SOFT_ALONE}, got a fit with others")
     covariates = None
     if isinstance(used, Population):
         # A saved fit does not hold under which condition each decision was made.
@@ -139,12 +139,12 @@ def simulate_study(
     whole, within = problem, covariates is not None and bool(covariates.conditions)
     problem = problem if covariates is None else covariates.compared(problem)
     if schedule is not None and demonstrations is not None:
-        raise ValueError("a study must have demonstrations or a schedule, received both")
+        raise ValueError("a study must have demonstrations or a schedule, got both")
     varied = _check_request(covariates, term, effects, discounts, decisions, None if schedule is not None else people)
     chosen = numbers_of(discounts or {}, problem.names, "discounts", "expert")
     fitted = study if isinstance(study, Solution) else solve(problem, used, seed=run.seed)
     if fitted.status == Status.NOT_CONVERGED or not np.isfinite(fitted.discounts).all() or fitted.temperature is None:
-        raise ValueError(f"the study itself must have discounts to recover, received a fit that is {fitted.status}")
+        raise ValueError(f"the study itself must have discounts to recover, got a fit that is {fitted.status}")
     discounts_used = np.where(np.isnan(chosen), fitted.discounts, chosen)
     population = None if covariates is None else PopulationEvidence.of(fitted).population
     truth = Truth(fitted.personal_rewards, discounts_used, fitted.temperature, varied, covariates, population)
@@ -161,7 +161,7 @@ def simulate_study(
             cells = covariates.owner, covariates.frame[list(covariates.conditions)]
         design = schedule.study(problem, used.known_reward, *given, cells)
         if people and len(people) > 1:
-            raise ValueError(f"a schedule is for one number of people, received {' and '.join(map(str, people))}")
+            raise ValueError(f"a schedule is for one number of people, got {' and '.join(map(str, people))}")
         number = people[0] if people else problem.n_experts
         as_count(number, "people", least=1 if covariates is None else least_persons(len(covariates.terms)))
         sizes = [replace(size, people=number) for size in _sizes(design, truth, effects, decisions or [], [])]
@@ -192,29 +192,29 @@ def _check_request(
             as_count(number, name)
     others = [] if covariates is None else [name for name in covariates.terms if name != "Intercept"]
     if covariates is None and term is not None:
-        raise ValueError("a term needs a Population, received MaximumLikelihood")
+        raise ValueError("a term needs a Population, got MaximumLikelihood")
     if term is None and len(others) > 1:
-        raise ValueError(f"term must say which effect is to be recovered, one of {', '.join(others)}; received none")
+        raise ValueError(f"term must say which effect is to be recovered, one of {', '.join(others)}; got none")
     if term is not None and term not in others:
-        raise ValueError(f"term must be one of {', '.join(others) or 'none'}, received {term}")
+        raise ValueError(f"term must be one of {', '.join(others) or 'none'}, got {term}")
     if effects and not others:
-        raise ValueError("effects need a Population with a covariate, received none")
+        raise ValueError("effects need a Population with a covariate, got none")
     if covariates is None:
         if people is not None:
-            raise ValueError("other numbers of people need a Population to draw them from, received MaximumLikelihood")
+            raise ValueError("other numbers of people need a Population to draw them from, got MaximumLikelihood")
         return None
     if discounts is not None:
-        raise ValueError("chosen discounts need MaximumLikelihood: persons of a Population are drawn, received a Population")
+        raise ValueError("chosen discounts need MaximumLikelihood: people of a Population are drawn, got a Population")
     terms = len(covariates.terms)
     if people and min(people) < least_persons(terms):
         least = least_persons(terms)
-        raise ValueError(f"people must be at least {least}, as the formula has {terms} terms, received {min(people)}")
+        raise ValueError(f"people must be at least {least}, as the formula has {terms} terms, got {min(people)}")
     return term or (others[0] if others else None)
 
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """Who is simulated: persons with given discounts and temperatures `(K,)` or, with covariates, new persons of a population.
+    """Who is simulated: people with given discounts and temperatures `(K,)` or, with covariates, new people of a population.
 
     Everybody's rewards `(K,d)` are those of the study: the shared one, and deviations from it where there are any.
     """
@@ -234,8 +234,8 @@ class Truth:
     def draw(
         self, members: Ints, effect: float, rng: np.random.Generator, cells: Ints, whose: Ints
     ) -> tuple[Floats, Floats, Floats]:
-        """Return discounts and temperatures of the cells of persons made after these, with this effect of the term, and the
-        discounts of the persons on the average of conditions.
+        """Return discounts and temperatures of the cells of people made after these, with this effect of the term, and the
+        discounts of the people on the average of conditions.
 
         `cells` are theirs, and `whose` says of which of the members each is.
         """
@@ -354,10 +354,10 @@ class _Study:
         return Outcome.of(solution, discounts, self.truth.term)
 
     def _solver(self, members: Ints) -> MaximumLikelihood | Population:
-        """Return the solver, with covariates for the persons of this study."""
+        """Return the solver, with covariates for the people of this study."""
         if not isinstance(self.solver, Population) or self.solver.persons is None:
             return self.solver
-        labels = [label(value, "column expert of persons") for value in self.solver.persons["expert"]]
+        labels = [label(value, "column expert of people") for value in self.solver.persons["expert"]]
         rows = self.solver.persons.set_axis(labels, axis=0).loc[[self.design.persons[k] for k in members]]
         frame = rows.assign(expert=self.design.names_of(members)).reset_index(drop=True)
         return replace(self.solver, persons=frame, missing="fail")
@@ -374,12 +374,12 @@ class SizeResult:
         truth, estimates: discounts `(studies,n)`; estimates are NaN where a discount is not identified, and in a study without an
             answer.
         bias, error: mean and root mean square of the estimates' errors.
-        correlation: of truth and estimate within a study, on average; NaN where persons do not differ.
-        coverage, coverage_error: how often a 95% interval contains the true discount, and the standard error of that share
+        correlation: of truth and estimate within a study, on average; NaN where people do not differ.
+        coverage, coverage_error: how often a 95% CI contains the true discount, and the standard error of that share
             from its spread between studies.
         without_interval: the share of discounts for which there was no interval.
         effect_bias, effect_error: mean and standard deviation of the effect's estimates, less the truth.
-        effect_coverage: how often its 95% interval contains the true effect.
+        effect_coverage: how often its 95% CI contains the true effect.
         power: the share of studies with p < 0.05; without an effect, the size of the test.
     """
 
@@ -478,7 +478,7 @@ class Recovery(Result):
             return f"{count(size.people, 'participant')} with {decimals(size.decisions, 0)} decisions each"
 
         if self.term is None or not first.effect or np.isnan(first.power):
-            covered = f"95% intervals contain the truth in {decimals(100 * first.coverage, 0)}% of cases"
+            covered = f"95% CIs contain the truth in {decimals(100 * first.coverage, 0)}% of cases"
             return f"{of(first)} give discounts to within ±{decimals(first.error, 2)} (root mean square), and {covered}."
         power = percent_with_error(first.power, first.share_error(first.power))
         text = f"{of(first)} give {power} power to detect an effect of {decimals(first.effect, 2)} of {self.term}"
@@ -497,7 +497,7 @@ class Recovery(Result):
             return f"{size} were simulated, and none of them identified a discount."
         words = [
             f"{size} were simulated: discounts are recovered to ±{decimals(first.error, 2)} (root mean square), "
-            f"and 95% intervals contain the truth in {decimals(100 * first.coverage, 0)}% of cases."
+            f"and 95% CIs contain the truth in {decimals(100 * first.coverage, 0)}% of cases."
         ]
         if first.without_interval:
             words.append(f"For {decimals(100 * first.without_interval, 0)}% of the discounts there is no interval.")
@@ -639,7 +639,7 @@ def bootstrap(
     point = resume(solution)
     model = point.likelihood
     if kind not in ("parametric", "episodes"):
-        raise ValueError(f'kind must be "parametric" or "episodes", received {kind!r}')
+        raise ValueError(f'kind must be "parametric" or "episodes", got {kind!r}')
     tables = None if kind == "parametric" else tables_of(model.problem, demonstrations)
     seeds = np.random.SeedSequence(as_seed(seed)).spawn(draws)
     # Forty tasks are enough for many processes, and few enough that starting one costs little.

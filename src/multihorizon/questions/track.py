@@ -1,7 +1,7 @@
 """One person as decisions arrive: what each decision says of how far this person looks ahead.
 
-*Model.* A study (`Population`) has found the reward θ, which persons share, and how `η = (logit γ, log λ)` differs between
-persons. Of somebody new with covariates x it says, before the first decision,
+*Model.* A study (`Population`) has found the reward θ, which people share, and how `η = (logit γ, log λ)` differs between
+people. Of somebody new with covariates x it says, before the first decision,
 
     η = μ + L z,    μ = (x'b, x'c),    L Lᵀ = Σ + diag(x' Cov(b) x, x' Cov(c) x),    Σ that of the conditions at hand,
 
@@ -24,7 +24,7 @@ trackers that need the same one share its table.
 *Quantiles.* The logarithm of the density of logit γ is the cubic spline through its values at the nodes.
 
 *Effective number of decisions* (Kish, 1965): `(Σ v)²/Σ v²`, v the Fisher information on logit γ of a decision in that state,
-averaged over the persons of the study. Decisions in which all horizons do the same do not count.
+averaged over the people of the study. Decisions in which all horizons do the same do not count.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class TrackedPerson(Result):
         after = f"After {number}, worth {decimals(self.effective_decisions, 1)} equally telling ones,"
         words = [
             f"{after if self.decisions else 'Before any decision'} the discount is {decimals(self.discount, 3)} "
-            f"(95% interval {decimals(low, 3)} to {decimals(high, 3)}): an effective planning horizon of "
+            f"(95% CI {decimals(low, 3)} to {decimals(high, 3)}): an effective planning horizon of "
             f"{self.ahead.text(self.discount)} ({self.ahead.interval(low, high)}).",
             f"The temperature is {significant(self.temperature)} ({significant(cold)} to {significant(hot)}).",
         ]
@@ -295,15 +295,15 @@ class Tracking:
         people = isinstance(solution, Solution) and solution.evidence.get("population") is not None
         if not people or solution.status != Status.CONVERGED:
             what = f"{solution.solver}: {solution.status}" if isinstance(solution, Solution) else type(solution).__name__
-            raise ValueError(f"track must be given a converged solution of Population, received {what}")
+            raise ValueError(f"track must be given a converged solution of Population, got {what}")
         problem = solution.require_problem()
         if (near := solution.evidence.get("deviations")) is not None and near.spread:
-            raise ValueError("track follows persons who share one reward, received deviations from it: fit with deviations 0")
+            raise ValueError("track follows people who share one reward, got deviations from it: fit with deviations 0")
         population = PopulationEvidence.of(solution).population
         covariates = _covariates(solution, population)
         groups = [c for c in covariates.formula.columns if not covariates.formula.is_number(covariates.frame[c])]
         nobody = np.zeros(0, dtype=np.int64)
-        #: The design, with one row for each combination of groups in place of very many persons.
+        #: The design, with one row for each combination of groups in place of very many people.
         self.covariates = replace(
             covariates,
             frame=covariates.frame.drop_duplicates(groups) if groups else covariates.frame.head(1),
@@ -387,10 +387,10 @@ class Tracking:
         """Return the row of the tables of a decision."""
         number = len(self.tasks)
         if task is None and number > 1:
-            raise ValueError(f"task must say in which of the {number} tasks the person decided, 0 to {number - 1}, received none")
+            raise ValueError(f"task must say in which of the {number} tasks the person decided, 0 to {number - 1}, got none")
         place = 0 if task is None else task
         if not isinstance(place, int | np.integer) or not 0 <= place < number:
-            raise ValueError(f"task must be a whole number from 0 to {number - 1}, received {task!r}")
+            raise ValueError(f"task must be a whole number from 0 to {number - 1}, got {task!r}")
         mdp = self.tasks[place].mdp
         s, a = (
             _known(of[place], value, what)
@@ -399,20 +399,16 @@ class Tracking:
         row = int(self.rows[place][a, s])
         if row < 0:
             if mdp.terminal[s]:
-                raise ValueError(
-                    f"a decision must be made in a state that goes on, received {mdp.state_names[s]}, which is terminal"
-                )
+                raise ValueError(f"a decision must be made in a state that goes on, got {mdp.state_names[s]}, which is terminal")
             free = first_few([name for name, able in zip(mdp.action_names, mdp.available[s], strict=True) if able])
-            raise ValueError(f"action must be available in state {mdp.state_names[s]} ({free}), received {mdp.action_names[a]}")
+            raise ValueError(f"action must be available in state {mdp.state_names[s]} ({free}), got {mdp.action_names[a]}")
         return row
 
     def prior(self, person: Mapping[str, Any] | pd.Series[Any] | Frame | None) -> Prior:
         """Return what the study says of somebody with these covariates."""
         columns = self.covariates.formula.columns
         if person is None and columns:
-            raise ValueError(
-                f"person must have a value for {', '.join(columns)}, as the study compares persons by it, received none"
-            )
+            raise ValueError(f"person must have a value for {', '.join(columns)}, as the study compares people by it, got none")
         frame = pd.DataFrame(index=[0]) if person is None else _one_row(person)
         rows, random = self.covariates.rows_of(frame)
         return self._prior(rows[0], random, errors=True)
@@ -447,7 +443,7 @@ def _known(places: Mapping[str, int], value: object, what: str) -> int:
     place = places.get(value) if isinstance(value, str) else None
     place = places.get(label(value, what)) if place is None else place
     if place is None:
-        raise ValueError(f"{what} must be one of the task's ({first_few(list(places))}), received {label(value, what)}")
+        raise ValueError(f"{what} must be one of the task's ({first_few(list(places))}), got {label(value, what)}")
     return place
 
 
@@ -456,10 +452,10 @@ def _one_row(person: Mapping[str, Any] | pd.Series[Any] | Frame) -> pd.DataFrame
     if is_frame(person):
         frame = as_frame(person, "person")
         if len(frame) != 1:
-            raise ValueError(f"person must have one row, received {len(frame)}")
+            raise ValueError(f"person must have one row, got {len(frame)}")
         return frame
     if not isinstance(person, Mapping | pd.Series):
-        raise ValueError(f"person must map covariates to values, received {type(person).__name__}")
+        raise ValueError(f"person must map covariates to values, got {type(person).__name__}")
     return pd.DataFrame({str(column): [value] for column, value in person.items()})
 
 
@@ -469,7 +465,7 @@ def _covariates(solution: Solution, findings: PopulationFindings) -> Covariates:
     covariates = remembered(solution, formula, reference=reference)
     if covariates.terms != tuple(findings.discount):
         raise ValueError(
-            f"the formula {formula!r} must give the study's terms {first_few(list(findings.discount))}, received "
+            f"the formula {formula!r} must give the study's terms {first_few(list(findings.discount))}, got "
             f"{first_few(covariates.terms)}: name the groups to compare with as Population(reference=…)"
         )
     return covariates
@@ -479,7 +475,7 @@ class Tracker:
     """One person, decision by decision; made by `track`.
 
     A tracker remembers how often each action was chosen in each state, and no more. Where it cannot use what it is given it
-    raises, and stays as it was. Copies and the trackers of other persons share its tables of policies. Trackers can be pickled;
+    raises, and stays as it was. Copies and the trackers of other people share its tables of policies. Trackers can be pickled;
     those that are pickled together go on sharing. Tables are not pickled, but planned again.
     """
 
@@ -510,9 +506,7 @@ class Tracker:
         rows = []
         for decision in decisions:
             if not isinstance(decision, tuple | list) or len(decision) not in (2, 3):
-                raise ValueError(
-                    f"a decision must be a state and an action, and a task if there are several, received {decision!r}"
-                )
+                raise ValueError(f"a decision must be a state and an action, and a task if there are several, got {decision!r}")
             rows.append(self._shared.row(decision[0], decision[1], decision[2] if len(decision) == 3 else None))
         return self._add(Counter(rows))
 
@@ -520,7 +514,7 @@ class Tracker:
         """Remove a decision: one that was recorded by mistake, or one that is too old to count."""
         row = self._shared.row(state, action, task)
         if not self._counts[row]:
-            raise ValueError(f"only a decision of this person can be taken back, received {action} in state {state}")
+            raise ValueError(f"only a decision of this person can be taken back, got {action} in state {state}")
         return self._add(Counter({row: -1}))
 
     @property

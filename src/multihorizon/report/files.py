@@ -1,6 +1,6 @@
 """What a fit leaves behind: `result.json`, `result.npz`, `people.csv`, `reward.csv` and `report.html`, all or none.
 
-Where the formula has conditions, `conditions.csv` has a row for each person and condition. Of very many persons there are
+Where the formula has conditions, `conditions.csv` has a row for each person and condition. Of very many people there are
 `people.parquet` and `conditions.parquet` in place of these tables, and no `result.npz`: it would hold the same numbers.
 
 A number that the data do not determine is null in the JSON, NaN in the arrays and empty in the CSV. Where states are vectors,
@@ -226,7 +226,7 @@ def load(folder: str | Path) -> Solution:
         >>> import multihorizon as mh
         >>> mh.load("no such folder")
         Traceback (most recent call last):
-        ValueError: the result must be a folder that a fit wrote, received no such folder, which does not exist
+        ValueError: the result must be a folder that a fit wrote, got no such folder, which does not exist
     """
     return read_fit(Path(folder))[0]
 
@@ -243,7 +243,7 @@ def read_fit(directory: Path) -> tuple[Solution, dict[str, Any]]:
         state = (
             "a folder without result.json" if directory.is_dir() else "a file" if directory.exists() else "which does not exist"
         )
-        raise ValueError(f"the result must be a folder that a fit wrote, received {directory}, {state}")
+        raise ValueError(f"the result must be a folder that a fit wrote, got {directory}, {state}")
     content = read_json(directory / "result.json", "the result of a fit")
     try:
         as_declared(content, _Result, "the result")
@@ -256,11 +256,11 @@ def read_fit(directory: Path) -> tuple[Solution, dict[str, Any]]:
     solution = Solution.from_json(directory / SOLUTION, _problem_from(arrays, directory / TASK))
     if missing := solution.evidence.lacking():
         needed = f"must have {', '.join(missing)} in its evidence, as each {solution.solver} writes it"
-        raise ValueError(f"{directory / SOLUTION} {needed}, received none: fit again")
+        raise ValueError(f"{directory / SOLUTION} {needed}, got none: fit again")
     for name in ("temperature", "reward"):
         largest = np.nanmax(np.abs(np.asarray(getattr(solution, name), dtype=np.float64)), initial=0.0)
         if largest > LARGEST_NUMBER:
-            received = f"at most {LARGEST_NUMBER:g}, received {largest:g}"
+            received = f"at most {LARGEST_NUMBER:g}, got {largest:g}"
             raise ValueError(f"{directory / SOLUTION}: {name} must be {received}: fit again")
     try:
         solution.solver_used(MaximumLikelihood, Population)
@@ -271,14 +271,14 @@ def read_fit(directory: Path) -> tuple[Solution, dict[str, Any]]:
     decisions = float(solution.evidence["decisions"])
     if not np.isclose(taken, decisions):
         raise ValueError(
-            f"{directory / SOLUTION} and {TASK} must be of one fit, received {decisions:,.10g} decisions in the one and "
+            f"{directory / SOLUTION} and {TASK} must be of one fit, got {decisions:,.10g} decisions in the one and "
             f"{taken:,.10g} in the other: fit again"
         )
     return solution, content
 
 
 def _problem_from(arrays: dict[str, Any], path: Path) -> Problem:
-    """Return the persons of a fit and their task; ValueError, naming the file, where it holds something else."""
+    """Return the people of a fit and their task; ValueError, naming the file, where it holds something else."""
     wrong = f"{path} is not the task of a fit"
     schema = arrays.get("schema", np.array(0))
     if schema.shape or schema.dtype.kind not in "iu" or schema != 1:
@@ -312,7 +312,7 @@ def _why_not(content: dict[str, Any]) -> str:
 
 
 def _persons_of(mdp: MDP, arrays: dict[str, Any]) -> Problem:
-    """Return the persons of a saved task; ValueError where its arrays do not fit the task."""
+    """Return the people of a saved task; ValueError where its arrays do not fit the task."""
     rows = mdp.n_states * mdp.n_actions
     names = arrays["experts"].tolist()
     parameters = arrays["parameters"].tolist()
@@ -326,7 +326,7 @@ def _persons_of(mdp: MDP, arrays: dict[str, Any]) -> Problem:
             paid[name] = as_floats(arrays[name], name)
             as_shape(paid[name], (size,), name)
     if features is None and parameters != mdp.state_names:
-        raise ValueError(f"parameters must be the states where there are no features, received {first_few(parameters)}")
+        raise ValueError(f"parameters must be the states where there are no features, got {first_few(parameters)}")
     if counts is None or (counts.data < 0).any() or not (counts.sum(axis=1) > 0).all():
         raise ValueError("counts must not be negative, and those of each expert must have one above 0")
     task = CountedTask(mdp, counts, features, arrival, paid.get("known_reward"), paid.get("known_arrival"))

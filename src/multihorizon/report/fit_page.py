@@ -136,7 +136,7 @@ def _cards(analysis: Analysis) -> Cards:
 
 
 def _people(analysis: Analysis) -> list[Section]:
-    """Return groups, conditions and persons, where a population was asked about."""
+    """Return groups, conditions and people, where a population was asked about."""
     if analysis.population is None:
         return []
     population, people = PopulationEvidence.of(analysis.population).population, analysis.people
@@ -180,7 +180,7 @@ def _horizons(analysis: Analysis) -> list[Section]:
         )
     title = Either("discount γ", f"horizon, {analysis.horizon.many}")
     half_life = [f"half-life, {analysis.horizon.many}"] if analysis.horizon.timed else []
-    headers = ["expert", title, "95% interval", ruler.title, *half_life, "temperature", "decisions", "pseudo-R²"]
+    headers = ["expert", title, "95% CI", ruler.title, *half_life, "temperature", "decisions", "pseudo-R²"]
     table = PageTable(headers, rows, "Experts from the shortest horizon to the longest", [[k] for k in order])
     drawn = any(analysis.given) and analysis.population is not None  # else the picture opens the page
     blocks: list[str | Block] = [_people_figure(analysis), table] if drawn else [table]
@@ -216,9 +216,9 @@ def _interval_meaning(analysis: Analysis) -> str:
     if analysis.largest_discount < 1:
         limit = f" In a task that may never end, {analysis.largest_discount:g} is the largest discount tried, and ≥ marks it."
     if analysis.quick:
-        return f"To save time, a 95% interval is the estimate and 1.96 standard errors either way, cut at {ends}.{limit}"
+        return f"To save time, a 95% CI is the estimate and 1.96 standard errors either way, cut at {ends}.{limit}"
     return (
-        "A 95% interval holds every discount that the decisions do not contradict, with all other unknowns free to follow. If "
+        "A 95% CI holds every discount that the decisions do not contradict, with all other unknowns free to follow. If "
         "the model is right, 19 of 20 such intervals hold the true discount. An interval that ends at "
         f"{ends} means that the decisions do not exclude even that.{limit}"
     )
@@ -238,7 +238,7 @@ def _people_figure(analysis: Analysis) -> Block:
             tip = (
                 f"{analysis.solution.experts[k]}\n"
                 f"γ {own_discount_text(analysis, k)}, {own_steps_text(analysis, k)} {analysis.horizon.many}\n"
-                f"95% interval of γ: {interval_text(analysis, k)}\n{decimals(analysis.decisions[k], 0)} decisions"
+                f"95% CI of γ: {interval_text(analysis, k)}\n{decimals(analysis.decisions[k], 0)} decisions"
             )
             x = ruler.place(float(analysis.solution.discounts[k]), unit)
             y = (row + 0.5) / len(order)
@@ -246,7 +246,7 @@ def _people_figure(analysis: Analysis) -> Block:
             names.append((y, shortened(analysis.solution.experts[k], 30), k))
         experts = Axis("", names) if named else Axis("experts, the longest horizon on top", ())
         panels.append(Panel(ruler.axes[unit], experts, marks, kind=f"in-{unit}"))
-    caption = "Each expert's discount with its 95% interval, from the shortest horizon to the longest."
+    caption = "Each expert's discount with its 95% CI, from the shortest horizon to the longest."
     return Chart(caption, panels, height=float(np.clip(68 + (28 if named else 14) * len(order), 130, 760)))
 
 
@@ -293,7 +293,7 @@ def _deviations(analysis: Analysis) -> list[str | Block]:
     low, high = (
         "not found" if np.isnan(end) else "any size" if np.isinf(end) else significant(end, 3) for end in deviations.interval
     )
-    interval = "" if deviations.given else f" (95% interval {low} to {high})"
+    interval = "" if deviations.given else f" (95% CI {low} to {high})"
     words = deviation_words(deviations)
     text = f"Deviations have a standard deviation of {significant(deviations.spread, 3)}{interval} in units of reward: {words}."
     names, values = problem.parameter_names, deviations.values
@@ -364,7 +364,7 @@ def _discounts_beside(analysis: Analysis, deviations: Deviations) -> list[Block]
         ]
         for k in order
     ]
-    headers = ["expert", "nearly one goal", "95% interval", "one goal", "95% interval from standard errors"]
+    headers = ["expert", "nearly one goal", "95% CI", "one goal", "95% CI from standard errors"]
     caption = "Look-ahead where goals are nearly shared, and what it would be with one reward for all"
     table = PageTable(headers, rows, caption, [[k] for k in order])
     panels = []
@@ -423,7 +423,7 @@ def _reward(analysis: Analysis) -> list[Section]:
     if problem.tabular:
         kind, against = "state", "the reward of the average logged step"
         also = " A constant added to all rewards does not change the differences."
-    blocks: list[str | Block] = [f"Differences from {against}, with 95% intervals. {UNIT_OF_REWARD}{also}"]
+    blocks: list[str | Block] = [f"Differences from {against}, with 95% CIs. {UNIT_OF_REWARD}{also}"]
     mdp = problem.experts[0].mdp
     if problem.parameter_names == mdp.state_names and mdp.grid_shape is not None:
         blocks.append(_reward_map(analysis, mdp, mdp.grid_shape))
@@ -457,7 +457,7 @@ def _rewards_table(kind: str, column: str, names: Sequence[str], values: Floats,
         value, low, high = float(values[i]), float(values[i] - half[i]), float(values[i] + half[i])
         interval = "not identified" if np.isnan(value) else f"{decimals(low, 2)} to {decimals(high, 2)}"
         rows.append([names[i], decimals(value, 2), interval, Bar(low, value, high, scale)])
-    return PageTable([kind, column, "95% interval", ""], rows, "Rewards from the largest to the smallest")
+    return PageTable([kind, column, "95% CI", ""], rows, "Rewards from the largest to the smallest")
 
 
 def _states(analysis: Analysis, mdp: MDP) -> tuple[Floats, list[str]]:
@@ -473,7 +473,7 @@ def _states(analysis: Analysis, mdp: MDP) -> tuple[Floats, list[str]]:
             value, half = rewards[name]
             lines.append("reward not identified" if np.isnan(value) else f"reward {decimals(value, 2)}")
             if not np.isnan(value - half):
-                lines.append(f"95% interval {decimals(value - half, 2)} to {decimals(value + half, 2)}")
+                lines.append(f"95% CI {decimals(value - half, 2)} to {decimals(value + half, 2)}")
         tips.append("\n".join([*lines, *(["the episode ends here"] if end else [])]))
     return np.array([rewards[name][0] if rewards else 0.0 for name in mdp.state_names]), tips
 
@@ -702,7 +702,7 @@ def _reward_over_coordinates(analysis: Analysis, evidence: SieveEvidence) -> Sec
             panel = Panel(
                 along, Axis("reward", number_ticks(low, high), low, high), [], [Line([*above, *below[::-1]], kind="area"), curve]
             )
-            blocks.append(Chart(f"Reward over {over[0]}, with 95% intervals.", [panel]))
+            blocks.append(Chart(f"Reward over {over[0]}, with 95% CIs.", [panel]))
             continue
         x, y, shown = functions.surface(places)
         across, up = (
@@ -835,13 +835,13 @@ def _of_population(analysis: Solution) -> str:
         return f"Persons were taken to be of {population.types['number']} types, each with a discount and a temperature; {how}."
     formula = analysis.options.get("formula") or "~ 1"
     within = population.conditions
-    mixed = " Conditions were compared within persons." if within else ""
+    mixed = " Conditions were compared within people." if within else ""
     columns = [row["column"] for row in population.contrasts["discount"]]
     holm = len(set(columns)) < len(columns)
     return (
-        "The logit of γ and the logarithm of λ were taken to vary normally between persons around means that follow the formula "
-        f"{formula}, and persons were averaged out.{mixed} Effects were tested by Student's t with {population.degrees} degrees "
-        f"of freedom{', and pairs of groups with Holm’s correction' if holm else ''}. Intervals are 95% intervals."
+        "The logit of γ and the logarithm of λ were taken to vary normally between people around means that follow the formula "
+        f"{formula}, and people were averaged out.{mixed} Effects were tested by Student's t with {population.degrees} degrees "
+        f"of freedom{', and pairs of groups with Holm’s correction' if holm else ''}. Intervals are 95% CIs."
     )
 
 
@@ -849,11 +849,11 @@ def _of_experts(analysis: Analysis) -> str:
     if analysis.sieve is not None:
         return (
             f"Reward and values were taken to be sums of {analysis.sieve.functions} functions of the state, and next states were "
-            "predicted from the same decisions. Parameters were estimated by maximum likelihood, with 95% intervals that hold "
+            "predicted from the same decisions. Parameters were estimated by maximum likelihood, with 95% CIs that hold "
             "the error of both."
         )
     how = "standard errors" if analysis.quick else "the profile likelihood"
     several = " That discounts are equal was tested by likelihood ratios." if analysis.shared is not None else ""
     several += " Pairs have Holm’s correction." if len(analysis.pairs) > 1 else ""
     held = " A penalty holds the rewards." if analysis.likelihood is not None and analysis.likelihood.ridge else ""
-    return f"Parameters were estimated by maximum likelihood, with 95% intervals by {how}.{held}{several}"
+    return f"Parameters were estimated by maximum likelihood, with 95% CIs by {how}.{held}{several}"

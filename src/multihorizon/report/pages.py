@@ -264,15 +264,13 @@ def write_comparison(directory: Path, carried: CarryingOver, options: dict[str, 
 def compare_page(carried: CarryingOver, options: dict[str, Any], remarks: Sequence[str] = ()) -> Page:
     """Return the report of predictions from one condition to another."""
     answer, pairs = carried.answer, carried.pairs
-    caption = (
-        "What each person's own horizon gains per decision over one discount for everybody, the line at 0, with its 95% interval."
-    )
+    caption = "What each person's own horizon gains per decision over one discount for everybody, the line at 0, with its 95% CI."
     picture = Chart(caption, [_gains_panel(carried)], 70.0 + 34 * len(pairs))
     meaning = (
         "Everything is fitted to the decisions under the first condition, and nothing of the second is used before its decisions "
         "are predicted, but the shift that all others have in common. Own horizons, and temperatures beside one discount for "
         "everybody, are averaged over what is likely for the person. By chance all available actions are equally likely. "
-        "Intervals are over persons."
+        "Intervals are over people."
     )
     told = carried.headline().removeprefix(f"{answer.answer}. ")  # above
     further = [line for line in (answer.reasons.removeprefix(told).strip(), *carried.sentences().splitlines()[1:]) if line]
@@ -422,7 +420,7 @@ def _gains_panel(carried: CarryingOver) -> Panel:
 
 def carried_table(carried: CarryingOver) -> Table:
     """Return how well each condition predicts another."""
-    headings = {"common_discount": "the one discount", "gain": "own − one discount", "gain_low": "95% interval"}
+    headings = {"common_discount": "the one discount", "gain": "own − one discount", "gain_low": "95% CI"}
     roles: dict[str, Role] = {"common_discount": "discount", "own": "score", "one_discount": "score", "chance": "score"}
     drawn = "gain", "gain_low", "gain_high"
     caption = "Log-likelihood of a decision; nearer to zero is better"
@@ -467,7 +465,7 @@ def design_page(design: Design, options: dict[str, Any], check: str, remarks: Se
         pictures.append(_design_sizes_figure(design))
     given, errors, sizes = design._tables(compute=True)
     what = "discounts" if design.scale == "discount" else "the effect on the logit of the discount"
-    choice = ": more persons, or more decisions of each?" if design.scale == "logit" else ""
+    choice = ": more people, or more decisions of each?" if design.scale == "logit" else ""
     sizes = replace(sizes, caption=f"{sizes.caption}{choice}")
     method = (
         "Each candidate is judged by what it is expected to say about the targets after rewards and temperatures are accounted "
@@ -586,7 +584,7 @@ def recovery_blocks(recovery: Recovery) -> list[str | Block]:
         if len(sizes) > 1:
             pictures.append(_sizes_figure(sizes, name, label))
     meaning = (
-        "Bias and error are those of the discounts; the error is the root mean square. Coverage is the share of 95% intervals "
+        "Bias and error are those of the discounts; the error is the root mean square. Coverage is the share of 95% CIs "
         "that contain the truth. Power is the share of studies with p < 0.05. With an effect of 0 it is the share of false "
         "alarms, which should be near 5%. The number after ± is the standard error of a share with so many simulated studies."
     )
@@ -862,7 +860,7 @@ def _outcomes_mean(prediction: Prediction) -> str:
 
 
 def changed_choices(prediction: Prediction) -> list[tuple[int, int]]:
-    """Return the states and actions whose probability changes most on average over persons, at most 40."""
+    """Return the states and actions whose probability changes most on average over people, at most 40."""
     size = np.where(
         prediction.change.mdp.live, np.nan_to_num(np.abs(prediction.after - prediction._before_there())).mean(axis=0), -1.0
     )
@@ -871,7 +869,7 @@ def changed_choices(prediction: Prediction) -> list[tuple[int, int]]:
 
 
 def choices_of_many(prediction: Prediction, rows: int | None = None) -> Table:
-    """Return how the choices of many persons change, those that change most on average first."""
+    """Return how the choices of many people change, those that change most on average first."""
     content = []
     for s, a in changed_choices(prediction)[:rows]:
         before, after = prediction._before_there()[:, s, a], prediction.after[:, s, a]
@@ -885,7 +883,7 @@ def choices_of_many(prediction: Prediction, rows: int | None = None) -> Table:
 
 
 def outcomes_of_many(prediction: Prediction, rows: int | None = None) -> Table:
-    """Return how the outcomes of many persons change."""
+    """Return how the outcomes of many people change."""
     content = []
     outcomes = prediction.outcomes[prediction.outcomes["quantity"] != "visits"]
     for (quantity, state), part in outcomes.groupby(["quantity", "state"], sort=False):
@@ -900,10 +898,10 @@ def outcomes_of_many(prediction: Prediction, rows: int | None = None) -> Table:
 
 
 def _of_many(content: list[tuple[Any, ...]], columns: list[str], caption: str) -> Table:
-    """Return means over persons, and where most of them are."""
+    """Return means over people, and where most of them are."""
     frame = _without_exact(pd.DataFrame(content, columns=columns))
     roles: dict[str, Role] = {"before": "chance", "after": "chance"}
-    return Table(frame, caption, ("after", "low", "high"), bars=False, roles=roles, headings={"low": "80% of persons"})
+    return Table(frame, caption, ("after", "low", "high"), bars=False, roles=roles, headings={"low": "80% of people"})
 
 
 def _distributions(prediction: Prediction) -> Section:
@@ -913,7 +911,7 @@ def _distributions(prediction: Prediction) -> Section:
     if not chosen:
         return Section(heading, ["No choice changes by more than 0.0005 on average."])
     meaning = (
-        "Numbers are means over persons, where 80% of persons are after the change, and how many choose it more or less often "
+        "Numbers are means over people, where 80% of people are after the change, and how many choose it more or less often "
         "by over 0.05."
     )
     table = replace(choices_of_many(prediction, TOP), caption="The choices that change most on average")
@@ -941,7 +939,7 @@ def _scatter(prediction: Prediction, s: int, a: int) -> Chart:
 
 def _outcomes_of_many(prediction: Prediction) -> Section:
     """Of many people: how outcomes are distributed."""
-    table = replace(outcomes_of_many(prediction), caption="Outcomes, means over persons")
+    table = replace(outcomes_of_many(prediction), caption="Outcomes, means over people")
     return Section("What comes of it", [_outcomes_mean(prediction), *([TableBlock(table)] if len(table.frame) else [])])
 
 
@@ -957,7 +955,7 @@ def _maps_of_each(prediction: Prediction) -> list[Section]:
 
 
 def _map_of_all(prediction: Prediction) -> list[Section]:
-    """Before and after side by side, on average over persons."""
+    """Before and after side by side, on average over people."""
     visits = _visits(prediction)
     mean = [values.mean(axis=0) for values in (prediction._before_there(), prediction.after, *visits)]
     pair = _pair(prediction, *mean)

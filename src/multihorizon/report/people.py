@@ -1,17 +1,17 @@
-"""People in rows and figures, and their sections of a page: a population, its groups, and the same persons under several
+"""People in rows and figures, and their sections of a page: a population, its groups, and the same people under several
 conditions. `questions/differences.py` has the sentences.
 
-Of very many persons none has a row or a dot. Histograms stand in their place, so the page is as large for a million persons as
+Of very many people none has a row or a dot. Histograms stand in their place, so the page is as large for a million people as
 for two thousand.
 
 *Conditions.* A cell is a person under one combination of conditions. Where there are several conditions, what is said of a person
 at a level of one of them is the mean of the logits of the person's cells at that level. A number with many values is cut into
 bins with about equally many cells.
 
-*Distribution.* Shrunken discounts lie closer together than persons do. So the shaded areas are the posteriors of the cells put
+*Distribution.* Shrunken discounts lie closer together than people do. So the shaded areas are the posteriors of the cells put
 together: with m and e the mean and the standard error of the logit of a cell's discount, the mixture of all N(m, e²).
 
-*Sample.* Of very many persons some are drawn, at equal distances in the order of their mean logits, so that those who are drawn
+*Sample.* Of very many people some are drawn, at equal distances in the order of their mean logits, so that those who are drawn
 differ as all do.
 """
 
@@ -108,22 +108,22 @@ def _places(error: float) -> int:
 
 
 def population_section(findings: Fitted, solution: Solution) -> Section:
-    """Return the section on groups and persons; the pictures that answer what was asked stand before it."""
+    """Return the section on groups and people; the pictures that answer what was asked stand before it."""
     population, horizon = PopulationEvidence.of(solution).population, findings.horizon
     if solution.status != Status.CONVERGED:
-        return Section("Groups and persons", [Notice(f"The population could not be estimated. {solution.message}")])
+        return Section("Groups and people", [Notice(f"The population could not be estimated. {solution.message}")])
     blocks: list[str | Block] = [*map(Notice, absent_words(population.left_out, population.persons, most=1000))]
     blocks.append(" ".join(population_words(solution, horizon)))
     blocks.append(Beside([_shrinkage_figure(findings, solution), *predicted_figures(findings)]))
     if population.cells is not None:  # what to expect under each condition has a section of its own
-        return Section("Groups and persons", [*blocks, *effect_blocks(population, horizon), _persons(findings)])
+        return Section("Groups and people", [*blocks, *effect_blocks(population, horizon), _persons(findings)])
     sizes = pd.Series(population.groups).value_counts()
     expected = expected_table(population, {name: int(sizes.get(name, 0)) for name in population.predictions}, horizon)
-    return Section("Groups and persons", [*blocks, expected, *effect_blocks(population, horizon), _persons(findings)])
+    return Section("Groups and people", [*blocks, expected, *effect_blocks(population, horizon), _persons(findings)])
 
 
 def expected_table(population: PopulationFindings, sizes: dict[str, int], horizon: Horizon, rest: str = "") -> PageTable:
-    """Return what to expect of persons of these groups, of which there are so many; `rest` says which groups are left out."""
+    """Return what to expect of people of these groups, of which there are so many; `rest` says which groups are left out."""
     rows = [
         [
             name,
@@ -135,8 +135,8 @@ def expected_table(population: PopulationFindings, sizes: dict[str, int], horizo
         for name, number in sizes.items()
     ]
     typical = Either("typical discount", f"typical horizon, {horizon.many}")
-    headers = ["persons like", "how many", typical, "95% interval", "95% of new persons"]
-    return PageTable(headers, rows, f"What to expect of persons with these covariates{rest}")
+    headers = ["people like", "how many", typical, "95% CI", "95% of new people"]
+    return PageTable(headers, rows, f"What to expect of people with these covariates{rest}")
 
 
 def effect_blocks(population: PopulationFindings, horizon: Horizon) -> list[str | Block]:
@@ -144,7 +144,7 @@ def effect_blocks(population: PopulationFindings, horizon: Horizon) -> list[str 
     blocks: list[str | Block] = []
     rows, most = contrast_rows(population, horizon), 1000  # more rows would make the page slow
     if rows:
-        headers = ["persons with", "typical discounts", f"in {horizon.many}", "difference of logits, 95% interval", "p"]
+        headers = ["people with", "typical discounts", f"in {horizon.many}", "difference of logits, 95% CI", "p"]
         caption = "Persons who differ in one covariate alone; p-values of several pairs have Holm's correction"
         if len(rows) > most:
             first = np.argsort([pair["adjusted"] for pair in population.contrasts["discount"]], kind="stable")[:most]
@@ -161,11 +161,11 @@ def effect_blocks(population: PopulationFindings, horizon: Horizon) -> list[str 
         bars: list[Bar | None] = [Bar(e["interval"][0], e["estimate"], e["interval"][1], (min(ends), max(ends))) for e in effects]
         bars += [None] * len(population.factors[kind])
         drawn = [[*row, bar] for row, bar in zip(effect_rows(population, kind), bars, strict=True)]
-        blocks.append(TableBlock(Table.of(["term", "estimate", "95% interval or test", "p", ""], drawn, caption)))
-    same = " Conditions are compared within the same persons, so what makes persons differ from each other does not blur it."
+        blocks.append(TableBlock(Table.of(["term", "estimate", "95% CI or test", "p", ""], drawn, caption)))
+    same = " Conditions are compared within the same people, so what makes people differ from each other does not blur it."
     blocks.append(
-        "The logit of a discount γ is log(γ/(1−γ)). Persons differ around the mean of their group, so a difference between "
-        "groups is judged by the number of persons, not by the number of decisions (Student's t with "
+        "The logit of a discount γ is log(γ/(1−γ)). People differ around the mean of their group, so a difference between "
+        "groups is judged by the number of people, not by the number of decisions (Student's t with "
         f"{population.degrees} degrees of freedom).{same if population.cells is not None else ''}"
     )
     return blocks
@@ -177,7 +177,7 @@ def distribution_section(population: PopulationFindings, horizon: Horizon) -> li
         return []
     blocks: list[str | Block] = [
         "Here no shape of the distribution was assumed. Its most likely form is a few points: what decisions blur cannot be told "
-        "from points, so these are a picture of where persons are, not the persons themselves.",
+        "from points, so these are a picture of where people are, not the people themselves.",
     ]
     rows = []
     for name, group in population.distribution.items():
@@ -185,7 +185,7 @@ def distribution_section(population: PopulationFindings, horizon: Horizon) -> li
         for kind in group["types"]:
             spread = f"{'at most ' if kind['at_most'] else ''}{decimals(kind['spread'], 2)}"
             rows.append((name, kind["share"], kind["discount"], kind["temperature"], spread))
-    headers = ["persons", "share", "typical discount", "typical temperature", "spread of the logit"]
+    headers = ["people", "share", "typical discount", "typical temperature", "spread of the logit"]
     roles: dict[str, Role] = {"share": "share", "typical discount": "discount", "typical temperature": "amount"}
     blocks.append(TableBlock(Table.of(headers, rows, "Clear types", roles=roles), horizon=horizon))
     figures = [
@@ -207,7 +207,7 @@ def distribution_section(population: PopulationFindings, horizon: Horizon) -> li
         "the distance added no more than the last refinement. Types are counted by normal distributions: as many as the Bayesian "
         "information criterion asks for. Those without a valley between them, where the density falls below half of the lower "
         "peak, are one type. The free distribution has more points than there are types."
-        + (f" Nodes were placed and types counted with {asked:,} persons." if asked < population.persons else "")
+        + (f" Nodes were placed and types counted with {asked:,} people." if asked < population.persons else "")
     )
     return [Section("How horizons are distributed", blocks)]
 
@@ -230,8 +230,8 @@ def types_section(population: PopulationFindings, horizon: Horizon) -> list[Sect
         ]
         for k in numbers
     ]
-    headers = ["type", "share, 95% interval", "discount", "95% interval", "temperature", "likeliest for"]
-    roles: dict[str, Role] = {"discount": "discount", "95% interval": "discount", "temperature": "amount"}
+    headers = ["type", "share, 95% CI", "discount", "95% CI", "temperature", "likeliest for"]
+    roles: dict[str, Role] = {"discount": "discount", "95% CI": "discount", "temperature": "amount"}
     of_types = Table.of(headers, rows, "Types, from the shortest horizon to the longest", roles=roles)
     edges = np.linspace(0, 1, 21)
     lines = []
@@ -245,7 +245,7 @@ def types_section(population: PopulationFindings, horizon: Horizon) -> list[Sect
     certain = f"On average, the likeliest type of a person or an episode has a probability of {percent(types['certainty'])}."
     figure = Chart(
         f"How likely each person or episode is of each type. {certain}",
-        [Panel(Axis("probability of the type"), Axis("% of persons or episodes", ticks, 0.0, high), [], lines)],
+        [Panel(Axis("probability of the type"), Axis("% of people or episodes", ticks, 0.0, high), [], lines)],
     )
     tests = [
         [
@@ -272,7 +272,7 @@ def _number(value: float | None) -> float:
 
 
 def _free_figure(population: PopulationFindings, name: str, horizon: Horizon) -> Chart:
-    """Return the free distribution of the discount as bars, under the normal curve of the same persons."""
+    """Return the free distribution of the discount as bars, under the normal curve of the same people."""
     assert population.distribution is not None
     mixture = population.distribution[name]
     group = population.predictions[name]
@@ -289,7 +289,7 @@ def _free_figure(population: PopulationFindings, name: str, horizon: Horizon) ->
     top = 1.1 * max(float(bars.max()), float(curve.max()))
     outline = list(zip(np.repeat(edges, 2).tolist(), [0.0, *np.repeat(bars, 2).tolist(), 0.0], strict=True))
     lines = [Line(outline, kind="area"), Line(list(zip(x.tolist(), curve.tolist(), strict=True)), colour=1)]
-    y = Axis("% of persons", [(share, decimals(100 * share, 0)) for share in round_shares(top)], 0.0, top)
+    y = Axis("% of people", [(share, decimals(100 * share, 0)) for share in round_shares(top)], 0.0, top)
     panels = [Panel(logit_axis(horizon, unit, largest, ends), y, [], lines, f"in-{unit}") for unit in UNITS]
     return Chart(f"Discounts of {shortened(name, 60)}: bars without any assumption, the line if they are normal.", panels)
 
@@ -305,7 +305,7 @@ def _free_map(population: PopulationFindings, name: str, horizon: Horizon) -> Ch
         Mark(
             x,
             y,
-            f"γ {decimals(discount, 3)}, temperature {significant(np.exp(y), 3)}\n{percent(weight)} of persons",
+            f"γ {decimals(discount, 3)}, temperature {significant(np.exp(y), 3)}\n{percent(weight)} of people",
             size=1.5 + 18 * float(np.sqrt(weight)),
         )
         for x, y, discount, weight in zip(
@@ -315,7 +315,7 @@ def _free_map(population: PopulationFindings, name: str, horizon: Horizon) -> Ch
     ends = float(logits.min()) - 0.25, float(logits.max()) + 0.25
     y = log_axis("temperature, on a logarithmic scale", float(heights.min()) - 0.5, float(heights.max()) + 0.5)
     panels = [Panel(logit_axis(horizon, unit, largest, ends), y, marks, (), f"in-{unit}") for unit in UNITS]
-    return Chart("The same with temperatures: the larger a point, the more persons it stands for.", panels)
+    return Chart("The same with temperatures: the larger a point, the more people it stands for.", panels)
 
 
 def _logits(discounts: Sequence[float], largest: float) -> Floats:
@@ -345,12 +345,12 @@ def _persons(findings: Fitted) -> PageTable:
         shrunken = look_ahead(float(row["shrunken_discount"]), horizon)
         rows.append([findings.solution.experts[k], raw_look, shrunken, interval, decimals(row["reliability"], 2)])
     own_look = Either("raw discount", f"raw horizon, {horizon.many}")
-    headers = ["person", own_look, "shrunken", "95% interval", "reliability"]
+    headers = ["person", own_look, "shrunken", "95% CI", "reliability"]
     return PageTable(headers, rows, f"Shrunken{where} beside raw discounts", [[k] for k in order])
 
 
 def population_figures(findings: Fitted, solution: Solution) -> list[Block]:
-    """Return the pictures that answer what was asked: the distribution and the persons of each group, and persons over each
+    """Return the pictures that answer what was asked: the distribution and the people of each group, and people over each
     number."""
     population = PopulationEvidence.of(solution).population
     numbers = list(dict.fromkeys(pair["column"] for pair in population.contrasts["discount"] if pair["number"]))[:2]
@@ -391,19 +391,19 @@ def _groups_figure(findings: Fitted, solution: Solution, kind: str) -> Chart:
         panels = [Panel(logit_axis(findings.horizon, unit, largest, ends), y, marks, lines, f"in-{unit}") for unit in UNITS]
     else:
         panels = [Panel(log_axis("temperature, on a logarithmic scale", min(ends), max(ends)), y, marks, lines)]
-    whose = f"their group{f', at {at}' if at else ''}" if len(order) > 1 else "all persons"
-    what = "" if kind == "discount" else "How much persons choose at random: the higher the temperature, the more. "
-    caption = f"{what}Persons as dots below the distribution of {whose}; the cross is what is typical, with its 95% interval."
+    whose = f"their group{f', at {at}' if at else ''}" if len(order) > 1 else "all people"
+    what = "" if kind == "discount" else "How much people choose at random: the higher the temperature, the more. "
+    caption = f"{what}People as dots below the distribution of {whose}; the cross is what is typical, with its 95% CI."
     return Chart(caption, panels, max(56.0 + 90 * len(order), 200.0) if len(order) <= 6 else 56.0 + 60 * len(order))
 
 
 def _typical(population: PopulationFindings, name: str, kind: str, row: float, height: float) -> list[Line]:
-    """Return what is typical of a group as a stroke upward, and its 95% interval along the foot of it."""
+    """Return what is typical of a group as a stroke upward, and its 95% CI along the foot of it."""
     group, largest = population.predictions[name], population.largest_discount
     if kind == "discount":
         centre, low, high = logit(np.array([group["typical_discount"], *group["typical_interval"]]) / largest).tolist()
         ends = " to ".join(decimals(end, 3) for end in group["typical_interval"])
-        tip = f"{name}: typical γ {decimals(group['typical_discount'], 3)}, 95% interval {ends}"
+        tip = f"{name}: typical γ {decimals(group['typical_discount'], 3)}, 95% CI {ends}"
     else:
         centre = float(np.log(group["typical_temperature"]))
         reach = (
@@ -411,7 +411,7 @@ def _typical(population: PopulationFindings, name: str, kind: str, row: float, h
         )
         low, high = centre - reach, centre + reach
         ends = interval_text(np.exp(low), np.exp(high), significant)
-        tip = f"{name}: typical temperature {significant(group['typical_temperature'])}, 95% interval {ends}"
+        tip = f"{name}: typical temperature {significant(group['typical_temperature'])}, 95% CI {ends}"
     lines = [Line([(centre, row), (centre, row + height)], kind="typical", tip=tip)]
     if np.isfinite([low, high]).all():
         lines.append(Line([(low, row), (high, row)], kind="typical"))
@@ -419,7 +419,7 @@ def _typical(population: PopulationFindings, name: str, kind: str, row: float, h
 
 
 def _number_figure(findings: Fitted, solution: Solution, column: str) -> Chart:
-    """Return shrunken discounts of persons over a number, and the line of what is typical where it is straight on the logit
+    """Return shrunken discounts of people over a number, and the line of what is typical where it is straight on the logit
     scale.
     """
     population = PopulationEvidence.of(solution).population
@@ -455,14 +455,14 @@ def _number_figure(findings: Fitted, solution: Solution, column: str) -> Chart:
     x = Axis(shortened(column, 50), number_ticks(low, high), low, high)
     panels = [Panel(x, logit_axis(findings.horizon, unit, largest, ends), marks, lines, f"in-{unit}") for unit in UNITS]
     typical = "; a thick line is what is typical, within its 95% band" if lines and lines[0].points else ""
-    return Chart(f"Shrunken discounts of persons over {column}{typical}.", panels)
+    return Chart(f"Shrunken discounts of people over {column}{typical}.", panels)
 
 
 def _line_of_group(population: PopulationFindings, column: str, name: str, x: Floats, colour: int) -> list[Line]:
     """Return what is typical of a group over a number, with a 95% band where the terms of the formula are known to be plain.
 
     With b the effects, C their covariance and a(x) the row of the group in the design, the line is `a(x)ᵀb`, and the band
-    `± t √(a(x)ᵀ C a(x))`, with Student's t of the persons' degrees of freedom. A row that does not give the group's own mean at
+    `± t √(a(x)ᵀ C a(x))`, with Student's t of the people's degrees of freedom. A row that does not give the group's own mean at
     the mean of the number has terms of another kind, such as products, and no line.
     """
     levels = dict(part.split(" = ", 1) for part in name.split(", ") if " = " in part)
@@ -485,7 +485,7 @@ def _line_of_group(population: PopulationFindings, column: str, name: str, x: Fl
 
 
 def predicted_figures(findings: Fitted) -> list[Block]:
-    """For each of the largest groups, what its persons chose against what the population predicts of them."""
+    """For each of the largest groups, what its people chose against what the population predicts of them."""
     figures: list[Block] = []
     for group in findings.predicted:
         marks = []
@@ -495,8 +495,8 @@ def predicted_figures(findings: Fitted) -> list[Block]:
             marks.append(Mark(row.predicted, row.taken, f"predicted {expected}, {taken}", up=(row.low, row.high)))
         whose = "" if len(findings.predicted) == 1 else f" with {shortened(group.name, 60)}"
         caption = (
-            f"Choices of persons{whose}: dots are the shares taken, and strokes are where 95% of them are expected from the "
-            "persons' other decisions."
+            f"Choices of people{whose}: dots are the shares taken, and strokes are where 95% of them are expected from the "
+            "people's other decisions."
         )
         panel = Panel(Axis("predicted probability of an action"), Axis("share of the decisions"), marks, [DIAGONAL])
         figures.append(Chart(caption, [panel]))
@@ -578,7 +578,7 @@ def logit_axis(horizon: Horizon, unit: Unit, largest: float, ends: Sequence[floa
 
 
 def shown_groups(people: People, most: int) -> tuple[list[GroupSummary], str]:
-    """Return at most so many groups, those with the most persons, in their order, and a sentence where some are not among
+    """Return at most so many groups, those with the most people, in their order, and a sentence where some are not among
     them."""
     groups = people.groups
     if len(groups) <= most:
@@ -588,7 +588,7 @@ def shown_groups(people: People, most: int) -> tuple[list[GroupSummary], str]:
 
 
 def groups_section(fitted: Fitted, people: People) -> Section:
-    """Return how discounts are distributed in each group, what to expect of new persons, and the effects."""
+    """Return how discounts are distributed in each group, what to expect of new people, and the effects."""
     horizon = fitted.horizon
     blocks: list[str | Block] = [Beside(predicted_figures(fitted))]
     if people.population.cells is None:  # else what to expect under each condition has a section of its own
@@ -599,7 +599,7 @@ def groups_section(fitted: Fitted, people: People) -> Section:
 
 
 def groups_figure(people: People, horizon: Horizon) -> Chart:
-    """Draw for each group a histogram of shrunken discounts under the distribution of its persons, on the logit scale."""
+    """Draw for each group a histogram of shrunken discounts under the distribution of its people, on the logit scale."""
     population = people.population
     standard = np.linspace(-3, 3, 61)
     largest = population.largest_discount
@@ -607,7 +607,7 @@ def groups_figure(people: People, horizon: Horizon) -> Chart:
     groups, rest = shown_groups(people, 12)
     persons = population.individuals["logit_discount"]
     centres = logit(np.array([group.typical for group in groups]) / largest)
-    # All but the outermost persons: one of a million may lie anywhere.
+    # All but the outermost people: one of a million may lie anywhere.
     low, high = np.quantile(persons, [0.001, 0.999])
     ends = min(low, (centres - 3 * spread).min()), max(high, (centres + 3 * spread).max())
     edges = np.linspace(*ends, 81)
@@ -627,8 +627,8 @@ def groups_figure(people: People, horizon: Horizon) -> Chart:
     y = Axis("", names, -0.1, float(len(groups)))
     panels = [Panel(logit_axis(horizon, unit, largest, ends), y, [], lines, f"in-{unit}") for unit in UNITS]
     caption = (
-        "Areas are the persons' shrunken discounts; lines are the distribution of their group, from which new persons come; the "
-        "cross is what is typical, with its 95% interval. The less the decisions of each person say, the closer together the "
+        "Areas are the people's shrunken discounts; lines are the distribution of their group, from which new people come; the "
+        "cross is what is typical, with its 95% CI. The less the decisions of each person say, the closer together the "
         "shrunken discounts lie."
         f"{' Lines are drawn higher than to scale.' if tall > unit else ''}{rest}"
     )
@@ -636,13 +636,13 @@ def groups_figure(people: People, horizon: Horizon) -> Chart:
 
 
 def temperatures_figure(people: People) -> Chart:
-    """Draw shrunken temperatures by group; all but those of the outermost persons."""
+    """Draw shrunken temperatures by group; all but those of the outermost people."""
     logs = people.units["log_temperature"].to_numpy()
     low, high = (float(end) for end in np.quantile(logs, [0.001, 0.999]))
     low, high = low - 0.05, high + 0.05
     ticks = [(float(place), significant(np.exp(place), 2)) for place in np.linspace(low, high, 7)[1:-1]]
     axis = Axis("shrunken temperature, on a logarithmic scale", ticks, low, high)
-    return _distribution(people, logs, axis, "How much persons choose at random: the higher the temperature, the more.")
+    return _distribution(people, logs, axis, "How much people choose at random: the higher the temperature, the more.")
 
 
 def _outline(edges: Floats, heights: Floats, base: float) -> list[tuple[float, float]]:
@@ -659,7 +659,7 @@ def persons_section(people: People, horizon: Horizon) -> Section:
     of_each = "How much the decisions say of each person."
     figures = [
         _distribution(people, reliability, Axis("reliability of a person's discount"), of_each),
-        _distribution(people, widths, Axis("width of a person's 95% interval"), "How wide the intervals of discounts are."),
+        _distribution(people, widths, Axis("width of a person's 95% CI"), "How wide the intervals of discounts are."),
     ]
     groups = shown_groups(people, 500)
     rows = [
@@ -673,9 +673,9 @@ def persons_section(people: People, horizon: Horizon) -> Section:
         for group in groups[0]
     ]
     middle = Either("median shrunken discount", f"median shrunken horizon, {horizon.many}")
-    headers = ["persons with", middle, "half of them", "mean reliability", "decisions per person"]
+    headers = ["people with", middle, "half of them", "mean reliability", "decisions per person"]
     blocks: list[str | Block] = [
-        f"{PEOPLE} has a row for each person: the shrunken discount with its 95% interval, the temperature, the reliability, "
+        f"{PEOPLE} has a row for each person: the shrunken discount with its 95% CI, the temperature, the reliability, "
         "and the covariates. Reliability is 1 where a person's own decisions settle the discount, and 0 where they say nothing. "
         "Then the person has the discount that is typical of the group.",
         Beside(figures),
@@ -699,7 +699,7 @@ def _distribution(people: People, values: Floats, axis: Axis, caption: str) -> C
         name = shortened(group.name, 40) if len(groups) > 1 else ""
         lines.append(Line(_outline(edges, share, 0.0), name, label_at=high * (0.96 - 0.06 * i), colour=i))
     ticks = [(share, decimals(100 * share, 0)) for share in round_shares(top)]
-    return Chart(caption, [Panel(axis, Axis("% of the persons of a group", ticks, 0.0, high), [], lines)])
+    return Chart(caption, [Panel(axis, Axis("% of the people of a group", ticks, 0.0, high), [], lines)])
 
 
 def explained_table(people: People) -> list[str | Block]:
@@ -708,7 +708,7 @@ def explained_table(people: People) -> list[str | Block]:
     if not groups or np.isnan([group.explained for group in groups]).any():
         return []
     rows = [[group.name, f"{group.decisions:,}", percent(group.explained)] for group in groups]
-    return [PageTable(["persons with", "decisions", "explained"], rows, f"What the model explains, by group.{rest}")]
+    return [PageTable(["people with", "decisions", "explained"], rows, f"What the model explains, by group.{rest}")]
 
 
 #: A page with the figures of more conditions would be hard to read.
@@ -716,7 +716,7 @@ MOST_CONDITIONS = 4
 
 
 def condition_figures(population: PopulationFindings, horizon: Horizon, place: Mapping[str, int]) -> list[Block]:
-    """Return the discounts under each combination of conditions, and the persons over each condition; nothing where there are
+    """Return the discounts under each combination of conditions, and the people over each condition; nothing where there are
     none.
 
     `place` is the number of each person on the page; empty where the page shows nobody alone.
@@ -762,23 +762,23 @@ def _against_each_other(population: PopulationFindings, by: ByCondition, horizon
 
 
 def conditions_table(population: PopulationFindings, horizon: Horizon) -> Table:
-    """Return what is typical under each condition, what to expect of new persons, and how much is known of each."""
+    """Return what is typical under each condition, what to expect of new people, and how much is known of each."""
     rows = condition_rows(population)
     frame = pd.DataFrame(
         {
-            "persons with": [row.name for row in rows],
+            "people with": [row.name for row in rows],
             "how many": [row.persons for row in rows],
             "decisions": [row.decisions for row in rows],
             "typical discount": [row.typical for row in rows],
             horizon.many: [horizon(row.typical) for row in rows],
-            "95% interval": [tuple(row.typical_interval) for row in rows],
-            "95% of new persons": [tuple(row.new_person_interval) for row in rows],
+            "95% CI": [tuple(row.typical_interval) for row in rows],
+            "95% of new people": [tuple(row.new_person_interval) for row in rows],
             "mean reliability": [decimals(row.reliability, 2) for row in rows],
         }
     )
     roles: dict[str, Role] = {"decisions": "count", horizon.many: "horizon", "mean reliability": "amount"}
-    roles |= {"typical discount": "discount", "95% interval": "discount", "95% of new persons": "discount"}
-    return Table(frame, "Discounts of the same persons under each condition", roles=roles)
+    roles |= {"typical discount": "discount", "95% CI": "discount", "95% of new people": "discount"}
+    return Table(frame, "Discounts of the same people under each condition", roles=roles)
 
 
 def conditions_section(population: PopulationFindings, horizon: Horizon, written: str) -> list[Section]:
@@ -805,10 +805,10 @@ def conditions_section(population: PopulationFindings, horizon: Horizon, written
     blocks.append(Beside(_variance(population)))
     blocks.append(_spreads(population))
     blocks.append(
-        f"{written} has a row for each person and condition: the shrunken discount with its 95% interval, the temperature, the "
+        f"{written} has a row for each person and condition: the shrunken discount with its 95% CI, the temperature, the "
         "number of decisions and the reliability."
     )
-    return [Section("The same persons under each condition", blocks)]
+    return [Section("The same people under each condition", blocks)]
 
 
 @dataclass(frozen=True)
@@ -826,7 +826,7 @@ class ConditionRow:
 
 
 def condition_rows(population: PopulationFindings) -> list[ConditionRow]:
-    """Return one for each combination of conditions and of groups of persons, with numbers at their mean."""
+    """Return one for each combination of conditions and of groups of people, with numbers at their mean."""
     cells = population.cells
     assert cells is not None
     here = pd.DataFrame({name: cells[name] for name in ("expert", "pattern", "decisions", "discount_reliability")})
@@ -857,7 +857,7 @@ def _in_order(population: PopulationFindings) -> dict[str, Any]:
 
 
 def _distributions(population: PopulationFindings, horizon: Horizon, place: Mapping[str, int]) -> Chart:
-    """Return the discounts under each combination of conditions, one above the other, with the persons as dots where they are
+    """Return the discounts under each combination of conditions, one above the other, with the people as dots where they are
     few."""
     cells = population.cells
     largest = population.largest_discount
@@ -872,7 +872,7 @@ def _distributions(population: PopulationFindings, horizon: Horizon, place: Mapp
         cells["logit_discount_error"],
         cells["discount"].size <= 4 * ByCondition.most_drawn,
     )
-    # All but the outermost persons: one of a million may lie anywhere.
+    # All but the outermost people: one of a million may lie anywhere.
     low, high = np.quantile(middle, [0.0, 1.0] if few else [0.001, 0.999])
     x = np.linspace(low - 1, high + 1, 121)
     at = at_means(population)
@@ -884,7 +884,7 @@ def _distributions(population: PopulationFindings, horizon: Horizon, place: Mapp
         curves.append(np.mean(np.exp(-0.5 * ((x[:, None] - middle[sample]) / wide) ** 2) / wide, axis=1))
     unit = 0.75 / max(float(curve.max()) for curve in curves)
     lines, marks, names = [], [], []
-    who, _ = pd.factorize(cells["expert"])  # a colour is a group of persons here as in the other figures
+    who, _ = pd.factorize(cells["expert"])  # a colour is a group of people here as in the other figures
     groups = pd.Index(sorted(pd.unique(population.groups)))
     for number, (k, here, curve) in enumerate(zip(some, of_pattern, curves, strict=True)):
         name = str(pattern.categories[k])
@@ -902,8 +902,8 @@ def _distributions(population: PopulationFindings, horizon: Horizon, place: Mapp
     y = Axis("", names, -0.25, float(len(some)))
     panels = [Panel(logit_axis(horizon, unit, largest, x.tolist()), y, marks, lines, f"in-{unit}") for unit in UNITS]
     caption = (
-        f"Areas are the discounts of all persons under each condition{', dots are persons' if few else ''}, and a cross is "
-        f"the typical discount with its 95% interval.{rest}"
+        f"Areas are the discounts of all people under each condition{', dots are people' if few else ''}, and a cross is "
+        f"the typical discount with its 95% CI.{rest}"
     )
     return Chart(caption, panels, float(np.clip(56 + 90 * len(some), 340, 760)))
 
@@ -923,7 +923,7 @@ def _persons_over(population: PopulationFindings, by: ByCondition, horizon: Hori
     places = (by.places[some] if by.is_number else np.arange(some.size)).tolist()
     logits = by.logits[:, some]
     who = by.drawn
-    # Persons stand in the cells in their order, so that a person's group is known; of many groups none has a colour.
+    # People stand in the cells in their order, so that a person's group is known; of many groups none has a colour.
     groups = sorted(pd.unique(population.groups))
     colours = pd.Index(groups).get_indexer(pd.Index(population.groups)) if len(groups) <= 5 else np.zeros(number, dtype=np.int64)
     lines, marks = [], []
@@ -968,14 +968,14 @@ def _persons_over(population: PopulationFindings, by: ByCondition, horizon: Hori
     caption = [
         f"A thin line joins the shrunken discounts of one person; the thick {'lines are' if colours.any() else 'line is'} "
         f"{'the means of groups' if colours.any() else 'what is typical'}"
-        f"{f', and the band holds 80% of all persons at each {by.column}' if by.is_number else ''}."
+        f"{f', and the band holds 80% of all people at each {by.column}' if by.is_number else ''}."
     ]
     if population.person_terms == ["Intercept"]:
         caption.append("That they are parallel in the logit is no finding: the formula has everybody change alike.")
     if marks:
         caption.append("A dot is a person who was seen under one condition only.")
     if number > ByCondition.most_drawn:
-        caption.append(f"Drawn are {ByCondition.sample} of {number:,} persons, evenly from the shortest horizon to the longest.")
+        caption.append(f"Drawn are {ByCondition.sample} of {number:,} people, evenly from the shortest horizon to the longest.")
     if len(by.levels) > some.size:
         caption.append(f"Shown are the {most} of {len(by.levels)} levels with the most decisions.")
     return Chart(" ".join(caption), panels)
@@ -1000,13 +1000,13 @@ def _variance(population: PopulationFindings) -> list[Block]:
             continue
         caption = f"How much of a {whole} is the person, how much the situation: shares of the variance of the {scale}"
         low, high = shares.get("between_low", np.nan), shares.get("between_high", np.nan)
-        sure = "" if np.isnan(low + high) else f" What lies between persons is {percent(low)} to {percent(high)} (95% interval)."
+        sure = "" if np.isnan(low + high) else f" What lies between people is {percent(low)} to {percent(high)} (95% CI)."
         bars.append(Shares(parts, f"{caption}, {significant(shares['total'], 2)} in all.{sure}"))
     return bars
 
 
 def _spreads(population: PopulationFindings) -> TableBlock:
-    """Return how much persons differ, and how much the effects of conditions differ between them."""
+    """Return how much people differ, and how much the effects of conditions differ between them."""
 
     def size(spreads: Mapping[str, Any]) -> str:
         low, high = spreads["interval"]
@@ -1017,4 +1017,4 @@ def _spreads(population: PopulationFindings) -> TableBlock:
     spreads |= {f"the effect of {term}": slope for term, slope in (population.slopes or {}).items()}
     rows = [[name, size(spread["discount"]), size(spread["temperature"])] for name, spread in spreads.items()]
     headers = ["what differs", "logit of the discount", "logarithm of the temperature"]
-    return TableBlock(Table.of(headers, rows, "Standard deviations between persons, with 95% intervals"))
+    return TableBlock(Table.of(headers, rows, "Standard deviations between people, with 95% CIs"))

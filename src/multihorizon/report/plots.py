@@ -1,5 +1,5 @@
 """Figures: rewards, policies, what each policy is worth as the discount grows, how horizons are distributed, and how those of
-the same persons change with a condition.
+the same people change with a condition.
 
 Each function draws on a given matplotlib axes (or makes one) and returns it. Grids are drawn as grids; MDPs without a grid
 shape as bars and tables. Colours: one diverging map around zero for rewards, one qualitative cycle for experts and policies.
@@ -62,7 +62,7 @@ def plot_reward(mdp: MDP, reward: Any, ax: Axes | None = None, title: str = "Rew
     """
     values = np.asarray(reward, dtype=np.float64)
     if np.isinf(values).any():
-        raise ValueError("reward must be finite, or NaN where it is not known, received an infinity")
+        raise ValueError("reward must be finite, or NaN where it is not known, got an infinity")
     as_shape(values, (mdp.n_states,), "reward")
     ax = ax or new_axes()
     ax.set_title(title)
@@ -156,10 +156,10 @@ def plot_distribution(solution: Solution, group: str | None = None, ax: Axes | N
     """
     population = PopulationEvidence.of(solution).population
     if population.distribution is None:
-        raise ValueError('this needs a solution of Population(distribution="free"), received one of a normal population')
+        raise ValueError('this needs a solution of Population(distribution="free"), got one of a normal population')
     name = next(iter(population.distribution)) if group is None else group
     if name not in population.distribution:
-        raise ValueError(f"group must be one of {', '.join(population.distribution)}, received {group}")
+        raise ValueError(f"group must be one of {', '.join(population.distribution)}, got {group}")
     mixture = population.distribution[name]
     largest = population.largest_discount
     logits = logit(np.clip(np.array(mixture["discounts"]) / largest, 1e-12, 1 - 1e-12))
@@ -173,23 +173,23 @@ def plot_distribution(solution: Solution, group: str | None = None, ax: Axes | N
     curve = np.exp(-0.5 * ((x - centre) / spread) ** 2) / (spread * np.sqrt(2 * np.pi)) * (edges[1] - edges[0])
     ax.plot(x, curve, color=COLOURS[4], label="normal")
     ax.set_xticks(*_discount_ticks(low, high, largest))
-    ax.set(xlabel="discount γ, on the logit scale", ylabel="share of persons", title=literal(name))
+    ax.set(xlabel="discount γ, on the logit scale", ylabel="share of people", title=literal(name))
     ax.legend(frameon=False)
     return ax
 
 
 def plot_conditions(solution: Solution, condition: str | None = None, ax: Axes | None = None) -> Axes:
-    """Draw how the same persons change with a condition: a thin line joins the shrunken discounts of each, and the thick line
-    is what is typical. Of more than 300 persons 100 are drawn, evenly from the shortest horizon to the longest.
+    """Draw how the same people change with a condition: a thin line joins the shrunken discounts of each, and the thick line
+    is what is typical. Of more than 300 people 100 are drawn, evenly from the shortest horizon to the longest.
 
     `condition` is one of those in the formula of `Population`, by default the first.
     """
     population = PopulationEvidence.of(solution).population
     if not population.conditions:
-        raise ValueError("this needs a solution of Population with a condition in its formula, received one without")
+        raise ValueError("this needs a solution of Population with a condition in its formula, got one without")
     name = population.conditions[0] if condition is None else condition
     if name not in population.conditions:
-        raise ValueError(f"condition must be one of {', '.join(population.conditions)}, received {condition}")
+        raise ValueError(f"condition must be one of {', '.join(population.conditions)}, got {condition}")
     by = by_condition(population, name)
     ax = ax or new_axes(5.0, 4.2)
     for logits in by.logits[by.drawn]:
@@ -354,10 +354,10 @@ class ByCondition:
         level: of each cell `(m,)`.
         persons: their names `(n,)`.
         logits: of each person's discount at each level `(n,k)`; NaN where the person has no decisions.
-        typical: the logit of the typical discount at each level `(k,)`; of a number, the mean of the persons' logits.
+        typical: the logit of the typical discount at each level `(k,)`; of a number, the mean of the people's logits.
     """
 
-    #: Persons who are drawn one by one; of more, a sample, in which single lines can be seen.
+    #: People who are drawn one by one; of more, a sample, in which single lines can be seen.
     most_drawn: ClassVar[int] = 300
     sample: ClassVar[int] = 100
 
@@ -372,7 +372,7 @@ class ByCondition:
 
     @property
     def drawn(self) -> Ints:
-        """Return the persons who are drawn."""
+        """Return the people who are drawn."""
         number = len(self.persons)
         return evenly(np.nanmean(self.logits, axis=1), number if number <= self.most_drawn else self.sample)
 

@@ -134,21 +134,21 @@ def read_change(
         rounds: how many decisions outcomes are about, as in `predict`.
 
     Raises:
-        ValueError: naming the place, the expected and the received.
+        ValueError: naming the place, what was expected and what it got.
     """
     after, matrix, arrival_features = mdp, None, None
     if transitions is not None:
         after = _task_after(mdp, transitions)
         matrix, arrival_features = _features_after(mdp, after, features, expert, parameter_names or mdp.state_names)
     elif features is not None:
-        raise ValueError("features must come with transitions, whose states they describe, received features alone")
+        raise ValueError("features must come with transitions, whose states they describe, got features alone")
     if initial is not None:
         after = after.starting(by_state(after, initial, "initial"))
     arrival, direct = _read_pay(after, pay)
     banned = _read_forbid(after, forbid)
     stuck = np.flatnonzero(~(after.available & ~banned).any(axis=1) & ~after.terminal)
     if stuck.size:
-        raise ValueError(f"forbid must leave an action in every state, received none in state {after.state_names[stuck[0]]}")
+        raise ValueError(f"forbid must leave an action in every state, got none in state {after.state_names[stuck[0]]}")
     return Change(
         mdp=after,
         arrival=arrival,
@@ -167,11 +167,11 @@ def read_change(
 def _task_after(mdp: MDP, transitions: Any) -> MDP:
     """Return the new task, checked to have the same actions."""
     if not isinstance(transitions, MDP):
-        raise ValueError(f"transitions must be an MDP, received {type(transitions).__name__}")
+        raise ValueError(f"transitions must be an MDP, got {type(transitions).__name__}")
     if transitions.action_names != mdp.action_names:
         raise ValueError(
             f"transitions must have the actions {first_few(mdp.action_names)}, in this order, "
-            f"received {first_few(transitions.action_names)}"
+            f"got {first_few(transitions.action_names)}"
         )
     return transitions
 
@@ -186,13 +186,13 @@ def _features_after(
     d = len(parameter_names)
     if features is not None:
         if tabular:
-            raise ValueError("features of the new states must come with a problem that has features, received one without any")
+            raise ValueError("features of the new states must come with a problem that has features, got one without any")
         matrix = sp.csr_array(features) if sp.issparse(features) else sp.csr_array(as_floats(features, "features"))
         if matrix.shape == (states, d):
             return sp.csr_array(after.stacked @ matrix), matrix
         if matrix.shape != (rows, d):
             raise ValueError(
-                f"features of the new task must have shape ({rows}, {d}), or ({states}, {d}) on arrival, received {matrix.shape}"
+                f"features of the new task must have shape ({rows}, {d}), or ({states}, {d}) on arrival, got {matrix.shape}"
             )
         return sp.csr_array(sp.diags_array(after.live.T.ravel() / 1.0) @ matrix), None
     place = {name: i for i, name in enumerate(parameter_names if tabular else mdp.state_names)}
@@ -201,9 +201,7 @@ def _features_after(
         unknown = [name for name, ends in zip(after.state_names, after.terminal, strict=True) if not ends and name not in place]
     if unknown:
         why = "give features= for the states of the new task" if not tabular else "what they pay is not known"
-        raise ValueError(
-            f"transitions must have the states {first_few(mdp.state_names)}, received the new state {unknown[0]}: {why}"
-        )
+        raise ValueError(f"transitions must have the states {first_few(mdp.state_names)}, got the new state {unknown[0]}: {why}")
     old = np.array([place.get(name, -1) for name in after.state_names])
     kept = np.flatnonzero(old >= 0)
     if tabular or (expert is not None and expert.arrival is not None):
@@ -228,7 +226,7 @@ def by_state(mdp: MDP, given: Any, what: str) -> Any:
 def _columns(frame: pd.DataFrame, needed: Sequence[str], what: str) -> list[list[Any]]:
     lacking = [name for name in needed if name not in frame]
     if lacking:
-        raise ValueError(f"{what} must have the columns {', '.join(needed)}, received a table without {lacking[0]}")
+        raise ValueError(f"{what} must have the columns {', '.join(needed)}, got a table without {lacking[0]}")
     return [frame[name].tolist() for name in needed]
 
 
@@ -256,7 +254,7 @@ def _read_pay(mdp: MDP, pay: Any) -> tuple[Floats, Floats]:
         if array.shape != direct.shape:
             raise ValueError(
                 f"pay must be a mapping of states to amounts, or have shape ({mdp.n_states},) or "
-                f"({mdp.n_states}, {mdp.n_actions}), received shape {array.shape}"
+                f"({mdp.n_states}, {mdp.n_actions}), got shape {array.shape}"
             )
         entries = []
         direct = array.copy()
@@ -264,7 +262,7 @@ def _read_pay(mdp: MDP, pay: Any) -> tuple[Floats, Floats]:
         number = float(as_floats(amount, f"pay for {key}"))
         if isinstance(key, tuple):
             if len(key) != 2:
-                raise ValueError(f"pay must be for a state or a pair of state and action, received {key!r}")
+                raise ValueError(f"pay must be for a state or a pair of state and action, got {key!r}")
             row = place_of(key[0], mdp.state_names, "pay", "state")
             direct[row, place_of(key[1], mdp.action_names, "pay", "action")] += number
         else:
@@ -273,7 +271,7 @@ def _read_pay(mdp: MDP, pay: Any) -> tuple[Floats, Floats]:
     if idle.size:
         state, action = idle[0]
         raise ValueError(
-            f"pay must be for actions that can be taken, received {mdp.action_names[action]} in state {mdp.state_names[state]}"
+            f"pay must be for actions that can be taken, got {mdp.action_names[action]} in state {mdp.state_names[state]}"
         )
     return arrival, direct
 
@@ -285,7 +283,7 @@ def _read_forbid(mdp: MDP, forbid: Any) -> Bools:
         return banned
     if isinstance(forbid, np.ndarray) and forbid.dtype == np.bool_:
         if forbid.shape != banned.shape:
-            raise ValueError(f"forbid as a mask must have shape {banned.shape}, received {forbid.shape}")
+            raise ValueError(f"forbid as a mask must have shape {banned.shape}, got {forbid.shape}")
         return forbid.copy()
     pairs: list[tuple[object, object]] = []
     if is_frame(forbid):
@@ -298,12 +296,12 @@ def _read_forbid(mdp: MDP, forbid: Any) -> Bools:
     else:
         for pair in forbid if isinstance(forbid, Iterable) and not isinstance(forbid, str) else [forbid]:
             if isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2:
-                raise ValueError(f"forbid must list pairs of state and action, received {pair!r}")
+                raise ValueError(f"forbid must list pairs of state and action, got {pair!r}")
             pairs.append((pair[0], pair[1]))
     for state, action in pairs:
         place = place_of(state, mdp.state_names, "forbid", "state"), place_of(action, mdp.action_names, "forbid", "action")
         if not mdp.live[place]:
-            raise ValueError(f"forbid must be for actions that can be taken, received {action} in state {state}")
+            raise ValueError(f"forbid must be for actions that can be taken, got {action} in state {state}")
         banned[place] = True
     return banned
 
@@ -369,13 +367,13 @@ class Known:
 
 
 def read_source(source: Any, discount: Any, persons: str) -> Known:
-    """Return what a source, the discounts that are given for policies, and a choice of persons say of the experts.
+    """Return what a source, the discounts that are given for policies, and a choice of people say of the experts.
 
     Raises:
         ValueError: where they say too little.
     """
     if persons not in ("each", "groups"):
-        raise ValueError(f'persons must be "each" or "groups", received {persons!r}')
+        raise ValueError(f'persons must be "each" or "groups", got {persons!r}')
     if isinstance(source, Solution):
         return _of_solution(source, persons == "groups")
     if persons == "groups":
@@ -386,7 +384,7 @@ def read_source(source: Any, discount: Any, persons: str) -> Known:
         return _of_policies(source.problem, source, None)
     if are_policies(source):
         return _of_policies(source, None, discount)
-    raise ValueError(f"this needs a Solution, an Identification or a Problem, received {type(source).__name__}")
+    raise ValueError(f"this needs a Solution, an Identification or a Problem, got {type(source).__name__}")
 
 
 def are_policies(source: Any) -> TypeGuard[Problem]:
@@ -458,7 +456,7 @@ def _of_policies(problem: Problem, source: Identification | None, discount: Any)
             received = "one action for each state" if expert.sets is not None else expert.kind
             what = "demonstrations" if expert.kind == "demonstrations" else received
             advice = "solve the problem and hand in its solution" if expert.sets is None else "hand in the solution of a solver"
-            raise ValueError(f"this needs policies of probabilities, received {what} of expert {expert.name}: {advice}")
+            raise ValueError(f"this needs policies of probabilities, got {what} of expert {expert.name}: {advice}")
     policies = np.stack([expert.require_policy() for expert in problem.experts])
     alone = len(problem.names) == 1
     unit = f"A bonus of 1 is worth one temperature{' of the expert' if alone else ', which all experts share'}."

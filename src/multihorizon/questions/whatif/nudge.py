@@ -351,7 +351,7 @@ def nudge(
         chance: the one that is asked for, between 0 and 1.
         initial: other probabilities of the first state, from which the state is to be reached, as in `predict`.
         discount: of the experts, for a `Problem` of policies whose discounts are not identified.
-        persons: of a `Population`, "each" of its persons, or a typical and a new person of each of its "groups".
+        persons: of a `Population`, "each" of its people, or a typical and a new person of each of its "groups".
         groups: the group of each expert, by name: of each group it is said which bonus is enough for half of its people and for
             90%. By default those of a `Population`.
         level: of the intervals.
@@ -385,9 +385,7 @@ def nudge(
     if discount is not None and not are_policies(source):
         raise ValueError("discount is for a Problem of policies: the experts of a solution or an identification have theirs")
     if people.temperature is None:
-        raise ValueError(
-            "nudge needs experts who choose with probabilities, received a solution whose experts take the best action"
-        )
+        raise ValueError("nudge needs experts who choose with probabilities, got a solution whose experts take the best action")
     if action is not None and initial is not None:
         raise ValueError("initial is for a state to be reached: an action is chosen in its state, wherever a person comes from")
     change = read_change(people.task.mdp, people.names, initial=initial)
@@ -396,9 +394,7 @@ def nudge(
     place = place_of(state, mdp.state_names, "state", "state")
     move = None if action is None else place_of(action, mdp.action_names, "action", "action")
     if move is not None and not mdp.live[place, move]:
-        raise ValueError(
-            f"action must be one that can be taken in state {mdp.state_names[place]}, received {mdp.action_names[move]}"
-        )
+        raise ValueError(f"action must be one that can be taken in state {mdp.state_names[place]}, got {mdp.action_names[move]}")
     spot = _Spot(place, move)
     outcomes = Outcomes(change.task, [spot.state], False, False)
     sample: Sample | None = None
@@ -457,7 +453,7 @@ def _members(people: Known, persons: str, groups: Mapping[str, str] | None) -> d
     own = dict(groups or {})
     unknown = next((name for name in own if name not in people.names), None)
     if unknown is not None:
-        raise ValueError(f"groups must name experts, received {unknown!r}, and the fit has {first_few(people.names)}")
+        raise ValueError(f"groups must name experts, got {unknown!r}, and the fit has {first_few(people.names)}")
     if persons == "groups" or len(people.names) < 2:
         if own:
             raise ValueError('groups are of each person: leave them out with persons="groups", and where there is one expert')
@@ -502,7 +498,7 @@ class _Spot(NamedTuple):
 
 def _as_chance(chance: object) -> float:
     if isinstance(chance, bool) or not isinstance(chance, int | float | np.number) or not 0 < float(chance) < 1:
-        raise ValueError(f"chance must be a number between 0 and 1, received {chance!r}")
+        raise ValueError(f"chance must be a number between 0 and 1, got {chance!r}")
     return float(chance)
 
 

@@ -588,8 +588,8 @@ def predict(
         states: whether and when these are reached is among the outcomes; by default the states of bonuses and bans.
         rounds: count outcomes over so many decisions from the first state on, in place of a whole episode: visits, whether and
             when states are reached, the mean reward and bonus of a decision and, where states are numbers, the mean state.
-        persons: of a `Population`, "each" of its persons, or for each of its "groups" a typical person, whose interval is the
-            error of the estimate, and a new one, whose interval also holds how much persons differ.
+        persons: of a `Population`, "each" of its people, or for each of its "groups" a typical person, whose interval is the
+            error of the estimate, and a new one, whose interval also holds how much people differ.
         level: of the intervals.
         draws: from the estimate, of which intervals are quantiles.
         seed: of the draws.
