@@ -194,7 +194,7 @@ def test_fit_points_to_it_from_the_refusal_of_a_table(walks, tmp_path):
     damaged(walks).to_csv(tmp_path / "my log.csv", index=False)
     CLIFF.mdp.to_npz(tmp_path / "mdp.npz")
     walks.assign(action="jump").to_csv(tmp_path / "jump.csv", index=False)
-    hint = "lists every problem of the table and how to mend it"
+    hint = "lists every problem of the table and how to fix it"
     for command in ("fit", "identify", "goals"):
         result = RUN.invoke(app, [command, str(tmp_path / "my log.csv")])
         one_sentence(result, f"multihorizon check '{tmp_path / 'my log.csv'}' {hint}")

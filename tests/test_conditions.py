@@ -449,7 +449,7 @@ def test_persons_may_differ_in_how_a_condition_changes_them() -> None:
 
 def test_what_conditions_cannot_be_asked_is_said_in_one_sentence(solution: mh.Solution) -> None:
     table = planted()[0]
-    with pytest.raises(ValueError, match="a free distribution must have no conditions, got noise"):
+    with pytest.raises(ValueError, match=r"the nonparametric distribution \(free\) must have no conditions, got noise"):
         solved("~ noise", table, distribution="free")
     named = mh.Demonstrations.from_frame(table.to_frame().rename(columns={"noise": "low"}), conditions=["low"])
     with pytest.raises(ValueError, match="a condition must not be called low, as a result is"):

@@ -205,7 +205,7 @@ def test_the_fit_is_compared_with_chance(solution) -> None:
 
 
 def test_quartiles_are_those_of_persons_and_not_of_shrunken_values(solution) -> None:
-    """Persons who are drawn from the posteriors have these quartiles."""
+    """People who are drawn from the posteriors have these quartiles."""
     found, rng = analysed(solution), np.random.default_rng(0)
     known = found.people.population.individuals
     drawn = expit(known["logit_discount"] + known["logit_discount_error"] * rng.standard_normal((100_000, 10)))

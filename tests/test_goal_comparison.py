@@ -117,7 +117,7 @@ def test_one_goal_is_kept_where_nothing_speaks_against_it():
     assert found.goals is not None
     assert found.goals.comparison is not None
     assert found.goals.comparison.support == "one goal"
-    assert found.verdicts[-1].answer == "Nothing speaks against it"
+    assert found.verdicts[-1].answer == "Not rejected"
     alone = mh.analyse(simulated(0.0), [CLIFF.mdp], kinds, deviations=0, quick=True)
     np.testing.assert_array_equal(found.solution.discounts, alone.solution.discounts)
 

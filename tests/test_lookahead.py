@@ -259,7 +259,7 @@ def test_what_did_not_end_is_neither_tested_nor_best(monkeypatch, golden) -> Non
     compared = mh.compare_lookahead(problem, [mh.Exponential()], solver=mh.MaximumLikelihood(1.0, known_reward=known, starts=1))
     assert not any(row.finished for row in compared.rows)
     assert np.isnan([row.free_p for row in compared.rows]).all()
-    assert [row.verdict for row in compared.rows][1] == "not known: its climb did not end"
+    assert [row.verdict for row in compared.rows][1] == "not known: its fit did not converge"
     golden(compared.sentences())
 
 
@@ -399,7 +399,7 @@ def test_free_weights_are_told_from_narrower_families() -> None:
 
 
 def test_families_that_meet_at_a_bound_are_not_called_the_same() -> None:
-    """Persons who weigh all steps alike are at the end of every family, but the families are not one."""
+    """People who weigh all steps alike are at the end of every family, but the families are not one."""
     problem, known = with_known_reward(simulated(steps_task(), [[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]], episodes=100, seed=3))
     comparison = mh.compare_lookahead(problem, solver=mh.MaximumLikelihood(1.0, known_reward=known))
     assert len(comparison.candidates) == 5

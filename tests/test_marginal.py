@@ -12,7 +12,7 @@ from multihorizon.problem import Problem
 
 
 def cells_of(effect=-1.0, persons=8, episodes=6, seed=0, slope=0.0):
-    """Persons on the cliff under two conditions: the crowd of cells, owners, and X with the condition around 0."""
+    """People on the cliff under two conditions: the crowd of cells, owners, and X with the condition around 0."""
     domain, rng = mh.domains.cliff(), np.random.default_rng(seed)
     policies = []
     for u, change in zip(rng.normal(0.5, 1.0, persons), effect + slope * rng.normal(size=persons), strict=True):

@@ -164,7 +164,7 @@ def test_without_covariates_it_is_the_typical_person(solution, golden) -> None:
 def test_a_caution_about_intervals_stands_with_the_answer(solution) -> None:
     cautions = [
         "The spread of discounts is hardly determined.",
-        "Persons do not all change alike, so the intervals are too narrow.",
+        "People do not all change alike, so the intervals are too narrow.",
     ]
     population = replace(solution.evidence["population"], cautions=cautions)
     doubted = replace(solution, evidence=replace(solution.evidence, population=population))

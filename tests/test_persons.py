@@ -1,4 +1,4 @@
-"""Persons one by one, where the reward is known: the same answers as all parameters climbed together."""
+"""People one by one, where the reward is known: the same answers as all parameters climbed together."""
 
 from __future__ import annotations
 

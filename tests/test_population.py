@@ -409,7 +409,7 @@ def changed(**columns) -> pd.DataFrame:
         ("~ group +", PEOPLE.frame, "must join columns by"),
         ("age ~ group", PEOPLE.frame, "only to the right of ~"),
         ("~ 0", PEOPLE.frame, "at least one term"),
-        ("~ group + site", changed(site="all"), "column site of people must vary"),
+        ("~ group + site", changed(site="all"), "column site of persons must vary"),
         ("~ age + months", changed(months=12.0 * PEOPLE.frame["age"]), "must add something"),
         (
             "~ expert",
@@ -424,7 +424,7 @@ def changed(**columns) -> pd.DataFrame:
         ),
         ("~ age", changed(age=[1e300, *range(23)]), "must be neither above 1e100 .* got 1e.300 in age"),
         ("~ age", changed(age=[np.inf, *range(23)]), "must be finite"),
-        ("~ age", changed(age=[[1]] * 24), "column age of people must hold text or numbers, got bytes or nested values"),
+        ("~ age", changed(age=[[1]] * 24), "column age of persons must hold text or numbers, got bytes or nested values"),
         ("~ log(age - 100)", PEOPLE.frame, r"must be finite, got a NaN or infinity in log\(age - 100\)"),
         ("~ log(group)", PEOPLE.frame, "cannot be used"),
         ("~ C(group, levels=['control'])", PEOPLE.frame, "cannot be used"),

@@ -1,4 +1,4 @@
-"""Persons of a population whose rewards are only nearly shared."""
+"""People of a population whose rewards are only nearly shared."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def paid(theta: np.ndarray, known: float = 0.0) -> np.ndarray:
 
 
 def study(people: int, decisions: int, spread: float, seed: int = 0, known: float = 0.0) -> tuple[mh.Problem, np.ndarray]:
-    """Persons with rewards of their own, and their deviations."""
+    """People with rewards of their own, and their deviations."""
     rng = np.random.default_rng(seed)
     own = spread * rng.normal(size=(people, 2)) / np.abs(FEATURES).max(axis=0)
     eta = rng.normal(size=(people, 2)) * [1.0, 0.3] + [0.5, 0.0]

@@ -178,7 +178,7 @@ def test_cells_are_people_under_conditions(given) -> None:
     there = (frame["block"] < 2) & (frame["noise"] == "low")
     assert np.array_equal(few.tasks[0].counts[[1, 3]].toarray(), under(table, mdp, there))
     said = people.names, people.parameter_names, people.tasks
-    with pytest.raises(ValueError, match="cells must be in the order of their persons"):
+    with pytest.raises(ValueError, match="cells must be in the order of their people"):
         mh.Problem.of_tasks(*said, people.cells.owner[::-1], people.conditions)
     with pytest.raises(ValueError, match="must have both owners and conditions"):
         mh.Problem.of_tasks(*said, None, people.conditions)

@@ -107,7 +107,7 @@ def test_a_reward_that_runs_away_is_no_finding(found):
     values = found.contrasts.values.copy()
     values[3], errors[3] = -2758.0, 1e4
     away = not_to_be_used(found.solution, replace(found.contrasts, values=values, standard_errors=errors))
-    assert away.startswith("A reward runs away: it reaches 2,758")
+    assert away.startswith("A reward diverges: it reaches 2,758")
 
 
 def test_a_model_worse_than_a_simpler_one_is_told_from_one_that_loses_by_noise(found, golden):

@@ -217,7 +217,7 @@ class Analysis(Fitted, Result):
         frame = self.to_frame()
         errors = "standard_error", "horizon", "half_life", "temperature", "decisions", "flags"
         shown = without_empty(frame[[name for name in (*drawn, *errors) if name in frame]], drawn)
-        tables.append(Table(shown, f"experts, with {percent(LEVEL)} intervals", drawn[1:]))
+        tables.append(Table(shown, f"experts, with {percent(LEVEL)} CIs", drawn[1:]))
         tests = self._tests()
         tables += [] if tests.empty else [Table(tests, "tests")]
         if self.reward_given:
@@ -477,7 +477,7 @@ def analyse(
     if not isinstance(solver, MaximumLikelihood | None):
         what = type(solver).__name__
         if getattr(solver, "takes", None) is SampledProblem:
-            raise ValueError(f"{what} is for states that are vectors: hand in Steps, got tables with a list of states")
+            raise ValueError(f"{what} is for continuous states: hand in Steps, got tables with a list of states")
         raise ValueError(f"solver must be MaximumLikelihood(…), got {what}: use solve(problem, {what}()) with other solvers")
     if deviations is None:
         deviations = "estimated" if solver is None else solver.deviations
@@ -615,7 +615,7 @@ def _fit_to_vectors(problem: Any, steps: Steps, solver: SieveLikelihood, quick: 
     size = len(steps.experts)
     decisions = np.array([float(batch.visits.sum()) for batch in batches])
     totals = [float((batch.counts * plan.finite_log).sum()) for batch, plan in zip(batches, plans, strict=True)]
-    no_test = SharedGoalTest(np.nan, np.nan, 0, "there is no test of it yet for states that are vectors")
+    no_test = SharedGoalTest(np.nan, np.nan, 0, "there is no test of it yet for continuous states")
     unknown = np.full(solution.reward.size, np.nan)
     analysis = Analysis(
         solution=solution,
@@ -764,5 +764,5 @@ STEPS = (
 def analyse_steps(
     steps: Steps, solver: SieveLikelihood | None = None, seed: int = 0, quick: bool = False, progress: Progress = silent
 ) -> Analysis:
-    """Call `analyse` for states that are vectors: its old name there."""
+    """Call `analyse` for continuous states: its old name there."""
     return analyse(steps, solver=solver, quick=quick, seed=seed, progress=progress)

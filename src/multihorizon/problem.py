@@ -20,7 +20,7 @@ Of demonstrations a problem keeps sparse counts of decisions, one row for each p
 An `Expert`, whose counts are dense, is made when it is asked for. The same person may decide under several *conditions*. Then
 there is one row of counts for each *cell*: a person under one combination of conditions.
 
-A `SampledProblem` has a task that is known from samples only: logged steps between states that are vectors.
+A `SampledProblem` has a task that is known from samples only: logged steps between continuous states.
 """
 
 from __future__ import annotations

@@ -607,7 +607,7 @@ class Solution(Result):
             order = ("expert", "discount", "standard_error", "discount_low", "discount_high", *ahead, "temperature")
             frame = frame[[name for name in order if name in frame]]
             frame.loc[~self._identified, ["discount", *ahead]] = np.nan
-            caption = "discounts" if level is None else f"discounts, with {percent(level)} intervals"
+            caption = "discounts" if level is None else f"discounts, with {percent(level)} CIs"
             tables = [Table(frame, caption, ("discount", *(() if level is None else ("discount_low", "discount_high"))))]
         errors = self.evidence.get("reward_standard_errors")
         if self.problem is None or (errors is not None and not any(errors)):  # the whole reward was given

@@ -14,7 +14,7 @@ add the log-likelihood of t (`plans`). A common factor of all λ and θ leaves e
 is known, this direction is open.
 
 Three models: `Likelihood` (states in a list), `weighted.WeightedLikelihood` (look-ahead that is not a discount) and
-`sieve_model.SieveModel` (states that are vectors). Each says how it plans (`at`) and how choices move with x, backwards
+`sieve_model.SieveModel` (continuous states). Each says how it plans (`at`) and how choices move with x, backwards
 (`ChoicePoint.pull_back`) and forwards (`ChoicePoint.blocks`). Layout, penalties, gradient and curvature are the same for all.
 
 *Listed states.* Expert k, with discount γ and temperature λ, is seen to take action a in state s `N(s,a)` times, `n(s) = Σ_a

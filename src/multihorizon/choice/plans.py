@@ -447,7 +447,7 @@ SOFT = Choosing()
 
 @dataclass(frozen=True, eq=False)
 class Persons:
-    """Persons in one task, planned together: counts `(A,C,n)`, visits `(C,n)`, and whose they are `(n,)`.
+    """People in one task, planned together: counts `(A,C,n)`, visits `(C,n)`, and whose they are `(n,)`.
 
     Contexts C are the states S or, where decisions are counted `by_last` action, one for each last action and state.
     `positions` are their places among the problem's experts (one for each person and task), `owners` their numbers as people,

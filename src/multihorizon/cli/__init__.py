@@ -148,7 +148,7 @@ MissingChoice = Annotated[
     typer.Option(
         "--missing",
         metavar="drop|fail",
-        help="Persons without a row or a value in --persons, or alone in their group, and decisions under an unknown condition: "
+        help="People without a row or a value in --persons, or alone in their group, and decisions under an unknown condition: "
         "leave them out and say so, or stop.",
     ),
 ]
@@ -294,7 +294,7 @@ class CheckOptions:
     state: StateColumns = None
     write: Annotated[
         Path | None,
-        file("--write", "A file for the table in which all is mended that needs no guessing."),
+        file("--write", "Where to write the table with everything fixed that needs no guessing."),
     ] = None
     out_dir: Annotated[Path | None, file("--out", "Where to write check.json and check.html.")] = None
 
@@ -584,7 +584,7 @@ EXAMPLES = {
     "check": (
         "multihorizon check decisions.csv",
         "multihorizon check decisions.csv --transitions moves.csv --out result",
-        "multihorizon check decisions.csv --write mended.csv",
+        "multihorizon check decisions.csv --write fixed.csv",
         "multihorizon check a.csv b.csv --same-task --recode labels.csv --write both.csv",
     ),
     "fit": (

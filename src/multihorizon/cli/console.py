@@ -260,7 +260,7 @@ def _sentence(error: BaseException, columns: str | None) -> str:
         beside = f" --columns {shlex.quote(columns)}" if columns else ""
         beside += " --transitions FILE" * error.beside_transitions + f" --state {','.join(error.state)}" * bool(error.state)
         said = in_options(str(error).rstrip("."))
-        return f"{said}. multihorizon check {table}{beside} lists every problem of the table and how to mend it"
+        return f"{said}. multihorizon check {table}{beside} lists every problem of the table and how to fix it"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return in_options(str(error)) or type(error).__name__

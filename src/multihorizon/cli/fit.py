@@ -222,7 +222,7 @@ def check(options: CheckOptions) -> None:
         if options.write is not None:
             if len(paths) > 1:
                 raise ValueError(
-                    f"--write must come with one table, got {len(options.demos)}: mend them one by one, or add --same-task"
+                    f"--write must come with one table, got {len(options.demos)}: fix them one by one, or add --same-task"
                 )
             _check_target(options.write, options.demos)
         columns = [name.strip() for name in options.state.split(",")] if options.state is not None else []
@@ -258,10 +258,10 @@ def _check_content(table: TableCheck) -> dict[str, Any]:
 
 
 def _check_target(path: Path, logs: Sequence[Path]) -> None:
-    """Raise, before any work, if the mended table cannot be written there, or would replace what is read."""
+    """Raise, before any work, if the fixed table cannot be written there, or would replace what is read."""
     if path.is_dir() or not path.parent.is_dir():
         what = "a folder" if path.is_dir() else f"a file in {path.parent}, which is no folder"
-        raise ValueError(f"--write must be a file for the mended table, got {path}, {what}")
+        raise ValueError(f"--write must be a file for the fixed table, got {path}, {what}")
     if not os.access(path.parent, os.W_OK):
         raise ValueError(f"--write must be in a folder where files can be written, got {path}")
     files = files_of(logs, "demonstrations")
@@ -275,12 +275,12 @@ def _check_target(path: Path, logs: Sequence[Path]) -> None:
 
 
 def _mended_words(table: TableCheck, path: Path) -> list[str]:
-    """Return what the mended table is, in sentences."""
+    """Describe the fixed table, in sentences."""
     rows = table.mended.number.size
     left = [finding.kind for finding in table.left]
     lines = [f"Written to {path}: {rows:,} of {count(table.rows, 'row')}.", *table.changes]
-    lines = lines if table.changes else [*lines, "There was nothing to mend without guessing."]
-    return [*lines, f"Still to be mended: {', '.join(left)}."] if left else lines
+    lines = lines if table.changes else [*lines, "There was nothing to fix without guessing."]
+    return [*lines, f"Still to be fixed: {', '.join(left)}."] if left else lines
 
 
 def _check_sizes(table: TableCheck) -> str:
@@ -312,14 +312,14 @@ def _show_check(checked_table: TableCheck) -> None:
 
 
 def _check_findings(table: TableCheck) -> Table:
-    """Return what is wrong and what is worth knowing, and how to mend it."""
+    """Return what is wrong and what is worth knowing, and how to fix it."""
     rows = []
     for finding in table.findings:
         where = f" First: {', '.join(finding.places)}." if finding.places else ""
         refuses = "refuses it" if finding.refused else "takes it with --transitions or --cut-off"
-        fit = f"{refuses}; --write mends it" if finding.mended else refuses if finding.stops else "goes on"
+        fit = f"{refuses}; --write fixes it" if finding.mended else refuses if finding.stops else "goes on"
         rows.append((finding.kind, f"{finding.what}{where}", in_options(finding.remedy), fit))
-    return Table(pd.DataFrame(rows, columns=["problem", "what was found", "how to mend it", "a fit"]))
+    return Table(pd.DataFrame(rows, columns=["problem", "what was found", "how to fix it", "a fit"]))
 
 
 def _check_tables(table: TableCheck) -> list[Table]:
@@ -362,7 +362,7 @@ def _check_page(every: Sequence[TableCheck], between: Sequence[Issue], written: 
                 "The last column of experts is a test of their decisions against equally likely actions in each state. A small p "
                 f"says that they do not choose at random; from {CHANCE} on they may."
             )
-        sections += [Section(f"What is wrong, and how to mend it{of}", blocks), Section(f"What the table holds{of}", holds)]
+        sections += [Section(f"What is wrong, and how to fix it{of}", blocks), Section(f"What the table holds{of}", holds)]
     if between:
         sections.insert(0, Section("Between the tables", [f"{finding.what} {in_options(finding.remedy)}" for finding in between]))
     names = [f"{Path(one_table.name).name}: {_check_sizes(one_table)}" for one_table in every]

@@ -56,10 +56,10 @@ class Issue:
     Attributes:
         kind: a short name, the same for all tables.
         what: what was found, and how often, in a sentence.
-        remedy: how to mend it, in a sentence.
+        remedy: how to fix it, in a sentence.
         count: how often.
         stops: whether a fit refuses the table for it.
-        mended: whether the mended table is free of it.
+        mended: whether the fixed table is free of it.
         rows: where it occurs first, as rows of the file.
         places: the same as lines, in words.
     """
@@ -87,10 +87,10 @@ class TableCheck(Result):
         name: the file or folder.
         rows: how many there are.
         findings: what is wrong, and what is worth knowing; what a fit refuses the table for comes first.
-        left: what a fit refuses the mended table for.
-        changes: what mending changes, in sentences.
-        experts, states, actions: one row per expert, state and action, with how often each occurs in the mended table.
-        log, mended: the table as it is, and with what can be mended mended.
+        left: what a fit refuses the fixed table for.
+        changes: what was fixed, in sentences.
+        experts, states, actions: one row per expert, state and action, with how often each occurs in the fixed table.
+        log, mended: the table as it is, and with everything fixed that can be fixed.
         recode: the new labels that were given, by column.
     """
 
@@ -110,7 +110,7 @@ class TableCheck(Result):
     _shown: ClassVar[tuple[str, ...]] = ("kind", "count", "stops", "mended", "what")
 
     def sentences(self) -> str:
-        """Return whether the table can be fitted, and what must be mended how."""
+        """Return whether the table can be fitted, and what to fix, and how."""
         wrong = [finding for finding in self.findings if finding.refused]
         if not any(finding.stops for finding in self.findings):
             return "Ready to fit." if self.findings else "Nothing is wrong with this table."
@@ -235,7 +235,7 @@ def _decisions(rows: Log) -> Demonstrations:
 
 
 def write_mended(checked: TableCheck, path: Path) -> None:
-    """Write the mended table, with all columns of the table that was read, in its order; the kind of file is the same."""
+    """Write the fixed table, with all columns of the table that was read, in its order; the kind of file is the same."""
     log, scan = checked.mended, checked.mended.table.scan
     assert scan is not None
     safe = spreadsheet_safe if scan.is_csv else str
@@ -275,7 +275,7 @@ def write_mended(checked: TableCheck, path: Path) -> None:
             os.replace(draft, path)
         except (duckdb.Error, OSError) as error:
             why = os.strerror(errno.ENOSPC) if "space left" in str(error) else str(error).splitlines()[0].partition(": ")[2]
-            raise OSError(f"{path} could not be written: {why or error}. Choose another place, or make room there") from error
+            raise OSError(f"{path} could not be written: {why or error}. Choose another place, or free space there") from error
         finally:
             draft.unlink(missing_ok=True)
 

@@ -30,7 +30,7 @@ ARRAYS = ("expert", "episode", "step", "action", "states", "next_states", "termi
 
 @dataclass(frozen=True, eq=False)
 class Steps(HasFrame):
-    """Decisions of several experts in states that are vectors, sorted by expert, episode and step.
+    """Decisions of several experts in continuous states, sorted by expert, episode and step.
 
     `expert`, `episode` and `action` are `(N,)` codes into `experts`, `episodes` and `actions`. `states` is `(N,d)`;
     `next_states` `(N,d)` is NaN where it is not known. `terminated` `(N,)` marks steps after which nothing can be earned.

@@ -539,9 +539,9 @@ def _problems(minimum: DualSolution, residual: float, allowed: float, reach: flo
     if residual > allowed:
         yield f"no discounts tried match every expert within {significant(allowed)}"
     elif reach is not None and np.isnan(reach):
-        yield "whether the climb ended could not be checked"
+        yield "whether the optimiser converged could not be checked"
     elif reach is not None and reach > 1e-4:  # a free step brings ten times as much
-        yield f"the climb did not end: discounts within {NEARBY:g} promise {power_of_ten(reach)} more entropy"
+        yield f"the optimiser did not converge: discounts within {NEARBY:g} promise {power_of_ten(reach)} more entropy"
 
 
 @dataclass(frozen=True)

@@ -214,7 +214,7 @@ def lookahead_solution(problem: Problem, fit: LookaheadFit, base: Point, ridge_r
     residual = point.projected_gradient()
     converged = fit.ascent.finished and residual <= CONVERGED_GRADIENT
     status = Status.CONVERGED if converged else Status.NOT_CONVERGED
-    why = f"a {model.family.name} look-ahead has no single discount: its parameters stand under lookahead"
+    why = f"a {model.family.name} look-ahead has no single discount: its parameters are under lookahead"
     return Solution.of(
         "MaximumLikelihood",
         problem,
@@ -249,5 +249,5 @@ def _message(problem: Problem, fit: LookaheadFit, evidence: dict[str, Any], resi
     if any(mdp.sample_sizes is not None for mdp in problem.mdps):
         parts.append("Standard errors take the estimated transitions as known.")
     if not fit.ascent.finished:
-        parts.append("The climb was broken off unconverged: do not use this answer.")
+        parts.append("The optimiser stopped before converging: do not use this answer.")
     return parts

@@ -729,7 +729,7 @@ def _message(
     if not best.finished:
         largest = np.abs(model.reward(best.point.x)).max(initial=0.0)
         parts.append(
-            f"The climb was broken off unconverged, at a largest reward of {significant(largest)}: do not use this answer."
+            f"The optimiser stopped before converging, at a largest reward of {significant(largest)}: do not use this answer."
         )
     elif not at_maximum(best.point, residual):
         parts.append(f"The gradient is above {CONVERGED_GRADIENT:g} per decision: do not use this answer.")
@@ -738,7 +738,7 @@ def _message(
     parts += _about_deviations(likeliest)
     parts += unit
     if likeliest.spread is not None and not likeliest.spread.complete:
-        parts.append("Climbs at some spreads of the temperatures did not end: the test of equal temperatures is not reliable.")
+        parts.append("Some fits with different temperatures did not converge: the test of equal temperatures is not reliable.")
     weight = float(np.max(model.ridge, initial=0.0))
     if weight:
         reason = f": {likeliest.ridge_reason}." if likeliest.ridge_reason else "."
@@ -775,7 +775,7 @@ def _about_deviations(likeliest: Fit) -> list[str]:
             f"deviates from the common one with a standard deviation of {significant(nearly.estimated)}."
         ]
     if not nearly.complete:
-        lines.append("Climbs at some sizes of deviations did not end: the test of one reward for all is not reliable.")
+        lines.append("Some fits with reward deviations did not converge: the test of one reward for all is not reliable.")
     return lines
 
 

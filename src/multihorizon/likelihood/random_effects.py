@@ -11,7 +11,7 @@ S the information of the differences of the ℓ_k, with the penalty, after every
 rest on a bound count as known there. Twice the gain over τ = 0 tests that all temperatures are equal; on the bound τ = 0 its
 distribution is half χ²₀, half χ²₁ where there are enough decisions. With few experts a rejection must also hold against tables
 drawn from the fit with equal temperatures, by their gain at the chosen τ (not where states are vectors). Where the test does
-not reject, equal temperatures are kept: with few experts a spread that may be chance costs more than it mends.
+not reject, equal temperatures are kept: with few experts a spread that may be noise costs more than it helps.
 
 The τ to climb at is read from the scores: the quadratic approximation of L at the fit with equal temperatures gives the gain of
 every τ at once. Where none is expected to gain, nothing is climbed. Else the best is climbed, the approximation is made anew

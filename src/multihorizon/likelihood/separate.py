@@ -164,7 +164,7 @@ AS_LIKELY = 1e-3
 
 
 class PersonsApart:
-    """Persons with a known reward, and between which discounts and log-temperatures each may be.
+    """People with a known reward, and between which discounts and log-temperatures each may be.
 
     Attributes:
         tables: what plans for them.
@@ -449,7 +449,7 @@ def left_open(names: Sequence[str], reasons: Sequence[str]) -> list[str]:
         "discount is known to a range at most.",
         Reason.RANDOM: "{} chose without regard to the known reward, so that neither the temperature nor the discount is "
         "identified.",
-        Reason.UNFINISHED: "The climb of {} was broken off unconverged: they have no answer, and all others keep theirs.",
+        Reason.UNFINISHED: "The optimiser stopped before converging for {}: they have no answer, and all others keep theirs.",
     }
     those = {reason: [name for name, each in zip(names, reasons, strict=True) if each == reason] for reason in why}
     return [sentence.format(first_few(those[reason])) for reason, sentence in why.items() if those[reason]]

@@ -842,7 +842,7 @@ class SieveLikelihood:
                 "the discounts."
             )
         if not converged:
-            message.append("The climb was broken off unconverged: do not use this answer.")
+            message.append("The optimiser stopped before converging: do not use this answer.")
         return Solution.of(
             "SieveLikelihood",
             replace(problem, parameter_names=data.basis.names),

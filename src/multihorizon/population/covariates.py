@@ -660,7 +660,7 @@ def _of_persons(persons: pd.DataFrame, used: list[str], names: tuple[str, ...]) 
     """Return the columns that the formula uses, of the people who have all, in the order of `names`; why others have not."""
     if "expert" not in persons.columns:
         raise ValueError(f"persons must have the column expert, got {', '.join(map(str, persons.columns))}")
-    labels = [label(value, "column expert of people") for value in persons["expert"]]
+    labels = [label(value, "column expert of persons") for value in persons["expert"]]
     twice = next((name for name, number in Counter(labels).items() if number > 1), None)
     if twice is not None:
         raise ValueError(f"persons must have one row for each expert, got {twice} twice: delete or rename a row")

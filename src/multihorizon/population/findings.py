@@ -229,7 +229,7 @@ class PopulationFindings(Evidence):
             low, high = np.array(self.types["intervals"]).T
             more = {"low": low, "high": high, "temperature": self.types["temperatures"], "likeliest_for": self.types["likeliest"]}
             frame = pd.DataFrame({"type": range(1, self.types["number"] + 1), **columns, **more})
-            return [Table(frame, f"types, with {percent(LEVEL)} intervals", ("discount", "low", "high"))]
+            return [Table(frame, f"types, with {percent(LEVEL)} CIs", ("discount", "low", "high"))]
 
         def row(number: Mapping[str, Any], error: bool = False) -> dict[str, Any]:
             content = {"estimate": number["estimate"], **({"standard_error": number["standard_error"]} if error else {})}
@@ -267,7 +267,7 @@ class PopulationFindings(Evidence):
             spread += [{"standard_deviation_of": f"the effect of {term} on {name}", **row(slope[name])} for name in kinds]
         bars = ("estimate", "low", "high")
         tables = {
-            f"effects, with {percent(LEVEL)} intervals": effects,
+            f"effects, with {percent(LEVEL)} CIs": effects,
             "all terms of a covariate together": tests,
             "typical discounts": groups,
             "differences of logit discounts, p-values with Holm's correction": pairs,
@@ -385,11 +385,11 @@ class PopulationEstimate(PointEstimate):
         together = population.person_reward_covariance
         notes = []
         if population.reward_covariance is not None and together is None:
-            notes.append("Persons are so many that the shared reward is drawn apart from them.")
+            notes.append("People are so many that the shared reward is drawn apart from them.")
         if evidence.deviations is not None:
             notes.append("Deviations from the shared reward are drawn apart from it.")
         if population.conditions:
-            notes.append("Persons are described on the average of conditions.")
+            notes.append("People are described on the average of conditions.")
         return cls(
             answer,
             population,

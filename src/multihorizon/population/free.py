@@ -460,7 +460,7 @@ def distribution_words(distribution: Mapping[str, dict[str, Any]], horizon: Hori
         elif types[0]["normals"] > 1:
             words.append(f"There is one clear type of person{whose}, but their logits are not distributed normally.")
         else:
-            words.append(f"There is one clear type of person{whose}: nothing speaks for more than one normal distribution.")
+            words.append(f"There is one clear type of person{whose}: one normal distribution suffices.")
         least, most = hidden["interval"]
         if most >= 0.01:
             many = f"{from_to([percent(least), percent(most)])} of people{whose} have"
@@ -474,7 +474,7 @@ def distribution_words(distribution: Mapping[str, dict[str, Any]], horizon: Hori
             )
         if not group["converged"]:
             words.append(
-                f"The search for the free distribution{whose} ended early: others are at most "
+                f"The estimate of the nonparametric distribution{whose} ended early: others are at most "
                 f"{significant(group['gap'], 2)} more likely on "
                 f"these nodes, and the last refinement of them added {significant(group['refinement']['gain'], 2)} "
                 f"to the log-likelihood."

@@ -328,7 +328,7 @@ def standard_nodes(count: int, size: int = 2) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True, eq=False)
 class PersonBlock:
-    """Persons who are taken together: counts `(m,rows)`, Z and R of their cells, A `(n,q,p)`, and what is known of each person.
+    """People who are taken together: counts `(m,rows)`, Z and R of their cells, A `(n,q,p)`, and what is known of each person.
 
     `owner` `(m,)` are places among these people. `log` is what decisions say at the nodes `(n,Q)`, where it has been asked
     before.

@@ -236,7 +236,7 @@ class Population:
         if taken:
             raise ValueError(f"a condition must not be called {taken[0]}, as a result is: rename this column")
         if self.distribution == "free" and (reason := _not_free(covariates)):
-            raise ValueError(f"a free distribution must have {reason}")
+            raise ValueError(f"the nonparametric distribution (free) must have {reason}")
         return covariates
 
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
@@ -429,7 +429,7 @@ def remembered(
 
 
 def _not_free(covariates: Covariates) -> str:
-    """Return what a free distribution must have that this study has not; empty where it can be found."""
+    """Return what the nonparametric distribution (NPMLE) needs and this study lacks; empty where it can be estimated."""
     if covariates.conditions:
         return f"no conditions, got {first_few(covariates.conditions)}: leave them out, or use a normal distribution"
     numbers = [comparison.column for comparison in covariates.comparisons if comparison.is_number]
@@ -441,7 +441,7 @@ def _not_free(covariates: Covariates) -> str:
 
 
 def _free_by_group(covariates: Covariates, maximum: Maximum, run: Run) -> dict[str, dict[str, Any]]:
-    """Return the free distribution of each combination of groups, with the reward of the normal population."""
+    """Return the nonparametric distribution of each combination of groups, with the reward of the normal population."""
     layout = maximum.marginal.layout
     parts = maximum.marginal.layout.unpack(maximum.psi)
     tables = layout.tables.at(parts.theta)
@@ -816,9 +816,13 @@ class Inference:
         shape = "without any assumption on the shape, the quartiles of their discounts are"
         if not groups:
             shape = "the quartiles of the people's own estimates are"
-        advice = "" if groups else " To see how they are distributed, ask for a free distribution, with columns of groups only."
+        advice = (
+            ""
+            if groups
+            else " To see how they are distributed, ask for the nonparametric distribution (free), with columns of groups only."
+        )
         return (
-            f"Persons differ so much (a standard deviation of {decimals(spread, 2)} in the logit of the discount) that a normal "
+            f"People differ so much (a standard deviation of {decimals(spread, 2)} in the logit of the discount) that a normal "
             "distribution has most of them near a discount of 0 or 1, and its typical person may be nobody: "
             f"{shape} {in_words(said)}.{advice}"
         )
@@ -837,7 +841,7 @@ class Inference:
         if apart:
             conditions = dict.fromkeys(column for term in apart for column in self.covariates.columns_of[term])
             words.append(
-                f"Persons do not all change alike with {' and '.join(conditions)} (p {p_text(min(apart.values()))}), as this "
+                f"People do not all change alike with {' and '.join(conditions)} (p {p_text(min(apart.values()))}), as this "
                 f"formula supposes, so the intervals of the change are too narrow: write ({' + '.join(conditions)} | expert)."
             )
         for kind, share in self.moved_by_priors["spread"].items():

@@ -707,16 +707,17 @@ def types_solution(problem: Problem, fit: TypesFit) -> Solution:
     ]
     if not fit.converged:
         words.append(
-            f"The climb was broken off, with a gradient of {power_of_ten(residual)} per decision: do not use this answer."
+            f"The optimiser stopped before converging, with a gradient of {power_of_ten(residual)} per decision: "
+            "do not use this answer."
         )
     elif not usable:
         words.append(open_words(types))
     broken = [str(test["types"]) for test in fit.tests if not test["finished"]]
     if broken and types["chosen"]:
-        words.append(f"Climbs in the test of {in_words(broken)} and one more types did not end: their number is not reliable.")
+        words.append(f"Fits in the test of {in_words(broken)} and one more types did not converge: their number is not reliable.")
     if fit.deviation is not None:
         words.append(
-            f"Rewards are taken to vary around 0 with a standard deviation of {significant(fit.deviation)} temperatures, "
+            f"Rewards have a normal prior with mean 0 and a standard deviation of {significant(fit.deviation)} temperatures, "
             f"{'the largest that is tried' if fit.deviation >= WEAK_PRIOR else 'which the decisions chose'}."
         )
     status = Status.CONVERGED if usable else Status.NOT_IDENTIFIED if fit.converged else Status.NOT_CONVERGED

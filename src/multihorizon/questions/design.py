@@ -783,7 +783,7 @@ class Design(Result):
             )
             if np.any(errors > 1.005 * self.uniform_standard_errors):
                 words.append("Some errors are larger than there, because what counts is the information about all together.")
-            more = "persons" if self.scale == "logit" else "episodes"
+            more = "people" if self.scale == "logit" else "episodes"
             if self.hardly_matters:
                 words.append(
                     f"The design hardly matters: for the same information, the uniform study needs "

@@ -248,7 +248,7 @@ def _person_or_condition(population: PopulationFindings) -> list[str]:
     """Return how much of the horizons is the person and how much the condition, as far as the decisions tell."""
     shares = (population.variance or {}).get("discount", {})
     names = {
-        "person": "is between persons",
+        "person": "is between people",
         "covariates": "goes with their covariates",
         "condition": "is the condition",
         "person_by_condition": "is how differently it changes them",

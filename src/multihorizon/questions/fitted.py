@@ -122,7 +122,7 @@ class Fitted:
         state_reward: the test that the reward depends on the state reached alone; None where that is not assumed. Where a reward
             that depends on the action as well predicts clearly better, nothing is said of groups.
 
-    Attribute of states that are vectors, None elsewhere:
+    Attribute of continuous states, None elsewhere:
         functions: reward, values and policies as functions of the state.
 
     Attribute of a population in which nobody is fitted alone, None elsewhere:
@@ -489,7 +489,7 @@ def model_fit(fitted: Fitted, answers: Mapping[str, Finding]) -> Finding:
 
 
 def _model_fit(fitted: Fitted) -> Finding:
-    """Say it of people together, of states that are vectors, or of a list of states."""
+    """Say it of people together, of continuous states, or of a list of states."""
     if fitted.people is not None:
         return _of_people(fitted, fitted.people)
     if fitted.sieve is not None:
@@ -752,7 +752,7 @@ def not_to_be_used(solution: Solution, contrasts: Contrasts | None = None) -> st
     values, errors = sizes * np.abs(contrasts.values), sizes * contrasts.standard_errors
     if ((values > most) & (errors > most)).any():
         size = float(np.nanmax(values))
-        return f"A reward runs away: it reaches {decimals(size, 0)}, and no decision in the table holds it back."
+        return f"A reward diverges: it reaches {decimals(size, 0)}, and no decision in the table holds it back."
     return ""
 
 

@@ -214,7 +214,7 @@ class GoalCheck:
             reasons = f"One reward for all is not rejected ({p}). {bound}".strip()
             if allowed is not None and allowed.share_of_range[2] >= 1:
                 return Finding(QUESTION, "Inconclusive", reasons, "caution", self.test)
-            return Finding(QUESTION, "Nothing speaks against it", reasons, "good", self.test)
+            return Finding(QUESTION, "Not rejected", reasons, "good", self.test)
         if self.apart is not None and self.model_fails:
             reasons = (
                 f"One reward for all is rejected ({p}), but with a reward for each expert the model does not fit either: "

@@ -216,7 +216,7 @@ class Goals(Result, Generic[Found]):
         if len(self.experts) == 1:
             return "One expert alone shares a goal with nobody, and their discount is not identified."
         if self.withheld:
-            return f"Whether the experts share one reward cannot be told. {self.withheld}"
+            return f"Whether the experts share one reward is not identified. {self.withheld}"
         if self.test is None:
             if number == 1:
                 return "All experts share one reward."
@@ -226,7 +226,7 @@ class Goals(Result, Generic[Found]):
         p = self.test.words
         bound = "" if self.deviations is None or self.test.rejected else " " + bound_words(self.deviations)
         if self.verdict == "share":
-            return f"The decisions speak for one reward that all experts share (test of one reward: {p}).{bound}".rstrip()
+            return f"The decisions support one reward that all experts share (test of one reward: {p}).{bound}".rstrip()
         if self.verdict == "differ":
             return f"The experts do not all share one reward ({p}). The links between them make {number} groups."
         if self.test.reason:

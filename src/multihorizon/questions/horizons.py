@@ -78,7 +78,7 @@ def _look_ahead(fitted: Fitted, answers: Mapping[str, Finding]) -> Finding:
         reasons += f" {_not_shown(fitted, vague)}"
     warned = any(warnings_of(fitted, answers)) or any(notes_of(fitted))
     if np.ptp(np.asarray(fitted.solution.temperature)) > 0 and fitted.unequal_temperatures:
-        reasons += " They also differ in how much they choose at random: their temperatures stand beside the discounts."
+        reasons += " They also differ in how much they choose at random: the table lists their temperatures beside the discounts."
     return Finding(QUESTION, answer, reasons, "caution" if warned or vague else "good", fitted.shared)
 
 
@@ -590,7 +590,7 @@ def advice(fitted: Fitted, fit: Finding) -> list[str]:
         return [f"More decisions of every expert, above all in states where few were made, or fewer {fewer}."]
     if fit.answer == "No":
         return [
-            "More decisions do not mend a model that does not fit. See in the report where it fails: something that the experts "
+            "More decisions do not help a model that does not fit. See in the report where it fails: something that the experts "
             "act on may be missing from the states, or from the features."
         ]
     if not any(fitted.given):

@@ -58,7 +58,7 @@ class FamilyRow:
             where a climb did not end.
         best_p: the p-value of "as good as the family with the lowest AIC"; 1 for that family, NaN where a climb did not end.
         verdict: "best"; or "same as …", "not distinguished from …" or "differs from …", with the name of the best family; or
-            "not known: its climb did not end".
+            "not known: its fit did not converge".
         finished: whether its climb ended.
         details: each expert's parameters, as in `Solution.evidence["lookahead"]`.
     """
@@ -267,7 +267,7 @@ def _against_best(fit: LookaheadFit, best: LookaheadFit, more: int) -> tuple[flo
     if fit.model.steps <= 2 and fit.depth_profile is None and best.depth_profile is None:
         return 1.0, f"same as {name}"  # with at most two steps, all but depths are free to choose the only weight
     if not (fit.ascent.finished and best.ascent.finished):
-        return np.nan, "not known: its climb did not end"
+        return np.nan, "not known: its fit did not converge"
     if _contains(best, fit):
         p = _nested_test(fit, best)[2]
     elif _contains(fit, best):

@@ -1,4 +1,4 @@
-"""Persons who were compared and not fitted alone: their distribution, their groups, and what is known of each.
+"""People who were compared and not fitted alone: their distribution, their groups, and what is known of each.
 
 `Population` says how discounts differ between groups and between people, and shrinks each person's towards those of similar
 ones. All that is said here follows from its solution and from the counts of decisions.
@@ -202,7 +202,7 @@ class People:
     @property
     def not_done(self) -> str:
         """Return what is done only for fewer people, or without types."""
-        why, instead = f"With more than {limits().alone:,} persons", f"fit a sample of at most {limits().alone:,} persons"
+        why, instead = f"With more than {limits().alone:,} people", f"fit a sample of at most {limits().alone:,} people"
         if self.population.types is not None:
             why, instead = "Where types are asked for,", "fit people with names and without types"
         return (

@@ -880,7 +880,7 @@ def _population(
     populations = [PopulationEvidence.of(one).population for one in guesses]
     assert isinstance(used, Population)
     if used.distribution != "normal":
-        raise ValueError("a study can be designed for a normal population, got one with types or a free distribution")
+        raise ValueError("a study can be designed for a normal population, got one with types or a nonparametric distribution")
     if populations[0].conditions:  # a saved fit does not hold under which of them each decision was made
         covariates = remembered(first, used.formula, used.persons, used.reference)
     else:

@@ -135,8 +135,12 @@ class SharedDiscountTest(Result):
         names = ", ".join(self.experts)
         if np.isnan(self.p_value):
             why = f": {self.reason}" if self.reason else ""
-            return f"Whether {names} have one discount was not tested{why}."
-        finding = "The decisions contradict one discount" if self.adjusted < 0.05 else "Nothing speaks against one discount"
+            return f"Whether {names} have one discount factor was not tested{why}."
+        finding = (
+            "The decisions reject one discount factor"
+            if self.adjusted < 0.05
+            else "The decisions do not reject one discount factor"
+        )
         return (
             f"{finding} for {names}: χ² = {decimals(self.statistic, 2)} with {self.degrees} degrees of freedom, p "
             f"= {significant(self.adjusted, 2)}."
@@ -366,8 +370,8 @@ class SharedGoalTest(Result):
         if self.reason:
             return f"Whether the experts share one reward was not tested: {self.reason}."
         if self.rejected:
-            return f"The decisions contradict one reward for all experts ({self.words})."
-        return f"Nothing speaks against one reward for all experts ({self.words})."
+            return f"The decisions reject one reward for all experts ({self.words})."
+        return f"The decisions do not reject one reward for all experts ({self.words})."
 
     def to_frame(self) -> pd.DataFrame:
         """Return one row: the hypothesis and the figures of its test."""

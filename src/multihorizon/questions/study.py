@@ -357,7 +357,7 @@ class _Study:
         """Return the solver, with covariates for the people of this study."""
         if not isinstance(self.solver, Population) or self.solver.persons is None:
             return self.solver
-        labels = [label(value, "column expert of people") for value in self.solver.persons["expert"]]
+        labels = [label(value, "column expert of persons") for value in self.solver.persons["expert"]]
         rows = self.solver.persons.set_axis(labels, axis=0).loc[[self.design.persons[k] for k in members]]
         frame = rows.assign(expert=self.design.names_of(members)).reset_index(drop=True)
         return replace(self.solver, persons=frame, missing="fail")

@@ -126,7 +126,7 @@ class TrackedPerson(Result):
         return pd.DataFrame(rows, columns=["quantity", "estimate", "low", "high"])
 
     def _tables(self, compute: bool) -> list[Table]:
-        return [Table(self.to_frame(), f"with {percent(LEVEL)} intervals", ("estimate", "low", "high"), bars=False)]
+        return [Table(self.to_frame(), f"with {percent(LEVEL)} CIs", ("estimate", "low", "high"), bars=False)]
 
     def _height(self) -> float:
         return 2.2

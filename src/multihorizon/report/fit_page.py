@@ -832,7 +832,7 @@ def _of_population(analysis: Solution) -> str:
     population = PopulationEvidence.of(analysis).population
     if population.types is not None:
         how = "their number was tested by simulation" if population.types["chosen"] else "their number was given"
-        return f"Persons were taken to be of {population.types['number']} types, each with a discount and a temperature; {how}."
+        return f"People were taken to be of {population.types['number']} types, each with a discount and a temperature; {how}."
     formula = analysis.options.get("formula") or "~ 1"
     within = population.conditions
     mixed = " Conditions were compared within people." if within else ""

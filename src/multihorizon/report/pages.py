@@ -696,7 +696,7 @@ def verdict(prediction: Prediction) -> Finding:
     reasons = []
     if identified:
         sure = bool((prediction.high > prediction.low + _EXACT).any())
-        ends = f", with {percent(prediction.level)} intervals" if sure else ""
+        ends = f", with {percent(prediction.level)} CIs" if sure else ""
         everybody = f"all {len(identified)}" if len(identified) == len(prediction.experts) > 6 else in_words(identified)
         reasons.append(f"Identified for {everybody}: what was seen says what follows{ends}.")
     for proved in (True, False):

@@ -145,7 +145,7 @@ def effect_blocks(population: PopulationFindings, horizon: Horizon) -> list[str 
     rows, most = contrast_rows(population, horizon), 1000  # more rows would make the page slow
     if rows:
         headers = ["people with", "typical discounts", f"in {horizon.many}", "difference of logits, 95% CI", "p"]
-        caption = "Persons who differ in one covariate alone; p-values of several pairs have Holm's correction"
+        caption = "People who differ in one covariate alone; p-values of several pairs have Holm's correction"
         if len(rows) > most:
             first = np.argsort([pair["adjusted"] for pair in population.contrasts["discount"]], kind="stable")[:most]
             caption += f"; shown are the {most:,} with the smallest p-values of {len(rows):,}"
@@ -200,7 +200,7 @@ def distribution_section(population: PopulationFindings, horizon: Horizon) -> li
         for name, group in population.distribution.items()
     ]
     of_fits = ["persons", "points", "log-likelihood", "of the normal population", "gap", "last refinement"]
-    blocks.append(TableBlock(Table.of(of_fits, figures, "How likely the free distribution is")))
+    blocks.append(TableBlock(Table.of(of_fits, figures, "Log-likelihood of the nonparametric distribution (NPMLE)")))
     asked = min(group["types_decided"]["persons"] for group in population.distribution.values())
     blocks.append(
         "No weights on these points and on the other nodes of the grid are more likely by more than the gap, and points at half "
@@ -681,7 +681,7 @@ def persons_section(people: People, horizon: Horizon) -> Section:
         Beside(figures),
         PageTable(headers, rows, f"Shrunken discounts by group.{groups[1]}"),
     ]
-    return Section("Persons", blocks)
+    return Section("People", blocks)
 
 
 def _distribution(people: People, values: Floats, axis: Axis, caption: str) -> Chart:
