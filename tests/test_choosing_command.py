@@ -65,11 +65,11 @@ def test_the_command_fits_stickiness_without_checks_by_state(folder) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (("--value", "hard"), "--value must be one of soft, max, mean, received hard"),
-        (("--lapse", "1.5"), "--lapse must be a number from 0 to below 1, or estimated, received 1.5"),
+        (("--value", "hard"), "--value must be one of soft, max, mean, got hard"),
+        (("--lapse", "1.5"), "--lapse must be a number from 0 to below 1, or estimated, got 1.5"),
         (("--trials",), "--trials must come with --out"),
-        (("--stickiness", "much"), "--stickiness must be a number, or estimated, received much"),
-        (("--lapse", "estimated", "--stickiness", "estimated", "--formula", "~ 1"), "one estimated, received both"),
+        (("--stickiness", "much"), "--stickiness must be a number, or estimated, got much"),
+        (("--lapse", "estimated", "--stickiness", "estimated", "--formula", "~ 1"), "one estimated, got both"),
         (("--lapse", "0.1", "--distribution", "types"), "--distribution types must come without --value, --lapse"),
         (("--lapse", "0.1", "--deviations", "0.5"), "personal deviations need"),
         (("--value", "max", "--lookahead", "all"), "families of look-ahead need"),

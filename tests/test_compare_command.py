@@ -55,7 +55,7 @@ def test_compare_writes_one_table_one_picture_and_a_verdict(folder, tmp_path):
     page = (tmp_path / "compare.html").read_text(encoding="utf-8")
     assert page.count("<figure") == page.count('<svg class="chart" role="img"') == 1
     assert 'text-anchor="end">high → low</text>' in page
-    assert page.count("discounts of persons under high and low correlate by") == 1  # what the answer says is not said again
+    assert page.count("discounts of people under high and low correlate by") == 1  # what the answer says is not said again
     assert f'<p class="answer">{escape(content["answer"]["answer"])}. ' in page
     beside = run(
         folder,

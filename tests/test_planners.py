@@ -353,7 +353,7 @@ def test_stickiness_of_a_population() -> None:
     assert "the last action is worth" in found.message.lower()
     given = mh.solve(problem, mh.Population(known_reward=paid, stickiness=figures["estimate"], nodes=5))
     assert given.objective == pytest.approx(found.objective, abs=1e-2)
-    with pytest.raises(ValueError, match="one estimated, received both"):
+    with pytest.raises(ValueError, match="one estimated, got both"):
         mh.Population(lapse="estimated", stickiness="estimated")
 
 

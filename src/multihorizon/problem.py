@@ -1055,9 +1055,9 @@ def _believing(mdp: MDP, problem: Problem, believed: Any) -> Problem:
     given = believed if isinstance(believed, Mapping) else dict.fromkeys(problem.names, believed)
     strange = [name for name in given if name not in problem.names]
     if strange:
-        raise ValueError(f"believed must name experts ({first_few(problem.names)}), received {strange[0]!r}")
+        raise ValueError(f"believed must name experts ({first_few(problem.names)}), got {strange[0]!r}")
     if any(expert.mdp is not mdp for expert in problem.exemplars):
-        raise ValueError("believed transitions need experts who are observed in every state, received gaps")
+        raise ValueError("believed transitions need experts who are observed in every state, got gaps")
     beliefs = {id(each): _belief(mdp, each) for each in given.values()}
 
     def believing(expert: Expert, key: int) -> Expert:
@@ -1084,16 +1084,16 @@ def _belief(mdp: MDP, believed: Any) -> MDP:
     for what in ("state_names", "action_names", "terminal", "available"):
         if not np.array_equal(getattr(belief, what), getattr(mdp, what)):
             said = {"terminal": "states that end an episode", "available": "available actions"}.get(what, what.replace("_", " "))
-            raise ValueError(f"believed transitions must have the {said} of the task, in the same order, received others")
+            raise ValueError(f"believed transitions must have the {said} of the task, in the same order, got others")
     if belief.is_estimated or belief.durations is not None or mdp.durations is not None:
-        raise ValueError("believed transitions must be known probabilities of moves that take no time, received others")
+        raise ValueError("believed transitions must be known probabilities of moves that take no time, got others")
     return belief.starting(mdp.initial)
 
 
 def refuse_beliefs(experts: Iterable[Expert], what: str) -> None:
     """Raise where experts believe in other transitions than hold, which `what` does not tell apart."""
     if any(expert.world is not None for expert in experts):
-        raise ValueError(f"{what} needs experts who believe in the transitions that hold, received other beliefs")
+        raise ValueError(f"{what} needs experts who believe in the transitions that hold, got other beliefs")
 
 
 def _in_columns(expert: Expert, places: Ints, width: int) -> Expert:

@@ -682,7 +682,7 @@ class Solution(Result):
             raise ValueError(f"trials need decisions and the probabilities of choices, got {given}")
         population = self.evidence.get("population")
         if population is not None and population.types is not None:
-            raise ValueError("trials need one policy for each person, received persons who are each of one of a few types")
+            raise ValueError("trials need one policy for each person, got people who are each of one of a few types")
         made, estimates = import_module("multihorizon.choice.trials"), import_module("multihorizon.likelihood.estimates")
         cells, discounts, temperatures = pd.DataFrame({"expert": self.experts}), self.discounts, self.temperature
         if population is not None and population.cells is not None:

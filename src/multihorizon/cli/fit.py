@@ -374,7 +374,7 @@ def fit(options: FitOptions, *, clock: Callable[[], float] = time.monotonic, wat
     """Estimate each expert's planning horizon and the reward they share from logged decisions."""
     with checked(options, FILES):
         if options.trials and options.out_dir is None:
-            raise ValueError("--trials must come with --out, the folder for trials.csv, received none")
+            raise ValueError("--trials must come with --out, the folder for trials.csv, got none")
         recovery = None if options.recovered is None else Recovery.from_json(options.recovered)
         recorded = _recorded(options)
         latest: Analysis | None = None

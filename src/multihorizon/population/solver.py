@@ -143,8 +143,8 @@ class Population:
             decisions reject that at the 5% level, and then the most likely one. `evidence["deviations"]` says what was found,
             with each person's deviation. Discounts, effects and intervals then allow for deviations. The reward must have
             parameters that are estimated: free rewards or features, beside a known reward if there is one.
-        value, lapse, stickiness, planner: how persons choose, as in `MaximumLikelihood`; lapses and stickiness are the same for
-            all persons, and one of them can be estimated. `evidence["planner"]` says what was found.
+        value, lapse, stickiness, planner: how people choose, as in `MaximumLikelihood`; lapses and stickiness are the same for
+            all people, and one of them can be estimated. `evidence["planner"]` says what was found.
         tolerance: the distance to the maximum, in standard errors, at which the search ends.
         max_steps: the steps after which it is given up.
         jobs: processes that share the people; -1 is all cores. The digits do not depend on it.
@@ -215,9 +215,9 @@ class Population:
         if self.deviations and self.distribution != "normal":
             raise ValueError(f"personal deviations need distribution='normal', got {self.distribution!r}")
         if not self.is_soft and (self.distribution == "types" or self.deviations):
-            raise ValueError('types and personal deviations need value="soft" and neither lapses nor stickiness, received others')
+            raise ValueError('types and personal deviations need value="soft" and neither lapses nor stickiness, got others')
         if self.lapse == self.stickiness == "estimated":
-            raise ValueError("of lapses and stickiness a population can have one estimated, received both: give one as a number")
+            raise ValueError("of lapses and stickiness a population can have one estimated, got both: give one as a number")
         if self.nodes is not None:
             as_count(self.nodes, "nodes", least=3)
         as_positive(self.tolerance, "tolerance")
@@ -867,7 +867,7 @@ class Inference:
         return words
 
     def planner(self) -> ChoicePlanner | None:
-        """Return how persons choose; None where values are soft and there are no lapses."""
+        """Return how people choose; None where values are soft and there are no lapses."""
         planner, habit = known_planner(self.layout.choosing), self.habit
         if habit is None:
             return planner

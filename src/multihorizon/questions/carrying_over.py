@@ -316,9 +316,9 @@ def _hanging(each: Together) -> str:
     if each.reason:
         return f"How horizons under {each.origin} and {each.target} hang together is not known: {each.reason}."
     ends = f"{decimals(each.correlation_low, 2)} to {decimals(each.correlation_high, 2)}"
-    correlation = f"{decimals(each.correlation, 2)} (95% interval {ends})"
+    correlation = f"{decimals(each.correlation, 2)} (95% CI {ends})"
     if each.correlation_high - each.correlation_low > 1:  # the estimate alone would say little
-        correlation = f"{ends} (95% interval)"
+        correlation = f"{ends} (95% CI)"
     shift = f"{decimals(each.shift, 2)} ({decimals(each.shift_low, 2)} to {decimals(each.shift_high, 2)})"
     return (
         f"Logit discounts of people under {each.origin} and {each.target} correlate by {correlation}. "

@@ -399,7 +399,7 @@ class Asked:
         problem: what is fitted.
         tables: the decisions, one table for each task; none where states are vectors.
         likelihood: the solver of the fit, where there is a list of states.
-        population: what is asked about persons; None where nothing is.
+        population: what is asked about people; None where nothing is.
         lookahead, pairs, rivals, quick: as in `analyse`.
         remarks: what was assumed of the tables.
     """
@@ -501,7 +501,7 @@ def _model_fit(fitted: Fitted) -> Finding:
         )
     if compared is None:
         reasons = (
-            "Persons have rewards of their own in this population, or conditions that are not known: there is no check of it."
+            "People have rewards of their own in this population, or conditions that are not known: there is no check of it."
         )
         return Finding(QUESTION, "Not tested", reasons, "caution")
     if not fitted.chance.any():

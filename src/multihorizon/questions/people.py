@@ -356,7 +356,7 @@ class KnownCells:
     def of(cls, solution: Solution, decided: Problem | None = None) -> KnownCells | None:
         """Return the cells of a solution of `Population`, with its own decisions or those of another problem with the same tasks.
 
-        None where the population did not converge, where choices follow the last action, where persons have rewards of their own,
+        None where the population did not converge, where choices follow the last action, where people have rewards of their own,
         and where the conditions of decisions are not known, as of a solution that was read from a file.
         """
         evidence = PopulationEvidence.of(solution)

@@ -324,9 +324,7 @@ class Tracking:
         self.reward = solution.reward
         self.choosing = choosing_of(solution)
         if self.choosing.habits is not None and self.choosing.habits.stickiness:
-            raise ValueError(
-                "a person is followed by policies of states, received a population whose choices follow the last action"
-            )
+            raise ValueError("a person is followed by policies of states, got a population whose choices follow the last action")
         self.ahead = solution.horizon
         # of the task alone, with the reward that was known; a person may decide in states where nobody of the study did
         tasks = with_known_reward(problem, solution.options.get("known_reward"))[0].tasks

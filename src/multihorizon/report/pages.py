@@ -322,7 +322,7 @@ def robustness_blocks(found: Robustness) -> list[str | Block]:
     meaning = (
         "Each model of choice was fitted to the same decisions. Those that predict worse than the best are faded: "
         f"{held_out}. A conclusion is the same where no order is turned round, and no estimate of either lies outside of the "
-        "other's 95% interval."
+        "other's 95% CI."
     )
     charts = [_specification_curve(found)]
     if any(np.isfinite(rival.held_out) for rival in found.rivals):
@@ -379,7 +379,7 @@ def _specification_curve(found: Robustness) -> Chart:
         if len(chosen) == most < frame[named].nunique()
         else ""
     )
-    caption = f"Each model's estimate with its 95% interval, grouped by {named}; faded where the model predicts worse.{few}"
+    caption = f"Each model's estimate with its 95% CI, grouped by {named}; faded where the model predicts worse.{few}"
     return Chart(caption, [Panel(axis, Axis("", ticks), marks, lines)], 70.0 + 22 * len(rows))
 
 
