@@ -85,7 +85,7 @@ def test_beliefs_may_differ_between_people_and_are_given_as_arrays() -> None:
     solution = mh.solve(problem, SOLVER)
     assert solution.experts == ("Ann", "Ben", "Cleo")
     assert all(inside(solution))
-    with pytest.raises(ValueError, match="experts who believe in the same transitions, received different beliefs"):
+    with pytest.raises(ValueError, match="experts who believe in the same transitions, got different beliefs"):
         mh.predict(solution, pay={"6": 1.0})
     trials = solution.to_trials()
     assert np.log(trials.probability).sum() == pytest.approx(solution.objective, abs=1e-8)

@@ -201,5 +201,5 @@ def test_tables_out_of_memory_are_listed_as_far_as_they_fit(tmp_path) -> None:
         listed.append(mh.solve(mh.Problem(mdp, table, features=features), solver).to_trials())
     pd.testing.assert_frame_equal(*listed)
     long = CountedFiles(scan_files(str(path), [path]), cut_off=True, most_rows=500)
-    with pytest.raises(ValueError, match="at most 500 decisions to be loaded one by one, received 900"):
+    with pytest.raises(ValueError, match="at most 500 decisions to be loaded one by one, got 900"):
         mh.solve(mh.Problem(mdp, long, features=features), solver).to_trials()

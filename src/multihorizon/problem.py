@@ -1340,7 +1340,7 @@ def one_task(problem: Any) -> Expert:
     """Return anyone in the one task of a problem; raises where it joins several."""
     exemplars = require_finite(problem).exemplars
     if len(exemplars) > 1 and any(expert.world is not None for expert in exemplars):
-        raise ValueError("this needs experts who believe in the same transitions, received different beliefs: fit them apart")
+        raise ValueError("this needs experts who believe in the same transitions, got different beliefs: fit them apart")
     if len(exemplars) > 1:
         raise ValueError(f"this needs a problem with one task, got one that joins {len(exemplars)}")
     return exemplars[0]
