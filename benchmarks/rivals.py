@@ -52,6 +52,7 @@ COVERAGE = {"tasks": ("savings", "treatment", "chain"), "rows": ("null", "max", 
 VALUES = {"null": "soft", "max": "max", "mean": "mean", "lapses at 0": "soft"}
 #: The rival that is right about the people of a row.
 RIGHT = {"null": "the fit", "max": "values by the best action", "mean": "values by the mean of choices", "lapses": "lapses"}
+RIGHT |= {"depth": "a limited depth", "hyperbolic": "hyperbolic"}
 
 
 def believed(task: foreign.Task) -> np.ndarray:
@@ -117,7 +118,9 @@ def one(row: str, name: str, seed: int, decisions: int) -> dict[str, Any]:
         rival.name: {
             "discounts": rival.discounts.tolist(),
             "intervals": rival.intervals.tolist(),
+            "ahead": rival.weights_ahead.tolist(),
             "log_likelihood": rival.log_likelihood,
+            "parameters": rival.parameters,
             "behind": rival.behind,
             "error": rival.behind_error,
             "predicts": rival.predicts,

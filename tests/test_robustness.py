@@ -70,8 +70,8 @@ def test_people_who_look_a_few_steps_ahead_are_told_from_people_with_small_disco
     found = mh.robustness(mh.Problem(mdp, table, features=features), mh.MaximumLikelihood(starts=2), ["a limited depth"])
     alone, limited = found.rivals
     assert limited.held_out > alone.held_out
+    assert limited.log_likelihood > alone.log_likelihood + 2
     assert limited.predicts
-    assert not alone.predicts
     assert (limited.weights_ahead[:, 1:] == [[0.0]]).all()  # nothing that comes three steps later counts
     assert ((limited.intervals[:, 0] <= [0.5, 0.75, 0.92]) & (limited.intervals[:, 1] >= [0.5, 0.75, 0.92])).all()
 

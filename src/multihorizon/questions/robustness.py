@@ -7,7 +7,8 @@ changes one of these. It is fitted to the same decisions, with the same rewards,
 folds but one, begun at its fit to everything, and predicts the one left out. `held_out` is the log-likelihood per decision. With
 m the differences from the best rival by episode (person), a rival predicts as well where `Σ m ≥ −log 20`, the bound of a split
 likelihood-ratio test at 5% (Wasserman, Ramdas and Balakrishnan 2020), or where it is within a standard error,
-`Σ m ≥ −√(Σ (m − m̄)²)`. Without episodes to hold out, log-likelihood less the number of parameters takes the place of prediction.
+`Σ m ≥ −√(Σ (m − m̄)²)`. Single episodes may decide what is held out: a rival predicts as well, too, where the log-likelihood of
+all decisions less the number of parameters is as near to the largest. Without episodes to hold out that alone counts.
 
 *Stacking.* Weights w of the rivals maximise `Σ_e log Σ_r w_r exp(ℓ_er)`, ℓ_er the held-out log-likelihood of an episode.
 
@@ -630,6 +631,9 @@ def _compared(
     fitted = {name: fit for name, fit in fitted.items() if name not in twins}
     of_units = dealt is not None and all(np.isfinite(fit.held_out).all() and fit.held_out.size for fit in answers.values())
     names = list(answers)
+    scores = np.array([answers[name].log_likelihood - answers[name].parameters for name in names])
+    behind, error, own_error = scores.max() - scores, np.zeros(len(names)), np.full(len(names), np.nan)
+    held_out, good, weights = own_error, behind <= BEHIND, np.exp(scores - logsumexp(scores))
     if of_units:
         table = np.stack([answers[name].held_out for name in names], axis=1)
         best = int(table.sum(axis=0).argmax())
@@ -637,13 +641,8 @@ def _compared(
         behind = apart.sum(axis=0)
         error = np.sqrt(len(table) * apart.var(axis=0))
         own_error = np.sqrt(len(table) * table.var(axis=0)) / first.decisions
-        held_out, good = table.sum(axis=0) / first.decisions, behind <= np.maximum(error, BEHIND)
-        weights = _stacked(table)
-    else:
-        scores = np.array([answers[name].log_likelihood - answers[name].parameters for name in names])
-        behind, error, own_error = scores.max() - scores, np.zeros(len(names)), np.full(len(names), np.nan)
-        held_out, good = own_error, behind <= BEHIND
-        weights = np.exp(scores - logsumexp(scores))
+        held_out, weights = table.sum(axis=0) / first.decisions, _stacked(table)
+        good |= behind <= np.maximum(error, BEHIND)
     rivals = []
     for name, fit in fitted.items():
         if isinstance(fit, str):
