@@ -25,6 +25,9 @@ no start reaches are missed. A walk may end early where the set turns back on it
 of decisions are too inexact to bound a discount that their equations leave open (ranges made from their errors held the truth in
 44 to 100% of simulated tables): it may be anything.
 
+*Exclusion restrictions.* For one expert with a reward by state and action, `equal_rewards` gives candidates that hold every
+solution. Each is refined and judged as above, and its interval ends where the equations stop holding up to the errors.
+
 Everything said about an explanation is computed again from its discounts, reward and temperatures alone: the residual of the
 Bellman equations, the policies planned from it, and the likelihood of the decisions. The answer does not depend on the order of
 experts, states and actions: the experts are first sorted by what they do.
@@ -39,9 +42,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
+from scipy.optimize import brentq
 
 from multihorizon.checks import TINY, Bools, Floats, as_discount, as_positive, renamed
 from multihorizon.exact.approximate import WithinDistance, discounts_within
+from multihorizon.exact.equal_rewards import EqualRewards, Pair
 from multihorizon.exact.equations import (
     MISFIT,
     Explanation,
@@ -74,6 +79,8 @@ def identify(
     discounts: Mapping[str, float] | None = None,
     smoothing: float = 0.5,
     within: float | None = None,
+    zero_action: object = None,
+    equal_rewards: Iterable[tuple[Pair, Pair]] = (),
 ) -> Identification:
     """Say whether the experts' policies identify their discounts, and give the answer, the set of answers, or the closest one.
 
@@ -90,6 +97,10 @@ def identify(
         smoothing: added to each available action's count of demonstrations.
         within: also ask which discounts explain the experts if the reward of each may differ from a shared one by up to this
             much, in the units in which the temperature is the given one. A feature's weight counts times its largest value.
+        zero_action: take a reward by state and action instead, for one expert given as a policy; this action's reward is 0 in
+            every state. The answer depends on that normalisation. Alone it leaves every discount possible.
+        equal_rewards: pairs `((state, action), (state, action))` with the same reward (exclusion restrictions); needs
+            `zero_action`. One of them may leave several discounts, a further one decides or contradicts it.
 
     Returns:
         `status` ("unique", "set" or "infeasible"), `discounts` `(K,)`, `intervals` `(K,2)`, `reward` and `residual`
@@ -105,10 +116,25 @@ def identify(
         >>> answer = identify(Problem(d.mdp, d.soft_experts()))
         >>> answer.status, answer.discounts.round(6).tolist()
         ('unique', [0.0, 0.2, 0.52])
+
+    References:
+        J. H. Abbring and Ø. Daljord (2020). Identifying the discount factor in dynamic discrete choice models. Quantitative
+        Economics 11, 471-501; arXiv:1808.10651.
+
+        T. Magnac and D. Thesmar (2002). Identifying dynamic discrete decision processes. Econometrica 70, 801-816.
     """
     lam = read_temperature(temperature)
     as_positive(tolerance, "tolerance")
     as_positive(smoothing, "smoothing")
+    equal = None
+    if zero_action is not None:
+        if within is not None:
+            raise ValueError("within must come without zero_action: with one expert there is no reward to share, got both")
+        equal = EqualRewards(problem, zero_action, equal_rewards)
+        problem = equal.problem
+        lam = 1.0 if lam is None else lam
+    elif [*equal_rewards]:
+        raise ValueError("equal_rewards must come with zero_action, the action whose reward is 0 in every state, got none")
     ordered = in_order_of_content(problem, smoothing)
     values = np.full(problem.n_experts, np.nan)
     for name, discount in (discounts or {}).items():
@@ -119,8 +145,13 @@ def identify(
         raise ValueError("discounts must leave at least one discount open, got all of them: use MCE at known discounts")
     if within is not None and lam is None:
         raise ValueError('temperature must be a number where within is given, got "per_expert": within is in its units')
-    conclusion = judge(joint_equations(ordered, lam, tolerance, values, smoothing), starts)
+    equations = joint_equations(ordered, lam, tolerance, values, smoothing)
+    candidates = np.empty(0) if equal is None else equal.candidates(float(equations.temperature or 1.0))
+    conclusion = separate(equations, candidates) if candidates.size else judge(equations, starts)
     answer = replace(conclusion.report().listed_as(problem.names, free_temperatures=lam is None), problem=problem)
+    if equal is not None:
+        members = answer.members if not candidates.size else _members(conclusion.others)
+        answer = replace(answer, zero_action=equal.zero_action, members=members, double_roots=conclusion.double_roots)
     if within is None:
         return answer
     place = [ordered.names.index(name) for name in problem.names]
@@ -363,6 +394,59 @@ def _tangent(here: Explanation, expert: int, sign: float, dimension: int) -> Flo
     return direction / length if length > 1e-5 and sign * direction[expert] > 1e-7 else None
 
 
+def separate(equations: JointEquations, candidates: Floats) -> Conclusion:
+    """Find which candidates `(n,)` for the one discount explain the expert, and how far errors in log π could move each.
+
+    Those between which the equations hold up to the errors are one. A root is double where its interval is much narrower than the
+    derivative says: there the equations touch 0 without crossing it, or cross it twice within the errors.
+    """
+    found: list[tuple[float, float, Explanation]] = []
+    double: list[float] = []
+    points = sorted((minimise(equations, np.array([start])) for start in candidates.tolist()), key=lambda point: point.gap)
+    for point in points:
+        centre = float(point.discounts[0])
+        if any(low <= centre <= high for low, high, _ in found):
+            continue
+        directions = _directions_at(point)
+        if not _feasible(equations, directions):
+            continue
+        largest = MISFIT * directions.expected
+        linear = largest / max(float(np.linalg.norm(point.jacobian)), TINY)
+        low, high = (_last(equations, centre, sign * min(linear, 0.1), largest) for sign in (-1.0, 1.0))
+        found.append((low, high, point))
+        if linear > 3 * (high - low) and high - low <= LIMIT:
+            double.append(centre)
+    if not found:
+        return Conclusion("infeasible", points[0], _directions_at(points[0]), _hull(points[:1]))
+    found.sort(key=lambda one: one[0])
+    best = min((point for _, _, point in found), key=lambda point: point.gap)
+    ends = np.array([one[:2] for one in found])
+    wide = bool((np.diff(ends, axis=1) > LIMIT).any())
+    directions = replace(_directions_at(best), free=np.ones((int(wide), 1)))
+    status = "set" if wide or len(found) > 1 else "unique"
+    gaps = (tuple(zip(ends[:-1, 1].tolist(), ends[1:, 0].tolist(), strict=True)),)
+    others = [point for _, _, point in found] if len(found) > 1 else []
+    ranges = np.array([[ends[0, 0], ends[-1, 1]]])
+    return Conclusion(status, best, directions, ranges, others, gaps, tuple(sorted(double)))
+
+
+def _last(equations: JointEquations, centre: float, step: float, largest: float) -> float:
+    """Return the last discount from `centre` on, in the direction of `step`, up to which the gap stays below `largest`."""
+
+    def excess(gamma: float) -> float:
+        return equations.project(np.array([gamma])).gap - largest
+
+    before = centre
+    while True:
+        beyond = min(max(centre + step, 0.0), 1.0)
+        if excess(beyond) > 0:
+            end: float = brentq(excess, before, beyond, xtol=1e-14)
+            return end
+        if beyond in (0.0, 1.0):
+            return beyond
+        before, step = beyond, 2 * step
+
+
 # The report.
 
 
@@ -376,6 +460,7 @@ class Conclusion:
     ranges: Floats
     others: Sequence[Explanation] = ()
     gaps: Gaps = ()
+    double_roots: tuple[float, ...] = ()
 
     @property
     def misfit(self) -> float:
@@ -468,8 +553,27 @@ def _far_apart(points: Sequence[Explanation]) -> tuple[Member, ...]:
 
     Confirmed are those that reproduce the policies within the tolerance, or make the decisions as likely as the best of them.
     """
+    members = _members(points[:: max(1, len(points) // 40)])
+    if not members:
+        return ()
+    equations = points[0].equations
+    if equations.from_counts:
+        likely = max(m.log_likelihood for m in members) - chi2_ppf(0.95, equations.n_experts) / 2
+        members = tuple(m for m in members if m.log_likelihood >= likely)
+    else:
+        best = min(m.error for m in members)
+        members = tuple(m for m in members if m.error <= min(max(100 * best, 1e-11), MISFIT * equations.tolerance))
+    pairs = [
+        (float(np.linalg.norm(a.discounts - b.discounts)), i, j) for i, a in enumerate(members) for j, b in enumerate(members[:i])
+    ]
+    distance, i, j = max(pairs, default=(0.0, 0, 0))
+    return (members[j], members[i]) if distance > 0.01 else ()
+
+
+def _members(points: Sequence[Explanation]) -> tuple[Member, ...]:
+    """Plan the policies again from each explanation; those at which none exists are left out."""
     members = []
-    for point in points[:: max(1, len(points) // 40)]:
+    for point in points:
         problem, policies = point.equations.problem, point.equations.policies
         if (point.temperature <= 0).any():
             continue
@@ -481,20 +585,7 @@ def _far_apart(points: Sequence[Explanation]) -> tuple[Member, ...]:
         likelihood = log_likelihood(problem, plans) if point.equations.from_counts else np.nan
         error = max(float(gap.max(initial=0.0)) for gap in gaps)
         members.append(Member(point.discounts, point.reward, point.temperature, error, likelihood))
-    if not members:
-        return ()
-    equations = points[0].equations
-    if equations.from_counts:
-        likely = max(m.log_likelihood for m in members) - chi2_ppf(0.95, equations.n_experts) / 2
-        members = [m for m in members if m.log_likelihood >= likely]
-    else:
-        best = min(m.error for m in members)
-        members = [m for m in members if m.error <= min(max(100 * best, 1e-11), MISFIT * equations.tolerance)]
-    pairs = [
-        (float(np.linalg.norm(a.discounts - b.discounts)), i, j) for i, a in enumerate(members) for j, b in enumerate(members[:i])
-    ]
-    distance, i, j = max(pairs, default=(0.0, 0, 0))
-    return (members[j], members[i]) if distance > 0.01 else ()
+    return tuple(members)
 
 
 @dataclass(frozen=True, eq=False)
@@ -537,6 +628,9 @@ class Identification(Result):
         unknown_parameters: states that no transition enters, about whose reward nothing can be said.
         gaps: by expert, the pairs of discounts between which `intervals` holds none that was found to explain the experts: its
             range is in several parts, or single values.
+        zero_action: the action whose reward is taken to be 0 in every state; None where the reward is not by state and action.
+        double_roots: with `equal_rewards`, the discounts at which the equations touch 0 without crossing it: there the
+            slightest error makes two discounts of one, or none.
         within: the discounts that explain the experts if their rewards are only nearly the same; None where that was not asked.
         problem: kept in memory and not saved.
     """
@@ -563,6 +657,8 @@ class Identification(Result):
     free_constant: bool
     unknown_parameters: tuple[str, ...]
     gaps: Gaps = ()
+    zero_action: str | None = None
+    double_roots: tuple[float, ...] = ()
     within: WithinDistance | None = None
     problem: Problem | None = None
 
@@ -608,8 +704,9 @@ class Identification(Result):
             "reward": np.where(self.reward_identified | closest, self.reward, np.nan),
             "members": [{name: _plain(value) for name, value in vars(member).items()} for member in self.members],
         }
-        plain = {name: _plain(value) for name, value in (vars(self) | changed).items() if name not in ("problem", "within")}
-        plain["caution"] = FORM_ALONE if self.form_alone else None
+        left_out = ["problem", "within", *(["zero_action", "double_roots"] if self.zero_action is None else [])]
+        plain = {name: _plain(value) for name, value in (vars(self) | changed).items() if name not in left_out}
+        plain["caution"] = self.caution
         if self.within is not None:
             plain["within"] = {name: _plain(value) for name, value in vars(self.within).items()}
         return plain
@@ -639,8 +736,10 @@ class Identification(Result):
         for number, name in enumerate(self.experts):
             closest = f"closest discount {decimals(self.discounts[number], 4)}"
             lines.append(f"  {name}: {closest if self.status == 'infeasible' else self._range(number)}")
-        if self.form_alone:
-            lines.append(FORM_ALONE)
+        for gamma in self.double_roots:
+            lines.append(f"  The discount {decimals(gamma, 4)} is a double root: the slightest error makes two of it, or none.")
+        if self.caution is not None:
+            lines.append(self.caution)
         for m in self.members:
             evidence = (
                 f"makes the decisions as likely as any found (log-likelihood {decimals(m.log_likelihood, 1)})"
@@ -660,9 +759,15 @@ class Identification(Result):
         return "\n".join([*lines, *self._advice(), *nearly])
 
     @property
-    def form_alone(self) -> bool:
-        """Return whether a discount is identified by the form of the reward's features alone."""
-        return self.status == "unique" and self.problem is not None and self.problem.by_form_alone
+    def caution(self) -> str | None:
+        """Return what the discounts rest on where that is the form of the reward alone."""
+        if self.zero_action is not None:
+            return (
+                f"This takes the reward of {self.zero_action} to be 0 in every state; another normalisation may give other "
+                "discounts."
+            )
+        alone = self.status == "unique" and self.problem is not None and self.problem.by_form_alone
+        return FORM_ALONE if alone else None
 
     def headline(self) -> str:
         """Return the finding in one sentence."""
@@ -672,8 +777,11 @@ class Identification(Result):
         if self.status == "unique":
             return f"The experts identify their discounts, up to {errors}."
         if self.status == "infeasible":
+            explained = "No discounts and shared reward explain the experts"
+            if self.zero_action is not None:
+                explained = "No discount explains the expert with these equal rewards"
             return (
-                f"No discounts and shared reward explain the experts up to {errors}: "
+                f"{explained} up to {errors}: "
                 f"the equations hold {significant(self.misfit)} times worse than that. The closest explanation "
                 f"leaves {significant(self.residual)}."
             )
@@ -716,16 +824,21 @@ class Identification(Result):
             return []
         if self.from_counts:
             return ["This check treats frequencies as policies with errors. MaximumLikelihood uses the decisions in full."]
+        if self.status == "set" and self.zero_action is not None:
+            return ["To narrow it down: a further pair of equal rewards, or one reward for each state and another expert."]
         if self.status == "set":
             return [
                 "To narrow it down: the same experts in a variant of the task with other transitions (Problem.join), "
                 "another expert, fewer reward parameters (features), or one discount fixed from other knowledge."
             ]
         size = self.tolerance * self.misfit / MISFIT
+        otherwise = "another temperature, temperatures per expert, or ask whether all experts share one reward"
+        if self.zero_action is not None:
+            otherwise = "another temperature, another zero_action, or fewer equal rewards"
         return [
             f"If the policies are estimates, set tolerance to the size of their errors: {significant(size, 2)} or "
             f"more would be needed. "
-            "Otherwise try another temperature, temperatures per expert, or ask whether all experts share one reward."
+            f"Otherwise try {otherwise}."
         ]
 
 
