@@ -366,3 +366,43 @@ def test_a_maximum_on_a_kink_is_an_end() -> None:
     assert str(best.status) == "converged"
     soft = mh.solve(problem, mh.MaximumLikelihood(starts=2))
     assert soft.objective > best.objective  # the experts value the future with entropy
+
+
+def test_the_unit_of_rewards_scales_stickiness_and_its_interval_alone() -> None:
+    frame, paid = decisions("soft", 0.1, 0.1, 5, each=300), savings()[1]
+    mdp = savings()[0]
+    problem = mh.Problem(mdp, mh.Demonstrations.from_frame(frame, cut_off=True))
+    habits = {"lapse": "estimated", "stickiness": "estimated", "temperature": "per_expert"}
+    answers = [mh.solve(problem, mh.MaximumLikelihood(known_reward=scale * paid, **habits)) for scale in (1.0, 1e3, 1e-3)]
+    figures = [answer.evidence["planner"] for answer in answers]
+    for answer, found, scale in zip(answers[1:], figures[1:], (1e3, 1e-3), strict=True):
+        np.testing.assert_allclose(answer.discounts, answers[0].discounts, atol=1e-5)
+        np.testing.assert_allclose(found["lapse"]["interval"], figures[0]["lapse"]["interval"], atol=1e-5)
+        ours = np.array(found["stickiness"]["interval"]) / scale
+        np.testing.assert_allclose(ours, figures[0]["stickiness"]["interval"], rtol=1e-4, atol=1e-6)
+
+
+def test_who_never_repeats_and_who_never_could_have_no_limits_of_stickiness() -> None:
+    mdp, paid, _ = savings()
+    turns = [("a", i, t, (i + t) % 2, t % 2) for i in range(20) for t in range(10)]
+    frame = pd.DataFrame(turns, columns=["expert", "episode", "step", "state", "action"])
+    swap = mh.MDP(np.tile(np.eye(6)[[1, 0, 3, 4, 5, 2]], (2, 1, 1)))
+    solver = mh.MaximumLikelihood(known_reward=paid, stickiness="estimated", temperature="per_expert")
+    never = mh.solve(mh.Problem(swap, mh.Demonstrations.from_frame(frame, cut_off=True)), solver)
+    low, high = never.evidence["planner"]["stickiness"]["interval"]
+    assert low is None
+    assert high < 0
+    assert "95% CI up to -" in never.message
+    alone = decisions("soft", 0.0, 0.1, 5, each=900).query("step == 0")
+    once = mh.solve(mh.Problem(mdp, mh.Demonstrations.from_frame(alone, cut_off=True)), solver)
+    assert once.evidence["planner"]["stickiness"]["interval"] == [None, None]
+    assert "The stickiness is not identified" in once.message
+
+
+def test_present_bias_is_fitted_where_states_come_again() -> None:
+    mdp, paid, _ = savings()
+    problem = mh.Problem(mdp, mh.Demonstrations.from_frame(decisions("soft", 0.0, 0.0, 5, each=300), cut_off=True))
+    ours = mh.solve(problem, mh.MaximumLikelihood(known_reward=paid, temperature="per_expert"))
+    own = mh.solve(problem, mh.MaximumLikelihood(known_reward=paid, planner=mh.PresentBias(1.0)))
+    assert own.objective == pytest.approx(ours.objective, abs=1e-6)
+    np.testing.assert_allclose(own.discounts, ours.discounts, atol=1e-4)

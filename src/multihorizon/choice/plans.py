@@ -698,12 +698,14 @@ class Plans(Choices):
     def _kept(self) -> Floats:
         """Return how likely a choice was no lapse `(A,C,n)`."""
         assert self.habits is not None
-        return (1 - self.habits.lapse) * self._deliberate[0] / np.where(self.policy > 0, self.policy, 1.0)
+        share: Floats = (1 - self.habits.lapse) * np.exp(self._deliberate[1] - self.finite_log)
+        return np.where(np.isfinite(self.log), share, 0.0)
 
     @cached_property
     def _by_lapse(self) -> Floats:
         """Return `d log p / dε` `(A,C,n)`."""
-        return (self.persons.at_random - self._deliberate[0]) / np.where(self.policy > 0, self.policy, 1.0)
+        moved: Floats = (self.persons.at_random - self._deliberate[0]) * np.exp(np.minimum(-self.finite_log, 300.0))
+        return moved
 
     def pull_back(self, y: Floats) -> Pulled:
         """Return `Σ y d log p` for weights y `(A,C,n)`."""

@@ -85,7 +85,10 @@ class KnownBefore(TypedDict):
 
 
 class HabitFigures(TypedDict):
-    """A share of lapses, or the pull of the last action: known, or with its 95% CI and the p-value of none."""
+    """A share of lapses, or the pull of the last action: known, or with its 95% CI and the p-value of none.
+
+    An end of the interval is None where the decisions do not bound it.
+    """
 
     estimate: float
     interval: list[float | None]
@@ -131,6 +134,13 @@ def choosing_of(solution: Solution) -> Choosing:
     return Choosing(own or planner["value"], habits if any(habits) else None)
 
 
+def _verdict(name: str, p_value: float | None) -> str:
+    """Return what the test of none says."""
+    if p_value is None:
+        return f"whether a {name} of 0 is rejected is not known, because the search for the fit without it did not end."
+    return f"a {name} of 0 {'is rejected' if p_value <= 0.05 else 'is not rejected'} (p = {significant(p_value, 2)})."
+
+
 def about_planner(planner: ChoicePlanner | None) -> list[str]:
     """Return what is to be said of lapses, of stickiness and of the values of the future."""
     if planner is None:
@@ -143,15 +153,15 @@ def about_planner(planner: ChoicePlanner | None) -> list[str]:
         if figures is None:
             continue
         low, high = figures["interval"]
-        if figures["p"] is None:
-            lines.append(found.format(significant(figures["estimate"]), ", as given." if low is not None else "."))
+        if low is not None and low == high:
+            lines.append(found.format(significant(figures["estimate"]), ", as given."))
             continue
-        between = f" (95% CI {significant(low or 0.0)} to {significant(high or 0.0)}): "
-        verdict = "is rejected" if figures["p"] <= 0.05 else "is not rejected"
-        lines.append(
-            found.format(significant(figures["estimate"]), between)
-            + f"a {name} of 0 {verdict} (p = {significant(figures['p'], 2)})."
-        )
+        if low is None and high is None:
+            lines.append(f"The {name} is not identified: the decisions leave open how large it is.")
+            continue
+        ends = f"{significant(low)} to {significant(high)}" if low is not None and high is not None else None
+        ends = ends or (f"up to {significant(high)}" if high is not None else f"from {significant(low or 0.0)} on")
+        lines.append(found.format(significant(figures["estimate"]), f" (95% CI {ends}): ") + _verdict(name, figures["p"]))
     if planner["other_fixed_points"]:
         lines.append(
             "The mean value of choices has several fixed points in this task: the answer is for the one that soft values lead to."

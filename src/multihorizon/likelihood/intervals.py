@@ -472,6 +472,8 @@ def _profile_end(
     model = start.likelihood
     highest = top
     one = np.eye(1, start.x.size, index).ravel()
+    # Stickiness is in units of reward, all others have none.
+    unit = model.known_temperature if index in range(model.size)[model.habit_slice][1:] else 1.0
 
     def moved(begin: Point, value: float, curvature: Metric) -> Point | None:
         """Return `begin` moved in this parameter, the others along the tangent of the profile where that is likelier."""
@@ -497,7 +499,7 @@ def _profile_end(
                 return end.point, 0.0
             reached.append(end.point)
         way = 0.5 * (value - nearest.x[index])
-        halved = halvings and patience > 60 and abs(way) > 1e-4
+        halved = halvings and patience > 60 and abs(way) > 1e-4 * unit
         between = climbed(nearest.x[index] + way, nearest, halvings - 1) if halved else None
         again = None if between is None else climbed(value, between[0], 0)
         if again is not None and again[1] == 0.0:
@@ -507,17 +509,17 @@ def _profile_end(
 
     def profile(value: float, nearest: Point) -> tuple[float, Point] | None:
         nonlocal highest
-        reached = climbed(value, nearest)
+        reached = climbed(value * unit, nearest)
         if reached is None:
             return np.inf, nearest
         there, left = reached
         highest = max(highest, there, key=lambda one: one.objective)
         return _root(top, there, left), there
 
-    bound = float(model.upper[index] if sign > 0 else model.lower[index])
-    step = sign * max(target * min(error, 1.0), 1e-4)
-    end = profile_end(profile, start, float(start.x[index]), step, target, bound, root=_root(top, start))
-    return _End(*end, highest)
+    bound = float(model.upper[index] if sign > 0 else model.lower[index]) / unit
+    step = sign * max(target * min(error / unit, 1.0), 1e-4)
+    end = profile_end(profile, start, float(start.x[index]) / unit, step, target, bound, root=_root(top, start))
+    return _End(end[0] * unit, end[1], highest)
 
 
 def holm(p_values: Floats) -> Floats:

@@ -635,8 +635,10 @@ def _choice_planner(point: Point, precise: Precision, converged: bool) -> Choice
         if model.fixed[place]:
             interval = [here, here]
         elif converged:
-            ends, p_value = habit_precision(point, precise, place)
-            interval = [*ends]
+            ends, p = habit_precision(point, precise, place)
+            edge = model.upper[place] if place > model.habit_slice.start else np.inf  # of stickiness it only ends the search
+            interval = [end if abs(end) < edge else None for end in ends]
+            p_value = None if np.isnan(p) else p
         none = model.fixed[place] and here == 0
         figures.append(None if none else HabitFigures(estimate=here, interval=interval, p=p_value))
     lapse, stickiness = figures or (None, None)

@@ -144,7 +144,7 @@ def _scores(plans: Plans, tables: Tables) -> Floats | None:
     if isinstance(persons.engine, Own):
         scores = []
         for by_gamma, by_lam in ((step, 0.0), (0.0, step)):
-            ends = [np.clip(plans.gamma + sign * by_gamma, 0.0, 1.0) for sign in (1, -1)]
+            ends = [np.clip(plans.gamma + sign * by_gamma, 0.0, tables.largest) for sign in (1, -1)]
             sides = [
                 persons.plan(tables.theta, gamma, plans.lam * np.exp(sign * by_lam), None, tables.choosing.habits)
                 for sign, gamma in zip((1, -1), ends, strict=True)
