@@ -113,7 +113,6 @@ def test_predictions_plan_and_lapse_as_the_fit_does() -> None:
     [
         (lambda: mh.nudge(best(), state="5"), "nudge"),
         (lambda: mh.design(None, best(), episodes=50), "a design"),
-        (lambda: mh.simulate_study(best(), studies=2), "a simulated study"),
         (lambda: mh.compare_goals(best()), "a comparison of goals"),
         (lambda: mh.compare_lookahead(best().problem, best().problem.tables, solver=mh.MaximumLikelihood(lapse=0.1)), "families"),
     ],
@@ -178,3 +177,17 @@ def test_rivals_are_asked_of_a_folder(folder) -> None:
 
 def test_rivals_of_what_is_no_fit_are_refused(tmp_path) -> None:
     one_sentence(RUN.invoke(app, ["robustness", str(tmp_path)]), "a folder without result.json")
+
+
+def test_studies_are_simulated_and_fitted_as_the_pilot_was() -> None:
+    found = mh.simulate_study(best(), decisions=[], studies=2)
+    assert found.sizes[0].studies == 2
+    with pytest.raises(ValueError, match="a simulated study needs neither stickiness"):
+        mh.simulate_study(best().problem, mh.MaximumLikelihood(stickiness=0.1), studies=2)
+
+
+def test_a_bootstrap_refits_lapses_and_stickiness() -> None:
+    sticky = mh.solve(best().problem, mh.MaximumLikelihood(stickiness=0.1, starts=1))
+    assert mh.bootstrap(sticky, draws=2).discounts.shape == (2, 3)
+    with pytest.raises(ValueError, match='must be "parametric"'):
+        mh.bootstrap(sticky, draws=2, kind="episodes")

@@ -35,6 +35,7 @@ from scipy.special import expit
 from multihorizon.checks import Floats, Frame, Ints, as_count, as_frame, first_few, positions, read_only
 from multihorizon.choice.deviations import NearlyShared
 from multihorizon.choice.model import Likelihood, Point
+from multihorizon.choice.plans import SOFT, Choosing
 from multihorizon.choice.settings import Settings, with_known_reward
 from multihorizon.data.demonstrations import Demonstrations, simulate_policy
 from multihorizon.data.reading import InputTable, read_table
@@ -460,6 +461,7 @@ class Schedule:
         discounts: Floats,
         temperatures: Floats,
         cells: tuple[Ints, pd.DataFrame] | None = None,
+        choosing: Choosing = SOFT,
     ) -> StudyDesign:
         """Return the planned study of a problem's people, who have these parameters, each given the candidates as often as it
         says.
@@ -481,7 +483,7 @@ class Schedule:
         place = np.arange(owner.size) - np.searchsorted(owner, owner)
         turn = (place[:, None] + np.arange(self.times.size)) % among
         given = self.times // among + (turn < self.times % among)  # how often each cell is given each candidate
-        policies = policies_of(everywhere, known, rewards, discounts, temperatures)
+        policies = policies_of(everywhere, known, rewards, discounts, temperatures, choosing)
         number = {id(mdp): task for task, mdp in enumerate(self.tasks)}
         starts, lengths, decided = [], [], 0.0
         for expert, cell, policy in zip(everywhere.experts, everywhere.owner, policies, strict=True):
@@ -560,14 +562,23 @@ def in_tasks(problem: Problem, tasks: Sequence[MDP], features: Sequence[Any] | N
     return problem.with_experts(experts)
 
 
-def policies_of(problem: Problem, known_reward: Any, rewards: Floats, discounts: Floats, temperatures: Floats) -> list[Floats]:
+def policies_of(
+    problem: Problem,
+    known_reward: Any,
+    rewards: Floats,
+    discounts: Floats,
+    temperatures: Floats,
+    choosing: Choosing = SOFT,
+) -> list[Floats]:
     """Return the policy `(S,A)` of each of the problem's experts and tasks under each person's reward and parameters.
 
     `known_reward` is the known part of the reward, as in `MaximumLikelihood`, `rewards` `(K,d)` the parameters of the rest.
     """
     paid = with_known_reward(problem, known_reward)[0]
-    model = Likelihood(paid, Settings(temperatures=np.full(problem.n_experts, np.nan)))
-    x = np.concatenate([rewards[0], discounts, np.log(temperatures)])
+    habits = np.array(choosing.habits or ())
+    lapse = choosing.habits.lapse if choosing.habits is not None else 0.0
+    model = Likelihood(paid, Settings(temperatures=np.full(problem.n_experts, np.nan), value=choosing.value, lapse=lapse))
+    x = np.concatenate([rewards[0], discounts, np.log(temperatures), habits])
     plans = model.plans(model.in_tasks(x), x, rewards if np.ptp(rewards, axis=0).any() else rewards[0], None)
     if plans is None:
         raise ValueError("the values of the task must be finite under the parameters to be recovered, got infinite ones")

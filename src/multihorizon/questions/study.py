@@ -53,11 +53,12 @@ from multihorizon.checks import (
     renamed,
 )
 from multihorizon.choice.model import Likelihood, draw_decisions
+from multihorizon.choice.plans import SOFT, Choosing
 from multihorizon.choice.settings import check_discounts
 from multihorizon.data.demonstrations import Demonstrations
 from multihorizon.driver import solve
 from multihorizon.files import read_json
-from multihorizon.likelihood.estimates import principal_root
+from multihorizon.likelihood.estimates import choosing_of, principal_root
 from multihorizon.likelihood.maximum_likelihood import MaximumLikelihood, resume
 from multihorizon.likelihood.search import climb
 from multihorizon.parallel import Progress, Run, in_parallel, silent
@@ -67,7 +68,7 @@ from multihorizon.population.solver import Population, remembered
 from multihorizon.problem import Problem, require_finite
 from multihorizon.questions.schedule import Schedule, StudyDesign, design_under, policies_of, read_design, tables_of
 from multihorizon.result import COLOURS, Result, package_version
-from multihorizon.solution import SOFT_ALONE, Solution, Status
+from multihorizon.solution import Solution, Status
 from multihorizon.words import count, decimals, percent_with_error
 
 
@@ -127,8 +128,8 @@ def simulate_study(
     as_jobs(jobs)
     used = solver or (study.solver_used(MaximumLikelihood, Population) if isinstance(study, Solution) else MaximumLikelihood())
     problem = study.require_problem() if isinstance(study, Solution) else require_finite(study)
-    if not used.is_soft:
-        raise ValueError(f"a simulated study needs {SOFT_ALONE}, got a fit with others")
+    if used.planner is not None or used.stickiness:
+        raise ValueError("a simulated study needs neither stickiness nor a planner of your own, got a fit with one")
     covariates = None
     if isinstance(used, Population):
         # A saved fit does not hold under which condition each decision was made.
@@ -147,7 +148,9 @@ def simulate_study(
         raise ValueError(f"the study itself must have discounts to recover, got a fit that is {fitted.status}")
     discounts_used = np.where(np.isnan(chosen), fitted.discounts, chosen)
     population = None if covariates is None else PopulationEvidence.of(fitted).population
-    truth = Truth(fitted.personal_rewards, discounts_used, fitted.temperature, varied, covariates, population)
+    truth = Truth(
+        fitted.personal_rewards, discounts_used, fitted.temperature, varied, covariates, population, choosing_of(fitted)
+    )
     if schedule is None:
         tables = list(whole.tables) if within and demonstrations is None and whole.tables else demonstrations
         design = design_under(whole, tables, covariates) if within and covariates else read_design(problem, demonstrations)
@@ -159,7 +162,7 @@ def simulate_study(
             eta = covariates.matrix @ population.effects
             given = given[0][covariates.owner], population.largest_discount * expit(eta[:, 0]), np.exp(eta[:, 1])
             cells = covariates.owner, covariates.frame[list(covariates.conditions)]
-        design = schedule.study(problem, used.known_reward, *given, cells)
+        design = schedule.study(problem, used.known_reward, *given, cells, truth.choosing)
         if people and len(people) > 1:
             raise ValueError(f"a schedule is for one number of people, got {' and '.join(map(str, people))}")
         number = people[0] if people else problem.n_experts
@@ -225,6 +228,7 @@ class Truth:
     term: str | None = None
     covariates: Covariates | None = None
     population: PopulationFindings | None = None
+    choosing: Choosing = SOFT
 
     @property
     def effect(self) -> float:
@@ -343,7 +347,8 @@ class _Study:
         problem, patterns = self.design.of_cells(cells)
         rng = np.random.default_rng(seeds[1])
         under, temperatures, discounts = self.truth.draw(members, size.effect, rng, cells, whose)
-        policies = policies_of(problem, self.solver.known_reward, self.truth.rewards[members[whose]], under, temperatures)
+        given = self.truth.rewards[members[whose]], under, temperatures, self.truth.choosing
+        policies = policies_of(problem, self.solver.known_reward, *given)
         share = size.decisions / self.design.decisions
         simulated = self.design.simulate(problem, patterns, policies, share, int(seeds[2]))
         try:
@@ -640,6 +645,8 @@ def bootstrap(
     model = point.likelihood
     if kind not in ("parametric", "episodes"):
         raise ValueError(f'kind must be "parametric" or "episodes", got {kind!r}')
+    if kind == "episodes" and model.settings.stickiness:
+        raise ValueError('a bootstrap of a fit with stickiness must be "parametric", got "episodes"')
     tables = None if kind == "parametric" else tables_of(model.problem, demonstrations)
     seeds = np.random.SeedSequence(as_seed(seed)).spawn(draws)
     # Forty tasks are enough for many processes, and few enough that starting one costs little.
