@@ -420,7 +420,7 @@ class Line:
 
 
 @dataclass(frozen=True, eq=False)
-class Surface:
+class ShadedPlane:
     """Numbers over two axes as colours: `values` `(n,m)` between n + 1 edges along x and m + 1 along y; NaN is not known.
 
     Numbers are drawn in twelve shades each way from `middle`, the darkest for `most` away from it, so that one path draws all
@@ -443,7 +443,7 @@ class Panel:
     marks: Sequence[Mark]
     lines: Sequence[Line] = ()
     kind: str = ""
-    surface: Surface | None = None
+    surface: ShadedPlane | None = None
 
 
 @dataclass(frozen=True)

@@ -52,8 +52,8 @@ from multihorizon.report.charts import (
     Quote,
     Ruler,
     Section,
+    ShadedPlane,
     Subheading,
-    Surface,
     look_ahead,
     look_ahead_range,
     number_ticks,
@@ -439,7 +439,7 @@ def _reward_map(analysis: Analysis, mdp: MDP, shape: tuple[int, int]) -> Block:
         height, width = shape
         middle = float(np.nanmedian(of_states))
         most = float(np.nanmax(np.abs(of_states - middle)))
-        cells = Surface(np.arange(width + 1.0), np.arange(height + 1.0), of_states.reshape(shape).T, middle, most)
+        cells = ShadedPlane(np.arange(width + 1.0), np.arange(height + 1.0), of_states.reshape(shape).T, middle, most)
         across, down = (number_ticks(0.0, float(size)) for size in (width, height))
         axes = Axis("column", across, 0.0, width), Axis("row", down, height, 0.0)
         text = f"{caption}Blue cells pay more than the middle one, orange cells less; grey is not known."
@@ -710,7 +710,7 @@ def _reward_over_coordinates(analysis: Analysis, evidence: SieveEvidence) -> Sec
         )
         x, y = (np.concatenate([each[:1], (each[1:] + each[:-1]) / 2, each[-1:]]) for each in (x, y))
         low, high = float(np.nanmin(shown)), float(np.nanmax(shown))
-        surface = Surface(x, y, shown, 0.0, max(-low, high))
+        surface = ShadedPlane(x, y, shown, 0.0, max(-low, high))
         caption = (
             f"Reward over {' and '.join(over)}, from {significant(low)} to {significant(high)}. Blue pays more and orange less; "
             "grey: nobody was near."
