@@ -36,7 +36,7 @@ from multihorizon.report.charts import (
     Page,
     Panel,
     Section,
-    Surface,
+    ShadedPlane,
     TableBlock,
     asset,
     figure,
@@ -302,7 +302,7 @@ def test_a_map_names_its_cells_and_a_model_stands_in_one_column(found):
 def test_a_surface_is_drawn_in_shades_of_the_pages_colours():
     """Each cell belongs to one shade: blue above the middle, orange below, grey where nothing is known."""
     values = np.array([[1.0, -1.0, 0.0], [1.0, np.nan, 0.25]])
-    drawn = Surface(np.arange(3.0), np.arange(4.0), values, 0.0, 1.0)
+    drawn = ShadedPlane(np.arange(3.0), np.arange(4.0), values, 0.0, 1.0)
     chart = Chart("Reward.", [Panel(Axis("x", high=2.0), Axis("y", high=3.0), [], surface=drawn)])
     shades = {(colour, round(opacity, 2)): path.count("M") for colour, opacity, path in chart.shades(chart.panels[0])}
     assert shades == {("plus", 0.8): 1, ("less", 0.8): 1, ("plus", 0.0): 1, ("unknown", 0.35): 1, ("plus", 0.4): 1}
