@@ -83,6 +83,7 @@ def test_all_problems_are_listed_with_their_places_and_remedies(walks, tmp_path,
     assert [kind for kind in stops if result["kinds"][kind]["mended"]] == ["blank state", "blank action", "step", "gap"]
     assert result["kinds"]["blank action"]["places"] == ["line 5"]
     assert {"look-alike actions", "chance"} <= result["kinds"].keys()
+    assert result["kinds"]["look-alike actions"]["remedy"].endswith("give them one name, in the table or with --recode.")
     golden(result["summary"], *(finding["what"] for finding in result["findings"]))
     assert all(finding["remedy"].endswith((".", "…")) for finding in result["findings"])
 

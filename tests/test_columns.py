@@ -89,6 +89,16 @@ def test_tables_beside_the_decisions_may_use_the_same_names(own, tmp_path, monke
     assert both[0].stdout == both[1].stdout
 
 
+def test_a_table_that_check_wrote_is_read_without_columns_and_a_message_says_so(own, tmp_path) -> None:
+    own.to_csv(tmp_path / "log.csv", index=False)
+    fixed = tmp_path / "fixed.csv"
+    assert CliRunner().invoke(app, ["check", str(tmp_path / "log.csv"), "--columns", TYPED, "--write", str(fixed)]).exit_code == 0
+    assert CliRunner().invoke(app, ["check", str(fixed)]).exit_code == 0
+    result = CliRunner().invoke(app, ["fit", str(fixed), "--columns", TYPED])
+    assert result.exit_code == 2
+    assert "the table has the standard names, so leave out --columns" in result.output
+
+
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
@@ -163,7 +173,7 @@ def test_two_vocabularies_become_one_file(two_laboratories, monkeypatch) -> None
     [
         ("action,nroth,up", "must have the action 'nroth' to give it the label 'up': is it 'north'?"),
         ("move,north,up", "line 6: column must be one of expert, state, action, got move"),
-        ("action,north,down", "line 6: action north must have one new label, got down after up"),
+        ("action,north,down", "line 6: action north must have one new label, got both up and down"),
     ],
 )
 def test_wrong_new_labels_are_one_sentence(row, said, two_laboratories, monkeypatch) -> None:

@@ -21,7 +21,7 @@ from multihorizon.report.files import FILES
 def test_fit_writes_everything_a_reader_needs(grid_folder, tmp_path, golden):
     result = fit(grid_folder / "demos.csv", "--transitions", grid_folder / "mdp.npz", "--out", tmp_path / "out")
     assert result.exit_code == 0, result.output
-    of_others = {"people.parquet", "conditions.csv", "conditions.parquet"}
+    of_others = {"people.parquet", "conditions.csv", "conditions.parquet", "trials.csv"}
     assert {p.name for p in (tmp_path / "out").iterdir()} == set(FILES) - of_others
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
     content = json.loads((tmp_path / "out" / "result.json").read_text())

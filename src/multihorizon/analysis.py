@@ -151,7 +151,7 @@ class Analysis(Fitted, Result):
         differ = [] if self.population is None else difference_words(self.population, self.horizon)
         choosing = [self.choosing] if self.choosing else []
         if self.withheld and self.population is not None and self.people is None:
-            return " ".join([self.warnings[0], "The comparison of people is a fit of its own:", *differ])
+            return " ".join([self.warnings[0], "People were compared in a separate fit:", *differ])
         if self.withheld:
             return self.warnings[0]
         shape = [] if self.lookahead is None else [self.lookahead.sentences()]

@@ -514,7 +514,7 @@ class PredictOptions:
     ] = None
     chance: Annotated[
         float | None,
-        typer.Option("--chance", help="With --nudge: the chance that is asked for; default 0.5.", show_default=False),
+        typer.Option("--chance", help="With --nudge: the probability to reach; default 0.5.", show_default=False),
     ] = None
     groups: Annotated[
         Path | None,

@@ -276,6 +276,7 @@ def in_options(text: str) -> str:
         'missing="fail"': "--missing fail",
         'missing="drop"': "--missing drop",
         "say with columns=": "say with --columns",
+        "leave out columns=": "leave out --columns",
         "columns must name": "--columns must name",
         "with recode=": "with --recode",
         'fit Population("~ 1")': 'fit with --formula "~ 1"',

@@ -221,7 +221,7 @@ def predict(options: PredictOptions) -> None:
         if options.nudge is None and not any(given.values()) and options.rounds is None:
             raise ValueError(f"something must change: give --{', --'.join(given)} or --nudge, got none")
         if options.nudge is None and options.chance is not None:
-            raise ValueError("--chance must come with --nudge, which says what it is the chance of, got none")
+            raise ValueError("--chance must come with --nudge, which names the state or action, got none")
         if options.nudge is None and options.groups is not None:
             raise ValueError("--groups must come with --nudge, which says which bonus is enough in each group, got none")
         if options.features is not None and options.transitions is None:

@@ -301,7 +301,7 @@ def _breach(log: Log, rule: Rule, rows: Ints) -> Issue:
 
 
 def _at(kind: str, rows: Ints, noun: str, what: str, remedy: str) -> Issue:
-    """Return a finding about rows of the file; the noun is that for each."""
+    """Return a finding about rows of the file; `noun` names one of them."""
     number = f"There is 1 {noun}" if rows.size == 1 else f"There are {rows.size:,} {noun}s"
     places = tuple(np.sort(rows)[:PLACES].tolist())
     return Issue(kind, f"{number} {what}.", _sentence(remedy), int(rows.size), True, rows=places)
@@ -321,7 +321,7 @@ def _ends(rows: Log, mdp: MDP | None) -> Issue:
         return Issue("no next_state", what, remedy, int(mdp is None), True)
     cut = np.sort(rows.number[~rows.goes_on & (rows.next_state < 0)])
     what = f"{cut.size:,} of {int((~rows.goes_on).sum()):,} episodes have no next_state after the last decision."
-    remedy = _sentence(CUT_OFF) if mdp is None else "Nothing need be done where transitions are given."
+    remedy = _sentence(CUT_OFF) if mdp is None else "With transitions, nothing is to be done."
     return Issue("cut off", what, remedy, cut.size, mdp is None, rows=tuple(cut[:PLACES].tolist()))
 
 
@@ -329,7 +329,8 @@ def _alike(log: Log) -> list[Issue]:
     """Return labels that may be one label, spelt in two ways."""
     findings = []
     for what, names in {"expert": log.experts, "state": log.states, "action": log.actions}.items():
-        said, _, remedy = (look_alikes(names, what) or "").partition(". ")
+        said = (look_alikes(names, what) or "").partition(". ")[0]
+        remedy = "If they mean the same, give them one name, in the table or with recode=."
         findings.append(Issue(f"look-alike {what}s", f"{said}.", remedy, int(bool(said)), False))
     return findings
 

@@ -210,7 +210,7 @@ def _repeated(lasted: Floats, groups: Ints) -> int:
 
 
 def _p_unlike(lasted: Floats, fine: Ints, coarse: Ints) -> float:
-    """Return the p-value of times that are alike in the fine groups of each coarse one."""
+    """Return, for each coarse group, the p-value of the test that its fine groups have the same times."""
     order = np.lexsort((lasted, coarse))
     lasted, fine, whole = lasted[order], fine[order], np.unique(coarse[order], return_inverse=True)[1]
     part = np.unique(fine, return_inverse=True)[1]

@@ -114,6 +114,8 @@ def sources_of(columns: Columns, there: Sequence[str], name: str) -> dict[str, t
         if missing is not None or not sources:
             close = closest(str(missing), there)
             hint = f": is it {close}?" if close else ""
+            if {*NAMES[:2], *NAMES[3:5]} <= {*there}:
+                hint = ": the table has the standard names, so leave out columns="
             raise ValueError(f"{name} must have the column {missing}, which is to be {target}, got {first_few(there)}{hint}")
     return every
 

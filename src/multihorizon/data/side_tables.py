@@ -163,7 +163,7 @@ def read_recoding(path: str | Path) -> dict[str, dict[str, str]]:
         if column not in RECODED:
             raise ValueError(f"{table.at(row)}: column must be one of {', '.join(RECODED)}, got {column}")
         if recode.setdefault(column, {}).setdefault(old, new) != new:
-            raise ValueError(f"{table.at(row)}: {column} {old} must have one new label, got {new} after {recode[column][old]}")
+            raise ValueError(f"{table.at(row)}: {column} {old} must have one new label, got both {recode[column][old]} and {new}")
     return recode
 
 

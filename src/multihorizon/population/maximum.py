@@ -727,8 +727,8 @@ class PopulationSpread:
             lines = [
                 f"Goals are only nearly shared: one reward for all is rejected (p = "
                 f"{significant(self.p_shared, 2)}), and each person's "
-                f"deviates from the common one with a standard deviation of {significant(self.spread)} (95% "
-                f"interval {significant(low)} to "
+                f"deviates from the common one with a standard deviation of {significant(self.spread)} (95% CI"
+                f" {significant(low)} to "
                 f"{significant(high)})."
             ]
         if not self.complete:

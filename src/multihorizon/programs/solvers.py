@@ -60,7 +60,7 @@ class ProgramEvidence(Evidence, solvers=("LPIRL", "NaiveLP", "MPLP")):
 
     Attributes:
         starts: what each start of the search reached.
-        agreeing: how many other climbs, from points of their own, ended as high as the best one.
+        agreeing: how many restarts, from other points, reached the best value.
         intervals: by expert, the discounts at which its policy is optimal under the reward found.
         order: the experts from the shortest horizon to the longest; those with one discount share a place.
         reproduced: by expert, whether its policy is optimal under the answer.

@@ -1,4 +1,4 @@
-"""What is asked of a solution: do they share a discount or a goal, does the model fit, what could a study show.
+"""Analyses of a solution: shared discount factors and goals, model fit, power of studies, counterfactuals.
 
 Most modules ask one question of a solution and can be read alone: `sharing` (do they look equally far ahead, and want the same?),
 `goals` (if not, who does?), `posterior` (what is likely, given the decisions and what was believed before?), `model_checks` (does

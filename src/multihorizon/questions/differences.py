@@ -95,7 +95,7 @@ class Difference:
 
 
 def differences_of(population: PopulationFindings, kind: str) -> list[Difference]:
-    """Return one for each column that stands alone in its terms, then one for each term that has several columns or bends.
+    """Return one curve per column that is alone in its terms, then one per term with several columns or a curve.
 
     A column of two groups, or of numbers, has the p-value of its contrast, and one of several groups that of all its terms
     together. Where it also interacts with another, its groups are compared on the mean of the other's.
@@ -188,8 +188,8 @@ def difference_words(solution: Solution, horizon: Horizon) -> list[str]:
     if typical_unknown(population) and not any(difference.clear for difference in differences):
         columns = in_words(list(dict.fromkeys(difference.said for difference in differences)))
         words = [
-            f"The data show neither how far ahead people look nor that it differs with {columns}: in every group the 95% "
-            "interval of the typical discount holds half of the range of discounts, or more."
+            f"The data show neither how far ahead people look nor that it differs with {columns}: in every group the 95% CI"
+            " of the typical discount holds half of the range of discounts, or more."
         ]
         differences = []
     for difference in sorted(differences, key=lambda difference: not difference.clear):

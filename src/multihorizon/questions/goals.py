@@ -659,7 +659,7 @@ class Parabola:
 
 
 def parabolas(fit: GroupFit) -> list[Parabola]:
-    """Return one for each member of a group, in their order, around the group's reward."""
+    """Return one start per member of a group, in their order, around the group's reward."""
     point, model, d = fit.point, fit.point.likelihood, fit.point.likelihood.n_reward
     values = model.person_values(point)
     theta = model.reward(point.x)

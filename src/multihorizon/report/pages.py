@@ -359,7 +359,7 @@ def _specification_curve(found: Robustness) -> Chart:
     for place, (name, row) in enumerate(rows):
         y = 1 - (place + 0.5) / len(rows)
         low, high = float(row["low"]), float(row["high"])
-        between = "" if np.isnan(low + high) else f"\n95% interval {interval_text(low, high, lambda end: decimals(end, 3))}"
+        between = "" if np.isnan(low + high) else f"\n95% CI {interval_text(low, high, lambda end: decimals(end, 3))}"
         tip = f"{name}, {row['rival']}\n{decimals(row['estimate'], 3)}{between}\n{row['conclusion']}"
         across = None if np.isnan(low + high) else (low, high)
         place_of = found.experts.index(name) if name in found.experts else 0
@@ -409,7 +409,7 @@ def _gains_panel(carried: CarryingOver) -> Panel:
         ticks.append((y, shortened(pair.label, 30)))
         if not np.isnan(gain.low + gain.high):
             interval = interval_text(gain.low, gain.high, lambda end: decimals(end, 4))
-            tip = f"{pair.label}\ngain {decimals(gain.estimate, 4)}\n95% interval {interval}"
+            tip = f"{pair.label}\ngain {decimals(gain.estimate, 4)}\n95% CI {interval}"
             marks.append(Mark(gain.estimate, y, tip, across=(gain.low, gain.high)))
     ends = [0.0, *(end for mark in marks for end in mark.across or ())]
     room = 0.1 * (max(ends) - min(ends)) or 0.1
@@ -803,7 +803,7 @@ def changes_in_words(prediction: Prediction) -> list[str]:
     if banned:
         parts.append(f"Forbidden: {in_words(banned)}.")
     if change.moved:
-        parts.append(f"The task is another one, with {count(mdp.n_states, 'state')}.")
+        parts.append(f"The task is replaced by one with {count(mdp.n_states, 'state')}.")
     named = [(prediction.experts[k], change.discounts[k]) for k in np.flatnonzero(np.isfinite(change.discounts))]
     if named and len(named) == len(prediction.experts) and np.ptp([gamma for _, gamma in named]) == 0:
         parts.append(f"Everybody's discount is {named[0][1]:g}.")
@@ -1079,7 +1079,7 @@ def _response_figure(answer: Nudge) -> Chart:
         if np.isfinite(bonus):
             across = None if np.isnan(ends[0]) or ends[0] == ends[1] else (ends[0], min(ends[1], most))
             said = interval_text(*ends, significant)
-            tip = f"{name}\nbonus {significant(bonus)}{f', 95% interval {said}' if across else ''}"
+            tip = f"{name}\nbonus {significant(bonus)}{f', 95% CI {said}' if across else ''}"
             marks.append(Mark(bonus, max(answer.chance, float(answer.before[k])), tip, [k], across=across, colour=colour))
     caption = "How the probability grows with the bonus; the thin line is the one that is asked for"
     caption += ", and a dot the bonus that is needed, with its interval." if few else ". Each curve is a person."

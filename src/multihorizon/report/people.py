@@ -826,7 +826,7 @@ class ConditionRow:
 
 
 def condition_rows(population: PopulationFindings) -> list[ConditionRow]:
-    """Return one for each combination of conditions and of groups of people, with numbers at their mean."""
+    """Return one row per combination of conditions and groups, with numeric covariates at their mean."""
     cells = population.cells
     assert cells is not None
     here = pd.DataFrame({name: cells[name] for name in ("expert", "pattern", "decisions", "discount_reliability")})

@@ -1,10 +1,10 @@
 """The smallest change that works: how much must be paid so that a person does something.
 
-*Which bonus, and which chance.* A bonus b is paid besides the reward, for an action a in a state s, or at each arrival in s.
+*Which bonus, and which probability.* A bonus b is paid besides the reward, for an action a in a state s, or at each arrival in s.
 Asked for is the smallest b ≥ 0 with which the person chooses a in s, or ever reaches s from the first state, with the chance c.
 Plans with a bonus are those of `whatif`: of a solution with its reward, of policies by the identity there, without any.
 
-*How the chance responds.* With `m = ∂V/∂b`, the discounted number of times that the person will be paid,
+*How the probability responds.* With `m = ∂V/∂b`, the discounted number of times that the person will be paid,
 
     ∂Q/∂b = u + γTm,    m = (I − γP)⁻¹ Σ_a π u,    ∂ log π/∂b = (∂Q/∂b − m)/λ,
 
@@ -296,7 +296,7 @@ class Nudge(Result):
         ax.set_ylim(-0.02, 1.02)
         ax.set_xlabel("bonus" if self.comparable else "bonus, in temperatures of each expert")
         what = f"choose {self.action} in {self.state}" if self.action else f"reach {self.state}"
-        ax.set_ylabel(literal(f"chance to {what}"))
+        ax.set_ylabel(literal(f"probability to {what}"))
         if not many:
             ax.legend()
 
@@ -539,8 +539,8 @@ def _remarks(people: Known, status: list[str], answers: list[_Found]) -> list[st
     falling = [name for name, one in zip(people.names, answers, strict=True) if not one.rising]
     if falling:
         lines.append(
-            f"With a larger bonus the chance of {in_words(falling)} falls in places: what is paid soon is preferred to what is "
-            "paid surely. The bonus is the smallest one on the response curve."
+            f"Over some ranges of the bonus the probability of {in_words(falling)} falls: an early payment is preferred to a "
+            "certain one. The bonus is the smallest one on the response curve."
         )
     return lines
 
@@ -776,13 +776,13 @@ class _Response:
         bonus = self.between(asked, low, high)
         if np.isfinite(bonus):
             return bonus, rising, ""
-        return np.nan, rising, f"before the chance is reached, {self.unplanned()}"
+        return np.nan, rising, f"before the probability is reached, {self.unplanned()}"
 
     def unplanned(self) -> str:
         """Return why a chance is not known."""
         if self.gamma[0] == 1:
             return "to be paid for ever is worth more than any end, and there is no plan"
-        return "it takes millions of steps until the state or an end is reached, and rounding would decide the chance"
+        return "it takes millions of steps until the state or an end is reached, and rounding would decide the probability"
 
     def between(self, asked: float, low: float, high: float) -> float:
         """Return the bonus between one at which the chance is too low and one at which it is not; NaN where there is none."""
@@ -847,14 +847,14 @@ class _Response:
         """Return what is said where no bonus up to `tried` is enough: the chance as the bonus grows decides."""
         limit = self._limit()
         if limit is not None and limit < asked and rising:
-            return np.inf, rising, f"however large it is, the chance is never above {percent(max(limit, best))}"
+            return np.inf, rising, f"however large it is, the probability is never above {percent(max(limit, best))}"
         if limit is not None and limit < asked:
             return (
                 np.nan,
                 rising,
-                f"the highest chance of those tried is {percent(best)}, and ever larger bonuses lead to {percent(limit)}",
+                f"the highest probability of those tried is {percent(best)}, and ever larger bonuses lead to {percent(limit)}",
             )
-        why = f"with {significant(tried, 2)} the chance is {percent(best)}, and plans for larger ones lose their digits"
+        why = f"with {significant(tried, 2)} the probability is {percent(best)}, and plans for larger ones lose their digits"
         return np.nan, rising, why
 
     def _limit(self) -> float | None:
