@@ -62,7 +62,7 @@ class EqualRewards:
             )
         expert = problem.experts[0]
         if not problem.tabular or expert.whole is not None:
-            what = "states in which the expert was not observed" if problem.tabular else "features"
+            what = "features" if expert.whole is None else "states in which the expert was not observed"
             raise ValueError(f"zero_action takes one reward for each state and action, got a problem with {what}")
         if expert.policy is None or expert.counts is not None:
             raise ValueError(

@@ -133,7 +133,7 @@ def identify(
         equal = EqualRewards(problem, zero_action, equal_rewards)
         problem = equal.problem
         lam = 1.0 if lam is None else lam
-    elif [*equal_rewards]:
+    elif not isinstance(equal_rewards, list | tuple) or equal_rewards:
         raise ValueError("equal_rewards must come with zero_action, the action whose reward is 0 in every state, got none")
     ordered = in_order_of_content(problem, smoothing)
     values = np.full(problem.n_experts, np.nan)
@@ -146,12 +146,11 @@ def identify(
     if within is not None and lam is None:
         raise ValueError('temperature must be a number where within is given, got "per_expert": within is in its units')
     equations = joint_equations(ordered, lam, tolerance, values, smoothing)
-    candidates = np.empty(0) if equal is None else equal.candidates(float(equations.temperature or 1.0))
-    conclusion = separate(equations, candidates) if candidates.size else judge(equations, starts)
+    conclusion = judge(equations, starts) if equal is None else separate(equations, equal.candidates(lam or 1.0))
     answer = replace(conclusion.report().listed_as(problem.names, free_temperatures=lam is None), problem=problem)
     if equal is not None:
-        members = answer.members if not candidates.size else _members(conclusion.others)
-        answer = replace(answer, zero_action=equal.zero_action, members=members, double_roots=conclusion.double_roots)
+        members, double = _members(conclusion.others), conclusion.double_roots
+        answer = replace(answer, zero_action=equal.zero_action, members=members, double_roots=double)
     if within is None:
         return answer
     place = [ordered.names.index(name) for name in problem.names]
@@ -397,9 +396,13 @@ def _tangent(here: Explanation, expert: int, sign: float, dimension: int) -> Flo
 def separate(equations: JointEquations, candidates: Floats) -> Conclusion:
     """Find which candidates `(n,)` for the one discount explain the expert, and how far errors in log π could move each.
 
-    Those between which the equations hold up to the errors are one. A root is double where its interval is much narrower than the
-    derivative says: there the equations touch 0 without crossing it, or cross it twice within the errors.
+    Without candidates every discount does. Those between which the equations hold up to the errors are one. A root is double
+    where its interval is much narrower than the derivative says: they touch 0 there, or cross it twice within the errors.
     """
+    if not candidates.size:
+        ends = [equations.project(np.array([gamma])) for gamma in (0.0, 0.9)]
+        directions = replace(_directions_at(ends[0]), free=np.ones((1, 1)))
+        return Conclusion("set", ends[0], directions, np.array([[0.0, 1.0]]), ends)
     found: list[tuple[float, float, Explanation]] = []
     double: list[float] = []
     points = sorted((minimise(equations, np.array([start])) for start in candidates.tolist()), key=lambda point: point.gap)
@@ -420,13 +423,13 @@ def separate(equations: JointEquations, candidates: Floats) -> Conclusion:
         return Conclusion("infeasible", points[0], _directions_at(points[0]), _hull(points[:1]))
     found.sort(key=lambda one: one[0])
     best = min((point for _, _, point in found), key=lambda point: point.gap)
-    ends = np.array([one[:2] for one in found])
-    wide = bool((np.diff(ends, axis=1) > LIMIT).any())
+    intervals = np.array([one[:2] for one in found])
+    wide = bool((np.diff(intervals, axis=1) > LIMIT).any())
     directions = replace(_directions_at(best), free=np.ones((int(wide), 1)))
     status = "set" if wide or len(found) > 1 else "unique"
-    gaps = (tuple(zip(ends[:-1, 1].tolist(), ends[1:, 0].tolist(), strict=True)),)
+    gaps = (tuple(zip(intervals[:-1, 1].tolist(), intervals[1:, 0].tolist(), strict=True)),)
     others = [point for _, _, point in found] if len(found) > 1 else []
-    ranges = np.array([[ends[0, 0], ends[-1, 1]]])
+    ranges = np.array([[intervals[0, 0], intervals[-1, 1]]])
     return Conclusion(status, best, directions, ranges, others, gaps, tuple(sorted(double)))
 
 
@@ -723,7 +726,7 @@ class Identification(Result):
         }
 
     def _tables(self, compute: bool) -> list[Table]:
-        tables = [Table(self.to_frame(), "discounts", self._drawn[1:])]
+        tables = [Table(self.to_frame(), "discounts", self._drawn[1:], roles={"discount": "discount"})]
         if self.problem is None:
             return tables
         reward = np.where(self.reward_identified, self.reward, np.nan)
