@@ -3,6 +3,7 @@
 from functools import cache
 
 import numpy as np
+import pandas as pd
 import pytest
 from test_planners import best_action, decisions, lapsing, players, problem_of, savings
 
@@ -96,3 +97,34 @@ def test_rivals_that_are_not_known_are_refused() -> None:
         mh.robustness(lapsing(), mh.MaximumLikelihood(value="max"), rivals=["hyperbolic"])
     with pytest.raises(ValueError, match="robustness is asked of"):
         mh.robustness(lapsing(), mh.ClosedForm())
+
+
+def test_a_planner_of_ones_own_and_people_fitted_one_by_one_have_no_look_ahead_as_a_rival() -> None:
+    paid = mh.domains.space_adventure().reward
+    own = mh.robustness(players(0.0), mh.MaximumLikelihood(known_reward=paid, planner=best_action))
+    assert [rival.name for rival in own.rivals] == ["the fit"]
+    assert own.verdict() == "The conclusion holds under the 1 model that predicts best by its likelihood."
+    mdp, points, _ = savings()
+    frame = decisions("soft", 0.0, 0.0, 4, each=300)
+    crowd = pd.concat([frame.assign(expert=frame.expert + f"-{i}") for i in range(20)])
+    many = mh.Problem(mdp, mh.Demonstrations.from_frame(crowd, cut_off=True))
+    found = mh.robustness(many, mh.MaximumLikelihood(known_reward=points, temperature="per_expert"), rivals=["hyperbolic"])
+    assert found.rivals[1].conclusion == "no answer"
+    assert "these were fitted one by one" in found.sentences()
+
+
+def test_a_rival_that_is_the_fit_again_is_named() -> None:
+    mdp, paid, _ = savings()
+    frame = decisions("soft", 0.0, 0.0, 4, each=300)
+    problem = mh.Problem(mdp, mh.Demonstrations.from_frame(frame, cut_off=True))
+    found = mh.robustness(
+        problem, mh.MaximumLikelihood(known_reward=paid, temperature="per_expert"), rivals={"same": {"lapse": 0}}
+    )
+    assert found.again == ("same",)
+    assert "The fit again: same" in found.sentences()
+
+
+@pytest.mark.parametrize("rivals", [{"typo": {"lapz": 0.1}}, {"word": "lapses"}])
+def test_rivals_of_ones_own_change_options(rivals) -> None:
+    with pytest.raises(ValueError, match="must map options of the solver to values"):
+        mh.robustness(lapsing(), rivals=rivals)

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import combinations, product
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -122,6 +122,7 @@ class Robustness(Result):
         contrasts: what is compared in a population: the names of the contrasts; empty for experts who are fitted each.
         rivals: one for each model.
         unit: what was held out, "episode" or "person"; empty where nothing could be.
+        again: models that turned out to be the fit again, such as lapses whose most likely share is 0.
     """
 
     _drawn: ClassVar[tuple[str, ...]] = ("model", "estimate", "low", "high")
@@ -130,6 +131,7 @@ class Robustness(Result):
     contrasts: tuple[str, ...]
     rivals: tuple[Rival, ...]
     unit: str
+    again: tuple[str, ...] = ()
 
     @property
     def as_good(self) -> tuple[Rival, ...]:
@@ -178,6 +180,7 @@ class Robustness(Result):
         said += [f"Under {rival.name}: {rival.why}." for rival in good if rival.conclusion == "changes"]
         none = [rival for rival in self.rivals if rival.conclusion == "no answer"]
         said += [f"No answer under {rival.name}: {rival.why}." for rival in none]
+        said += [f"The fit again: {in_words([*self.again])}, because nothing of it is found."] if self.again else []
         return "\n".join(said)
 
     def _behind(self, rival: Rival) -> str:
@@ -198,7 +201,9 @@ class Robustness(Result):
         if not good:
             return "No model gives an answer."
         if self.holds:
-            return f"The conclusion holds under {same} of {models} {against}{self._size(good)}."
+            return (
+                f"The conclusion holds under {models if len(good) == 1 else f'{same} of {models}'} {against}{self._size(good)}."
+            )
         changed = [rival.name for rival in good if rival.conclusion == "changes"]
         if not changed:
             return f"The conclusion is the same under {models} {against}, but the fit itself predicts worse."
@@ -324,7 +329,8 @@ def robustness(
     for (name, change), part in run.over(list(changes.items())):
         try:
             if "lookahead" in change:
-                assert first is not None
+                if first is None:
+                    raise ValueError("it is fitted to all experts together, and these were fitted one by one")
                 fitted[name] = _fit_weights(first, change["lookahead"], dealt)
             elif isinstance(base, Population):
                 fitted[name], dealt = _fit_population(problem, replace(base, **change), dealt, folds, part)
@@ -363,8 +369,14 @@ def _asked_about(subject: Any, solver: Solver | None) -> tuple[Problem, Solver, 
 def _changes(base: Solver, problem: Problem, rivals: Any) -> dict[str, Mapping[str, Any]]:
     """Return what each rival changes, without those that change nothing or that this solver and these tasks have not."""
     if isinstance(rivals, Mapping):
+        options = [each.name for each in fields(base)]
+        for name, change in rivals.items():
+            if not isinstance(change, Mapping) or not set(change) <= set(options):
+                raise ValueError(
+                    f"the rival {name!r} must map options of the solver to values, got {change!r}: {', '.join(options)}"
+                )
         return dict(rivals)
-    asked = list(CHANGES) if rivals is None else list(rivals)
+    asked = list(CHANGES) if rivals is None else [rivals] if isinstance(rivals, str) else list(rivals)
     unknown = [name for name in asked if name not in CHANGES]
     if unknown:
         raise ValueError(f"rivals must be among {', '.join(CHANGES)}, got {unknown[0]!r}")
@@ -374,14 +386,16 @@ def _changes(base: Solver, problem: Problem, rivals: Any) -> dict[str, Mapping[s
         has = all(hasattr(base, option) for option in change)
         same = has and "lookahead" not in change and all(getattr(base, option) == value for option, value in change.items())
         if isinstance(base, MaximumLikelihood) and "lookahead" in change:
-            has = base.discounts is None and base.value == "soft" and base.lapse == 0 == base.stickiness
+            has = base.discounts is None and base.value == "soft" and base.lapse == 0 == base.stickiness and base.planner is None
         if "temperature" in change and (problem.n_experts < 2 or isinstance(base, Population)):
             has = False
         if "stickiness" in change and not (problem.tables and all(problem.tables)):
             has = False
+        if base.planner is not None:  # it says how the future is valued; its experts are fitted one by one
+            has = has and isinstance(base, Population) and "stickiness" in change
         if not has and rivals is not None:
             raise ValueError(f"{name} is no rival here: the solver or the task does not allow it")
-        if has and not same and not (base.planner is not None and ("value" in change or "lapse" in change)):
+        if has and not same:
             kept[name] = change
     return kept
 
@@ -677,7 +691,7 @@ def _compared(
                 why=why,
             )
         )
-    return Robustness(experts, contrasts, tuple(rivals), dealt.unit if of_units and dealt is not None else "")
+    return Robustness(experts, contrasts, tuple(rivals), dealt.unit if of_units and dealt is not None else "", tuple(twins))
 
 
 def _is_same(fit: _Answer, first: _Answer) -> bool:
