@@ -281,7 +281,7 @@ def test_a_page_opens_without_errors_and_its_tables_can_be_copied(found, tmp_pat
         assert rows[1].startswith("Intercept,")
         latex = tab.run(f"asLatex({table}, shownCells({table}))")
         assert r"\begin{tabular}{lrrr}" in latex
-        assert r"95 \% interval or test" in latex
+        assert r"95\% CI or test" in latex
         assert r"\toprule" in latex
         assert tab.run("asCsv([['1,234', 'a,\"b\"', '−0.5', '–']])") == '1234,"a,""b""",-0.5,\n'
         safe = "asLatex(all('table')[0], [['h'], ['a_b & 50 % <$x$> \\\\\\\\ ^~#{}']])"
