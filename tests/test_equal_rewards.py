@@ -26,15 +26,20 @@ def by_pair(answer, reward):
     return dict(zip(answer.problem.parameter_names, reward.tolist(), strict=True))
 
 
-def restricted(discounts=(0.2, 0.6)):
-    """An expert for whom the first restriction is a parabola in γ with these zeros."""
-    total, product = sum(discounts), np.prod(discounts)
-    logs = [0.5, 2.0 * (1 - total), 2.0, 1.0]  # −log π(wait)
-    wait = np.exp(-np.array(logs))
-    logit = np.log(1 / wait[2] - 1) + 2.0 * product
-    wait[0] = 1 / (1 + np.exp(logit))
+def restricted(zeros, lift=0.0):
+    """An expert for whom one restriction is 3 times the polynomial in γ with these zeros, raised by `lift`; and the restriction.
+
+    Waiting leads on from state to state. Going leads from 0 to 2, and to the end elsewhere.
+    """
+    last = len(zeros)
+    moves = np.eye(last + 2)[[[*range(1, last + 2), last + 1], [2, *[last + 1] * (last + 1)]]]
+    powers = 3.0 * np.poly(zeros)[::-1]  # that of γ^j at j
+    waits = np.append(0.5, np.cumsum(powers[:0:-1])[::-1])  # −log π(wait)
+    wait = np.exp(-waits)
+    wait[0] = 1 / (1 + (1 / wait[last] - 1) * np.exp(powers[0] + lift))
     policy = np.vstack([np.stack([wait, 1 - wait], axis=1), [0.5, 0.5]])
-    return mh.Problem(chain(), [policy])
+    problem = mh.Problem(mh.MDP(moves, terminal=[last + 1], action_names=["wait", "go"]), [policy])
+    return problem, [((0, "go"), (last, "go"))]
 
 
 def test_one_restriction_can_leave_two_discounts():
@@ -104,14 +109,26 @@ def test_a_restriction_that_holds_at_every_discount_decides_nothing():
 
 
 def test_a_double_root_is_said_to_be_one():
-    answer = mh.identify(restricted((0.4, 0.4)), zero_action="wait", equal_rewards=[FIRST])
+    problem, pairs = restricted((0.4, 0.4))
+    answer = mh.identify(problem, zero_action="wait", equal_rewards=pairs)
     assert answer.status == "unique"
     np.testing.assert_allclose([*answer.double_roots, answer.discounts[0]], 0.4, atol=1e-7)
     assert 1e-5 < np.ptp(answer.intervals) < 1e-2
     assert "double root" in answer.sentences()
-    apart = mh.identify(restricted((0.395, 0.405)), zero_action="wait", equal_rewards=[FIRST])
+    problem, pairs = restricted((0.395, 0.405))
+    apart = mh.identify(problem, zero_action="wait", equal_rewards=pairs)
     np.testing.assert_allclose([m.discounts[0] for m in apart.members], [0.395, 0.405], atol=1e-5)
     assert apart.double_roots == ()
+
+
+def test_errors_that_lift_a_double_root_do_not_hide_it_between_two_others():
+    zeros = (0.03, 0.2, 0.2, 0.4)
+    problem, pairs = restricted(zeros, lift=-1e-5)
+    exact = mh.identify(problem, zero_action="wait", equal_rewards=pairs)
+    np.testing.assert_allclose([m.discounts[0] for m in exact.members], [0.03, 0.4], atol=1e-3)
+    answer = mh.identify(problem, tolerance=1e-5, zero_action="wait", equal_rewards=pairs)
+    np.testing.assert_allclose([m.discounts[0] for m in answer.members], [0.03, 0.2, 0.4], atol=5e-3)
+    np.testing.assert_allclose(answer.double_roots, [0.2], atol=5e-3)
 
 
 @pytest.mark.parametrize("seed", range(6))
