@@ -178,6 +178,7 @@ def link_gallery(app: Sphinx, doctree: nodes.document) -> None:
 MOVED = {
     "explanation/lookahead": "how-to/lookahead",
     "explanation/recorded-people": "tutorials/recorded-people",
+    "explanation/reversed-orders": "explanation/linear-programs",
     "how-to/choose-a-solver": "choose-a-method",
     "how-to/cluster": "how-to/large-data",
     "how-to/data-frames": "how-to/large-data",

@@ -416,7 +416,7 @@ def analyse(
 ) -> Analysis:
     """Fit tables of decisions and judge the fit.
 
-    With a population of more than 2,000 persons, or of types, nobody is fitted alone: the population is all that is estimated,
+    With a population of more than 2,000 people, or of types, nobody is fitted alone: the population is all that is estimated,
     and the analyses that need each person's own fit are left out.
 
     Args:
@@ -424,7 +424,7 @@ def analyse(
             `temperature`, `solver`, `quick`, `keep`, `seed`, `jobs` and `progress` may be given.
         mdps, features, smoothing, estimate_rest, believed: as in `build_problem`.
         temperature, ridge: as in `MaximumLikelihood`; temperatures are "pooled" unless it is said otherwise.
-        pairs: whether to test every pair of more than six experts for a shared discount; of few it is always done.
+        pairs: whether to test every pair of more than six experts for a shared discount factor; of few it is always done.
         rivals: whether to ask the same question under rival models of choice (`mh.robustness`), which takes several fits.
         quick: leave out tests and model checks, and take intervals from standard errors.
         keep: called with what is known so far, again and again while the work goes on.
@@ -440,7 +440,7 @@ def analyse(
             to it.
         seed: fixes all randomness.
         jobs: processes that share simulations, intervals and tests of pairs; -1 is all cores. The digits do not depend on it.
-        progress: called with the share of the work that is done and where it stands.
+        progress: called with the share of the work that is done and the current step.
 
     Returns:
         Everything that was asked, as `multihorizon.analysis.Analysis`; `summary()`, `to_json(path)` and `plot()` show it.

@@ -160,7 +160,7 @@ class Solver(Protocol):
 
 
 def solve(problem: AnyProblem, solver: Solver, *, seed: Seed = 0, progress: Progress = silent) -> Solution:
-    """Infer the shared reward and the experts' discounts.
+    """Infer the shared reward and the experts' discount factors.
 
     Args:
         problem: a `Problem`, or a `SampledProblem` for `SieveLikelihood`.
@@ -347,7 +347,7 @@ class Grid:
         as_jobs(self.jobs)
 
     def axis(self) -> Floats:
-        """Return the grid's discounts on one axis."""
+        """Return the grid's discount factors on one axis."""
         return np.linspace(0.0, 1.0, round(1 / self.step) + 1)
 
     def run(self, objective: Objective, n_experts: int, seed: int = 0, progress: Progress = silent) -> SearchResult:

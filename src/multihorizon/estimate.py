@@ -92,7 +92,8 @@ class Pairs:
 
 @runtime_checkable
 class IntervalSource(Protocol):
-    """What a solver leaves with its solution so that intervals `(K,2)` of the discounts can be asked for later, at any level.
+    """What a solver leaves with its solution so that intervals `(K,2)` of the discount factors can be asked for later, at any
+    level.
 
     A solution with standard errors and nothing else has normal intervals, `γ ± z · se` within [0, 1]. An `Estimate` is one that
     can do more.

@@ -174,7 +174,7 @@ class Exponential:
     name: ClassVar[str] = "exponential"
 
     def parameters(self, steps: int) -> tuple[str, ...]:
-        """Name the discount."""
+        """Name the discount factor."""
         return ("discount",)
 
     def step_discounts(self, coordinates: Floats, steps: int) -> tuple[Floats, Floats]:
@@ -183,11 +183,11 @@ class Exponential:
         return np.broadcast_to(coordinates[:, 0], shape).copy(), np.ones((*shape, 1))
 
     def report(self, coordinates: Floats) -> tuple[Floats, Floats]:
-        """Return the discount, which is its own coordinate."""
+        """Return the discount factor, which is its own coordinate."""
         return coordinates, _identity(coordinates)
 
     def tried(self, steps: int) -> Floats:
-        """Return discounts from 0.05 to 1."""
+        """Return discount factors from 0.05 to 1."""
         return np.array(TRIED)[:, None]
 
 
@@ -301,7 +301,7 @@ class FreeWeights:
         return tuple(f"d({t})" for t in range(2, steps + 1))
 
     def step_discounts(self, coordinates: Floats, steps: int) -> tuple[Floats, Floats]:
-        """Return the coordinates, which are the step discounts."""
+        """Return the coordinates, which are the step discount factors."""
         return coordinates.T.copy(), np.broadcast_to(np.eye(steps - 1)[:, None, :], (steps - 1, *coordinates.shape)).copy()
 
     def report(self, coordinates: Floats) -> tuple[Floats, Floats]:

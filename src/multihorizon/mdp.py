@@ -463,7 +463,7 @@ def _saved_durations(arrays: Mapping[str, Any], n_rows: int, n_columns: int, dam
 
 
 class MDP:
-    """A finite MDP without reward and discount, checked on construction and never changed after.
+    """A finite MDP without reward and discount factor, checked on construction and never changed after.
 
     Args:
         transitions: `(A,S,S)` array or a sequence of A sparse matrices `(S,S)`; entry `[a, s, t]` is `T(t|s,a)`.
@@ -472,7 +472,7 @@ class MDP:
         available: bool `(S,A)`; rows of actions that are not available are ignored. By default all are.
         state_names, action_names: labels used in tables and plots; by default "0", "1", …
         grid_shape: `(height, width)` when states are the cells of a grid in row-major order; used by plots.
-        sample_sizes: `(A·S,)`, for transitions that were estimated: how many observed moves stand behind each row `a·S + s`.
+        sample_sizes: `(A·S,)`, for transitions that were estimated: the number of observed moves of each row `a·S + s`.
             The covariance of a row `p` is `(diag(p) − p p') / sample_size`; infinite where a row is known exactly. None, the
             default, says that all transitions are exact.
         durations: how long moves take, in the unit of time of the discounts; by default each takes one unit. A number, `(S,A)`
@@ -726,8 +726,8 @@ class MDP:
 
     @property
     def least_discount(self) -> float:
-        """Return the smallest discount to try: 0, or a little more where values have no slope at 0, for moves of less than two
-        units.
+        """Return the smallest discount factor to try: 0, or a little more where values have no slope at 0, for moves of less than
+        two units.
         """
         if self.durations is None or ((self.durations.times == 1) | (self.durations.times >= 2)).all():
             return 0.0

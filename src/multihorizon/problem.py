@@ -104,9 +104,9 @@ class Expert:
 
     `policy` holds probabilities (kinds "policy" and "actions"), `sets` the chosen actions (kinds "actions" and "action sets",
     and policies that are deterministic), `counts` the decisions (kind "demonstrations"); the rest is None. `features` is the
-    matrix F `(A·S,d)` that turns reward parameters into the expected immediate reward; None stands for the stacked transitions
+    matrix F `(A·S,d)` that turns reward parameters into the expected immediate reward; None: the stacked transitions
     (one number per state, paid on arrival), and `feature_matrix` is F in both cases.
-    `known_reward` `(A·S,)` is a part of the expected immediate reward that needs no estimating; None stands for none.
+    `known_reward` `(A·S,)` is a part of the expected immediate reward that is known; None: no part.
     Where the features are paid on arrival, `arrival` `(S,d)` says how, and F is their average over next states; `known_arrival`
     `(S,)` says it of the known reward.
     `conditions` keeps the counts apart by the conditions they were made under; None where there are none.
@@ -216,7 +216,7 @@ class Expert:
     def expected_reward(self, parameters: Floats) -> Floats:
         """Return the expected immediate reward `(S,A)` of reward parameters `(d,)` in this expert's MDP.
 
-        Where moves take time it is that of the expert `at` a discount.
+        Where moves take time it is that of the expert `at` a discount factor.
         """
         assert self.mdp.durations is None, "where moves take time, what is expected depends on the discount: use at(discount)"
         product: Floats = self.feature_matrix @ parameters
@@ -787,12 +787,12 @@ class Problem(AnyProblem):
 
     @cached_property
     def horizon(self) -> Horizon:
-        """Return how far ahead discounts look in the tasks of this problem."""
+        """Return how far ahead discount factors look in the tasks of this problem."""
         return Horizon.of(self.mdps)
 
     @property
     def largest_discount(self) -> float:
-        """Return the largest discount to try: 1, or a little less where a state can go on for ever."""
+        """Return the largest discount factor to try: 1, or a little less where a state can go on for ever."""
         return ENDLESS_DISCOUNT if any(mdp.never_ends().any() for mdp in self.mdps) else 1.0
 
     @cached_property
@@ -836,8 +836,8 @@ class Problem(AnyProblem):
     def join(cls, *problems: Problem) -> Problem:
         """Return one problem of several tasks with one reward.
 
-        Experts with the same name are one person with one discount. Without features, states with the same name have one reward;
-        with features, all tasks must have the same features. Equal conditions of one person are one cell.
+        Experts with the same name are one person with one discount factor. Without features, states with the same name have one
+        reward; with features, all tasks must have the same features. Equal conditions of one person are one cell.
         """
         if not problems:
             raise ValueError("join must be given at least one problem, got none")

@@ -91,7 +91,7 @@ class Evidence(Mapping[str, Any]):
         return {}
 
     def expert_tables(self, solution: Any) -> list[Table]:
-        """Return the tables of experts or groups of a solution with this evidence; none for its discounts."""
+        """Return the tables of experts or groups of a solution with this evidence; none for its discount factors."""
         return []
 
     def draw_experts(self, ax: Any, solution: Any) -> bool:
@@ -347,7 +347,7 @@ class Trace:
 
 @dataclass(frozen=True, eq=False)
 class Solution(Result):
-    """The shared reward and each expert's discount.
+    """The shared reward and each expert's discount factor.
 
     `reward` is `(S,)` paid on arrival, or `(d,)` weights of the problem's features. `temperature` is None for experts who
     choose the best action, else the entropy weight `(K,)`. `residual` is recomputed from the answer; each solver's docstring
@@ -450,7 +450,7 @@ class Solution(Result):
 
     @property
     def horizon(self) -> Horizon:
-        """Return how far ahead discounts look in the task; of a solution without a problem, as it was saved."""
+        """Return how far ahead discount factors look in the task; of a solution without a problem, as it was saved."""
         return (self.task_horizon or Horizon()) if self.problem is None else self.problem.horizon
 
     @property
@@ -557,7 +557,7 @@ class Solution(Result):
         """Return intervals `(K,2)` of the discounts: profile-likelihood intervals of `MaximumLikelihood`, else what the solver
         offers.
 
-        An interval ends at 0 or 1 where the data do not contradict it; a discount that is not identified has NaN.
+        An interval ends at 0 or 1 where the data do not contradict it; a discount factor that is not identified has NaN.
 
         Raises:
             ValueError: for other solvers, or for a level that a solution read from a file was not saved with.
@@ -633,7 +633,7 @@ class Solution(Result):
         return f"Solution({self.solver}, {self.status}, experts {first_few(self.experts)})"
 
     def to_frame(self, level: float | None = None) -> pd.DataFrame:
-        """Return one row per expert: the discount and the effective planning horizon (`Horizon`), the temperature and the
+        """Return one row per expert: the discount factor and the effective planning horizon (`Horizon`), the temperature and the
         standard error where there are any, the parameters of another look-ahead, and with a level the ends of the confidence
         interval. What is not known is NaN.
         """
@@ -661,7 +661,7 @@ class Solution(Result):
         action value `q`; the `advantage` of the action over the mean of the choice; the `reward` got; the
         `prediction_error`, reward + γ V(next state) − V(state), missing where the next state is not known; and the
         `discount_gradient` d log p / dγ. Decisions that the fit did not count are left out. A planner of your own says policies
-        alone, without values. `Population` says it at the shrunken discount of each person under each condition.
+        alone, without values. `Population` says it at the shrunken discount factor of each person under each condition.
 
         Raises:
             ValueError: for a solution without decisions or without discounts, and for tables that are too large to be listed.
@@ -704,7 +704,7 @@ class Solution(Result):
         return pd.DataFrame({"parameter": problem.parameter_names, "reward": self.reward})
 
     def require_answer(self) -> Problem:
-        """Return the problem of a solution with a reward and a discount for every expert, which can be planned with.
+        """Return the problem of a solution with a reward and a discount factor for every expert, which can be planned with.
 
         Raises:
             ValueError: for a solution without, and for one without its problem.

@@ -83,8 +83,8 @@ def estimate_mdp(demonstrations: Demonstrations, smoothing: float | None = None,
             row; all other rows are estimated. It may name states and actions that the table does not.
 
     Returns:
-        An MDP whose `sample_sizes` say how many moves stand behind each row. Where decisions have time stamps, moves take as long
-        as they took in the table (`observed_durations`).
+        An MDP whose `sample_sizes` are the numbers of observed moves of each row. Where decisions have time stamps, moves take
+        as long as they took in the table (`observed_durations`).
 
     Raises:
         ValueError: where a next state is missing, or every state is one in which nobody decided.

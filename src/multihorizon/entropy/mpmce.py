@@ -343,7 +343,7 @@ def entropy_within_reach(here: Matching, threshold: float) -> float:
 
 @dataclass(frozen=True)
 class MPMCE:
-    """Discounts and reward that match every expert's feature counts, found by a search over the discounts.
+    """Discount factors and reward that match every expert's feature counts, found by a search.
 
     The solution's `objective` is the value of the best Γ under the rule above, NaN where the dual could not be minimised. Its
     `residual` is the largest entry of any expert's mismatch for `gap="threshold"`, otherwise the relative mismatch m. Both are
@@ -362,12 +362,12 @@ class MPMCE:
         temperature: the entropy weight λ that all experts share.
         gap: "per_expert", "threshold", or "summed" for the rule the paper prints.
         tolerance: ε of "per_expert" and "summed", below which the gap or mismatch counts as zero.
-        search: the outer search over Γ. By default "per_expert" goes to the least mismatch and "threshold" climbs, both with
+        search: the outer search over Γ. By default "per_expert" goes to the least mismatch and "threshold" ascends, both with
             exact derivatives; "summed", which has no slope of its own, takes `Bayesian(50)`, the paper's search.
         inner_tolerance: the largest entry of the dual's gradient at which the inner iteration stops.
         threshold: the largest entry of an expert's mismatch that `gap="threshold"` lets pass.
-        starts: number of starts of the climb. For "threshold" up to five times as many are tried while no discounts pass.
-        max_steps: steps after which a climb is given up.
+        starts: number of starts of the ascent. For "threshold" up to five times as many are tried while no discounts pass.
+        max_steps: steps after which an ascent is given up.
 
     Example:
         >>> import multihorizon as mh

@@ -58,7 +58,7 @@ class ClosedFormEvidence(Evidence, solvers=("ClosedForm",)):
 
 @dataclass(frozen=True)
 class ClosedForm:
-    """Discounts and reward of soft-optimal experts, exactly and without a search over discounts.
+    """Discount factors and reward of soft-optimal experts, exactly and without a search.
 
     Solves `λ_k log π_k(a|s) = Σ_s' T(s'|s,a) [r(s') + γ_k V_k(s')] − V_k(s)` for Γ, r and V: a linear system in Γ in the
     usual case, variable projection where the actions leave more than a constant open or the reward is made of features.

@@ -112,7 +112,7 @@ WEAK_PRIOR = 20.0
 
 @dataclass(frozen=True)
 class MaximumLikelihood:
-    """The most likely reward, discounts and temperatures of demonstrations.
+    """The most likely reward, discount factors and temperatures of demonstrations.
 
     Maximises `Σ_k Σ N_k(s,a) log π_{θ,γ_k,λ_k}(a|s)` less the penalties below. The solution's `objective` is the log-likelihood,
     its `residual` the largest entry of the projected gradient per decision.
@@ -132,14 +132,14 @@ class MaximumLikelihood:
             temperatures are estimated.
         groups: experts who share one discount, as a mapping of names to labels; all others have their own.
         ridge: weight of the penalty `ridge/2 ‖θ‖²`. None uses none, with two exceptions that the solution's message announces:
-            rewards that no logged decision could have earned, and rewards that run away.
-        starts: how many climbs go into the second round. The first round has half as many again, of four times as many
-            points. In large tasks half as many climbs are made as `starts` says, from the best of fewer points.
+            rewards that no logged decision could have earned, and rewards that diverge.
+        starts: how many ascents go into the second round. The first round has half as many again, of four times as many
+            points. In large tasks half as many ascents are made as `starts` says, from the best of fewer points.
         deviations: how far each expert's reward may be from the common one: the standard deviation of personal deviations, in
             units of reward, of each feature in units in which it is at most 1. 0: one reward for all. "estimated": 0 unless the
             decisions reject that at the 5% level, and then the most likely one. `evidence["deviations"]` says what was found.
         lookahead: the shape in which the future loses weight. With one that is not exponential the task must end after so many
-            steps. Then `discounts` are NaN, and each expert's parameters stand in `evidence["lookahead"]`. A family of your own
+            steps. Then `discounts` are NaN, and each expert's parameters are in `evidence["lookahead"]`. A family of your own
             has the methods of `mh.Lookahead`.
         cluster: what standard errors, intervals and tests take to be independent.
             "decision": every decision of every other.
@@ -216,7 +216,7 @@ class MaximumLikelihood:
         return replace(settings, value=value, lapse=lapse, stickiness=stickiness)
 
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
-        """Climb from several starts; `seed` scatters the discounts they begin with.
+        """Maximise from several starts; `seed` scatters the discount factors they begin with.
 
         Many people who share no parameter are fitted one by one.
         """
@@ -293,7 +293,7 @@ class MaximumLikelihood:
         return JointEstimate(model, x, identified, solution.require_problem(), evidence=evidence)
 
     def search(self, problem: Problem, run: Run) -> tuple[Problem, Fit]:
-        """Return the problem with what is known of the reward, and the most likely answer with discounts."""
+        """Return the problem with what is known of the reward, and the most likely answer with discount factors."""
         paid, reward = with_known_reward(problem, self.known_reward)
         settings = replace(read_settings(paid, self.temperature, self.discounts, self.groups, reward), moves=True)
         settings = self.choosing(settings)

@@ -657,7 +657,7 @@ def reward_functions(solution: Solution) -> RewardFunctions:
 @renamed(resamples="draws", tol="tolerance", max_iter="max_steps")
 @dataclass(frozen=True)
 class SieveLikelihood:
-    """The most likely reward, discounts and temperatures of decisions in sampled states.
+    """The most likely reward, discount factors and temperatures of decisions in sampled states.
 
     Maximises `Σ_k Σ_i log π_k(a_i|s_i) − penalty/2 θᵀRθ` with `r(s) = φ(s)ᵀθ`, R its roughness, and values solved inside.
     The solution's `reward` holds θ; `reward_functions(solution)` evaluates rewards, values and policies anywhere.
@@ -672,8 +672,8 @@ class SieveLikelihood:
         discounts: known discounts: one number for all, or a mapping of names to numbers.
         draws: how many times to fit resampled episodes for standard errors. 0 takes them from the information matrix and the
             first stage's errors of prediction, which is right where least squares is the first stage.
-        tolerance: a climb ends where less log-likelihood than this is promised.
-        max_steps: steps after which a climb is broken off.
+        tolerance: an ascent ends where a step promises less log-likelihood than this.
+        max_steps: steps after which an ascent is stopped.
 
     Example:
         >>> from multihorizon import SampledProblem, solve

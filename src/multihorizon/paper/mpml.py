@@ -36,15 +36,15 @@ from multihorizon.words import power_of_ten, significant
 class MPML:
     """The discounted-likelihood baseline.
 
-    The solution's `objective` is `L(θ, Γ)`, its `residual` the largest entry of the gradient of L in θ and, for discounts
+    The solution's `objective` is `L(θ, Γ)`, its `residual` the largest entry of the gradient of L in θ and, for discount factors
     inside (0,1), in Γ, recomputed at the answer.
 
     This is the paper's Eq. 11.
 
     Args:
         temperature: the entropy weight λ that all experts share.
-        search: an outer search over Γ; None climbs along the exact gradient.
-        starts: number of starts of the climb.
+        search: an outer search over Γ; None: ascent along the exact gradient.
+        starts: number of starts of the ascent.
         tolerance: the largest entry of the gradient at which the answer counts as converged.
 
     Example:

@@ -63,7 +63,7 @@ class _Segment:
 
 
 def discount_intervals(mdp: MDP, reward: ArrayLike) -> list[DiscountInterval]:
-    """Return all optimal actions of `mdp` as a function of the discount over [0,1].
+    """Return all optimal actions of `mdp` as a function of the discount factor over [0,1].
 
     The paper's Assumption 1 asks that experts lie in different intervals.
 

@@ -415,8 +415,8 @@ def plan(mdp: MDP, reward: ArrayLike, discount: float, tie_tolerance: float = 1e
         reward: `(S,)` paid on arrival, or expected immediate reward `(S,A)`.
         discount: in [0,1]; 1 is legal where every policy met on the way ends.
         tie_tolerance: an action counts as optimal if it is worse than the best by at most this share of the range of optimal
-            values. Whatever it is, differences below 1e-12 of the largest value are rounding and decide nothing: at discounts
-            very near 1, or where one part of a task pays a trillion times more than another, they may be real.
+            values. Whatever it is, differences below 1e-12 of the largest value are rounding and decide nothing: at discount
+            factors very near 1, or where one part of a task pays a trillion times more than another, they may be real.
 
     Returns:
         `policy` `(S,A)`, `values` `(S,)`, `q` `(S,A)` and `optimal_actions`, bool `(S,A)`.
@@ -779,7 +779,7 @@ def weighted_plan(mdp: MDP, reward: Floats, step_discounts: Floats, temperatures
 
 @dataclass(frozen=True)
 class PresentBias:
-    """A planner with present bias: everything but now has weight β, and loses weight at the discount δ after that.
+    """A planner with present bias: everything but now has weight β, and loses weight at the discount factor δ after that.
 
     Naive people expect to choose without present bias later: `Q = R + βδ T V`, V the soft values at δ. Sophisticated ones expect
     the choices that they will make, and value them at δ: `V = Σ_a π (R + δ T V − λ log π)`, `π ∝ exp((R + βδ T V)/λ)`.

@@ -134,7 +134,7 @@ class Population:
             share of them look further ahead than the task can show. The reward is the known one, or that of the normal
             population. The formula must have columns of groups only, with at most six combinations.
             "types": people, or episodes without a name (`Demonstrations.unnamed`), are each of one of a few types; then
-            `evidence["population"]["types"]` has their shares and discounts, `evidence["population"]["individuals"]` the
+            `evidence["population"]["types"]` has their shares and discount factors, `evidence["population"]["individuals"]` the
             posterior share of each type in each unit, and the formula is "~ 1". With a known reward each type has a temperature
             of its own, otherwise all types share one.
         types: how many types there are; by default as many as tests find, with simulated studies.
@@ -283,8 +283,8 @@ class Population:
         return inference.solution(ridge_reason, maximum.marginal.layout.problem)
 
     def search(self, whole: Problem, run: Run) -> Searched:
-        """Return the covariates, the maximum, whether the decisions identify anybody's discount, and why a penalty holds the
-        rewards."""
+        """Return the covariates, the maximum, whether the decisions identify anybody's discount factor, and why a penalty holds
+        the rewards."""
         whole = whole.by_last_action() if self.stickiness != 0 else whole
         covariates = self.covariates(whole)
         problem, reward = with_known_reward(covariates.gathered(whole), self.known_reward)
@@ -364,7 +364,7 @@ class Population:
             raise ValueError("personal deviations from a common reward need at least two people, got one")
 
     def predict(self, solution: Solution, persons: Frame) -> pd.DataFrame:
-        """Return discounts to expect of people who were not in the study.
+        """Return discount factors to expect of people who were not in the study.
 
         Args:
             solution: of this solver.

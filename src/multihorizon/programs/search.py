@@ -377,7 +377,7 @@ class SequentialLP:
         starts: how many ascents are made to the full accuracy.
         tolerance: the smallest trust region.
         max_steps: the most steps of an ascent.
-        start: discounts `(K,)` to begin one more ascent from; it keeps their order.
+        start: discount factors `(K,)` to begin one more ascent from; it keeps their order.
         order: the experts' names from the shortest horizon to the longest: only this order is searched.
 
     Example:

@@ -99,7 +99,7 @@ class ProgramEvidence(Evidence, solvers=("LPIRL", "NaiveLP", "MPLP")):
 class LPIRL:
     """The reward that maximises the sum over states of the margin of the expert's action, at a known `discount`.
 
-    `l1` is the weight λ of ‖θ‖₁, `reward_bound` the bound r_max. Several experts are taken to share the discount.
+    `l1` is the weight λ of ‖θ‖₁, `reward_bound` the bound r_max. Several experts are taken to share the discount factor.
     `Solution.residual` is the larger of the worst violated row and the difference between the program's objective and the one
     recomputed by policy evaluation.
 
@@ -135,7 +135,7 @@ class LPIRL:
 
 @dataclass(frozen=True)
 class NaiveLP:
-    """The sum of margins over experts and states, with discounts found by `search`; options as in `MPLP`.
+    """The sum of margins over experts and states, with discount factors found by `search`; options as in `MPLP`.
 
     A baseline that fails: nothing in it requires the experts to differ under the answer. On the toy domain two of them end at
     discount 1, where no reward distinguishes them, and the reward is on the goal alone. The status says so and names the pair.
@@ -164,14 +164,14 @@ class NaiveLP:
         check_search(self.search)
 
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
-        """Search the discounts; `seed` fixes the search's starts."""
+        """Search the discount factors; `seed` fixes the search's starts."""
         inner, point, search = _solve(self, problem, "sum", Run(seed, progress=progress))
         return _with_decisions(answer("NaiveLP", inner, point, search, Status.CONVERGED), problem)
 
 
 @dataclass(frozen=True)
 class MPLP:
-    """The reward and discounts that maximise the worst margin over Ω.
+    """The reward and discount factors that maximise the worst margin over Ω.
 
     Ω(Γ) are the margins that can be positive at all. A Γ under which no reward distinguishes some pair of experts is infeasible.
     g*(Γ) is continuous where Ω does not change; where rows leave Ω the minimum is over fewer rows, and g* may jump up on a thin
@@ -221,7 +221,7 @@ class MPLP:
         as_jobs(self.jobs)
 
     def solve(self, problem: Problem, seed: int = 0, progress: Progress = silent) -> Solution:
-        """Search the discounts, then prove the gap if asked to."""
+        """Search the discount factors, then prove the gap if asked to."""
         run = Run(seed, self.jobs, progress)
         inner, point, search = _solve(self, problem, "worst", run)
         solution = answer("MPLP", inner, point, search, Status.CONVERGED)

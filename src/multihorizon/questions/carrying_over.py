@@ -357,8 +357,8 @@ def carry_over(
         demonstrations: the table, or one for each task in the order they were joined; by default the problem's own.
         condition: the name of the condition; its values are groups.
         known_reward: as in `MaximumLikelihood`; without it the reward is estimated under the condition that predicts.
-        common_discount: the one discount for everybody that own horizons are compared with; by default it is estimated under
-            the condition that predicts.
+        common_discount: the one discount factor for everybody that own horizons are compared with; by default it is estimated
+            under the condition that predicts.
         seed: scatters the starts of searches.
         jobs: processes that share the fits; -1 is all cores. The answer does not depend on it.
         progress: called after each fit.

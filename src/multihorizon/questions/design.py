@@ -81,10 +81,10 @@ def design(
     seed: Seed = 0,
     progress: Progress = silent,
 ) -> Design:
-    """Return the study that says most about discounts for what each person can be asked to do.
+    """Return the study that says most about discount factors for what each person can be asked to do.
 
     Args:
-        tasks: the task, or several; None stands for those of the guess.
+        tasks: the task, or several; None: those of the guess.
         guess: what is expected: a solution of `MaximumLikelihood` or `Population`, such as that of a pilot study, or of any
             solver that gives discounts, a reward and temperatures. Several solutions of the same experts are equally likely.
         candidates: what a person can be given: a table (see `Schedule.read`), its file, or a `Schedule`. By default one episode
@@ -101,9 +101,9 @@ def design(
         length: how many decisions an episode of a task without an end may have, where candidates do not say it; by default as
             many as those of the guess had on average, if its table is known. In tasks with an end, and otherwise, it is 200.
         level: of the intervals that are to be below `width`.
-        draws: how many draws stand for what the guess leaves open; 1 takes the guess as it is.
+        draws: how many draws represent the uncertainty of the guess; 1 takes the guess as it is.
         seed: same seed, same answer.
-        progress: told how far the work has come.
+        progress: called with the share of the work that is done.
 
     Returns:
         Candidates, the share of the budget of each, and expected standard errors (`multihorizon.questions.design.Design`).

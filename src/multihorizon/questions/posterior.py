@@ -600,7 +600,7 @@ def posterior(
     jobs: int = 1,
     progress: Progress = silent,
 ) -> Any:
-    """Draw reward, discounts and temperatures given the decisions and priors.
+    """Draw reward, discount factors and temperatures given the decisions and priors.
 
     It needs the extra `bayes`: `pip install 'multihorizon[bayes]'`.
 

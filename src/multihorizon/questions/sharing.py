@@ -182,7 +182,7 @@ class PairwiseTests(Result, Sequence[SharedDiscountTest]):
 
 
 def shared_discount_test(solution: Solution) -> SharedDiscountTest:
-    """Test that all experts of a solution of `MaximumLikelihood` or `SieveLikelihood` have one discount.
+    """Test that all experts of a solution of `MaximumLikelihood` or `SieveLikelihood` have one discount factor.
 
     Args:
         solution: of `MaximumLikelihood` or `SieveLikelihood`.
@@ -206,7 +206,7 @@ def shared_discount_test(solution: Solution) -> SharedDiscountTest:
 
 
 def pairwise_tests(solution: Solution, *, jobs: int = 1, progress: Progress = silent) -> PairwiseTests:
-    """Test for each pair of experts that they have one discount, with Holm's correction; `jobs` processes share the work.
+    """Test for each pair of experts that they have one discount factor, with Holm's correction; `jobs` processes share the work.
 
     Args:
         solution: of `MaximumLikelihood` or `SieveLikelihood`.

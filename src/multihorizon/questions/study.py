@@ -101,7 +101,7 @@ def simulate_study(
         effects: sizes of the effect of one covariate or condition on logit γ, for `Population`. The last one is that of studies
             of other sizes. By default no effect and the fitted one.
         term: the covariate's term in the formula; not needed where there is one besides the intercept.
-        discounts: chosen discounts by name, for `MaximumLikelihood`; others are those of the solution.
+        discounts: chosen discount factors by name, for `MaximumLikelihood`; others are those of the solution.
         decisions: numbers of decisions per person to try besides the study's own; by default half and twice as many.
         people: numbers of people to try, for `Population`; by default half and twice as many.
         studies: how many studies of each size; at least 2, as a single study has no spread.

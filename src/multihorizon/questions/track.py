@@ -609,7 +609,7 @@ def track(solution: Solution, person: Mapping[str, Any] | pd.Series[Any] | Frame
             not needed where the formula has none.
 
     Returns:
-        The tracker. `update` adds a decision and returns a `TrackedPerson`. `another` makes the tracker of somebody else.
+        The tracker. `update` adds a decision and returns a `TrackedPerson`. `another` makes the tracker of another person.
 
     Raises:
         ValueError: for other solutions, a missing covariate, or a group that did not occur in the study.

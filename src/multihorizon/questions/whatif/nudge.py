@@ -337,18 +337,17 @@ def nudge(
     jobs: int = 1,
     progress: Progress = silent,
 ) -> Nudge:
-    """Return the smallest bonus with which each expert does something with a given chance, and how the chance responds to
-    bonuses.
+    """Return each expert's minimum bonus for a probability of doing something, and the response of the probability to bonuses.
 
-    With an action it is paid for each choice of it in the state, and the chance is that of choosing it there. Without one it is
-    paid at each arrival in the state, and the chance is that of ever reaching it from the first state.
+    With an action it is paid for each choice of it in the state, and the probability is that of choosing it there. Without one it
+    is paid at each arrival in the state, and the probability is that of ever reaching it from the first state.
 
     Args:
-        source: as in `predict`: a `Solution` with a reward and discounts; an `Identification`; or a `Problem` of policies,
+        source: as in `predict`: a `Solution` with a reward and discount factors; an `Identification`; or a `Problem` of policies,
             which are enough: the reward need not be known.
         state: the label of a state.
         action: the label of an action that can be taken there.
-        chance: the one that is asked for, between 0 and 1.
+        chance: the probability to reach, between 0 and 1.
         initial: other probabilities of the first state, from which the state is to be reached, as in `predict`.
         discount: of the experts, for a `Problem` of policies whose discounts are not identified.
         persons: of a `Population`, "each" of its people, or a typical and a new person of each of its "groups".

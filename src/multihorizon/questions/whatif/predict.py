@@ -568,8 +568,8 @@ def predict(
 ) -> Prediction:
     """Return what each expert will do when something changes, how sure that is, and what comes of it.
 
-    Changes combine. A bonus and a ban follow from what experts do, their discounts and temperatures alone; other transitions and
-    another discount need the reward.
+    Changes combine. A bonus and a ban follow from what experts do, their discount factors and temperatures alone; other
+    transitions and another discount need the reward.
 
     Args:
         source: a `Solution` with a reward and discounts; an `Identification`; or a `Problem` of policies, which is identified
