@@ -406,3 +406,28 @@ def test_present_bias_is_fitted_where_states_come_again() -> None:
     own = mh.solve(problem, mh.MaximumLikelihood(known_reward=paid, planner=mh.PresentBias(1.0)))
     assert own.objective == pytest.approx(ours.objective, abs=1e-6)
     np.testing.assert_allclose(own.discounts, ours.discounts, atol=1e-4)
+
+
+def test_a_planner_of_ones_own_plans_where_moves_take_time() -> None:
+    mdp, paid, _ = savings()
+    moves = np.stack([mdp.transition(action).toarray() for action in (0, 1)])
+    lasting = mh.MDP(moves, initial=np.full(6, 1 / 6), durations=np.where(moves > 0, np.array([1.0, 2.0])[:, None, None], 0.0))
+    frame = decisions("max", 0.2, 0.0, 2, each=300)
+    problem = mh.Problem(lasting, mh.Demonstrations.from_frame(frame, cut_off=True))
+    ours = mh.solve(problem, mh.MaximumLikelihood(known_reward=paid, temperature="per_expert", value="max"))
+
+    def own(task: mh.MDP, reward: np.ndarray, discount: float, temperature: float) -> np.ndarray:
+        return mh.soft_plan(task, reward, discount, temperature, "max").policy
+
+    found = mh.solve(problem, mh.MaximumLikelihood(known_reward=paid, planner=own))
+    assert str(found.status) == str(ours.status) == "converged"
+    assert found.objective == pytest.approx(ours.objective, abs=1e-5)
+    np.testing.assert_allclose(found.discounts, ours.discounts, atol=1e-3)
+
+
+def test_a_free_distribution_where_no_choice_depends_on_the_discount_leaves_every_share_open() -> None:
+    mdp, _, _ = savings()
+    problem = mh.Problem(mdp, mh.Demonstrations.from_frame(decisions("soft", 0.0, 0.0, 0, each=60), cut_off=True))
+    solver = mh.Population(known_reward=np.tile([0.0, 0.01], (6, 1)), distribution="free", nodes=5)
+    found = mh.solve(problem, solver).evidence["population"]["distribution"]["everyone"]
+    assert found["indistinguishable"]["interval"] == [0.0, 1.0]

@@ -39,7 +39,7 @@ from scipy.special import logit
 
 from multihorizon.checks import ENDLESS_DISCOUNT, TINY, Bools, Floats, Ints, Sparse, as_level, first_few
 from multihorizon.choice.model import log_temperature_bounds, usual_temperature
-from multihorizon.choice.plans import Choosing, Habits, Own, Plans
+from multihorizon.choice.plans import Choosing, Habits, Own, Persons, Plans
 from multihorizon.choice.settings import Settings
 from multihorizon.choice.surfaces import Tables
 from multihorizon.estimate import (
@@ -112,10 +112,11 @@ class FromPlans:
         begin = self._values[task][:, persons]
         gamma = places[part, 0]
         lam = np.exp(places[part, 1])
-        placed = replace(planner, owners=np.arange(part.size)).at(float(gamma[0]))  # one by one where moves take time
+        everybody = replace(planner, owners=np.arange(part.size))
+        placed = everybody.at(float(gamma[0]))  # one by one where moves take time
         near = None if np.isnan(begin).any() else Plans(placed, begin, begin, gamma, lam)
         plans = placed.plan(self.tables.theta, gamma, lam, near, self.tables.choosing.habits)
-        scores = None if plans is None else _scores(plans, self.tables)
+        scores = None if plans is None else _scores(plans, self.tables, everybody)
         if (plans is None or scores is None) and part.size > 1:  # some of them have infinite values
             for half in np.array_split(part, 2):
                 self._add(local, task, who, places, half)
@@ -134,7 +135,7 @@ class FromPlans:
         local.curvature[part] += np.einsum("rn,rnk,rnl->nkl", expected, scores, scores, optimize=True)
 
 
-def _scores(plans: Plans, tables: Tables) -> Floats | None:
+def _scores(plans: Plans, tables: Tables, everybody: Persons) -> Floats | None:
     """Return `d log π` in the rows of visited states; None where somebody goes on forever, to the last digit, without
     discounting.
 
@@ -144,9 +145,12 @@ def _scores(plans: Plans, tables: Tables) -> Floats | None:
     if isinstance(persons.engine, Own):
         scores = []
         for by_gamma, by_lam in ((step, 0.0), (0.0, step)):
-            ends = [np.clip(plans.gamma + sign * by_gamma, 0.0, tables.largest) for sign in (1, -1)]
+            least = everybody.mdp.least_discount
+            ends = [np.clip(plans.gamma + sign * by_gamma, least, tables.largest) for sign in (1, -1)]
             sides = [
-                persons.plan(tables.theta, gamma, plans.lam * np.exp(sign * by_lam), None, tables.choosing.habits)
+                everybody.at(float(gamma[0])).plan(
+                    tables.theta, gamma, plans.lam * np.exp(sign * by_lam), None, tables.choosing.habits
+                )
                 for sign, gamma in zip((1, -1), ends, strict=True)
             ]
             width = ends[0] - ends[1] if by_gamma else 2 * step

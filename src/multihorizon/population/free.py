@@ -339,7 +339,7 @@ def share_interval(log_likelihoods: Floats, above: Bools, start: Floats) -> tupl
         weights = best.weights
         end = limit
         further = 1
-        while abs(at - limit) > 1e-4 and further <= 1024:
+        while side.any() and abs(at - limit) > 1e-4 and further <= 1024:
             rows = partial(_with_further_rows, log_likelihoods, np.where(side, 0.0, -np.inf))
             mixture = fit_mixture(rows, (n + further, above.size), start=weights)
             fall = float(np.sqrt(2 * max(best.log_likelihood - mixture.rows[:n].sum(), 0.0)))
@@ -411,9 +411,9 @@ def describe_free(
             }
         )
     flat = flat_from(planner, same_state, float(centre[1]), alike)
-    # The box may end below x*, and still there may be people above it.
-    end = max(flat, float(free.box[1, 0])) + 0.5
-    beyond = _grid(np.array([[end, free.box[0, 1]], [end, free.box[1, 1]]]), (1, free.sides[1]))
+    # The box may end below x*, or begin above it, and still there may be people on the other side.
+    ends = [max(flat, float(free.box[1, 0])) + 0.5, *([min(flat, float(free.box[0, 0])) - 0.5] if np.isfinite(flat) else [])]
+    beyond = np.concatenate([_grid(np.array([[end, free.box[0, 1]], [end, free.box[1, 1]]]), (1, free.sides[1])) for end in ends])
     every = np.concatenate([free.nodes, beyond])
     table = np.concatenate([free.table, _table(planner, beyond)], axis=1)
     weights = np.concatenate([free.mixture.weights, np.zeros(len(beyond))])
