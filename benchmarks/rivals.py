@@ -18,7 +18,8 @@ which share no code with the library. Rules and features are known, rewards and 
 A table is *confident and wrong* if the interval of some discount is narrower than 0.3, lies away from the truth, and its estimate
 is off by more than 0.1. It is *still confident* if all discounts whose intervals are so narrow under the fit alone are so under
 all models that predict as well; their estimate is the middle. Hyperbolic people have no discount: shares of the intervals of the
-weights 1, 3 and 10 steps ahead that hold the truth are shown. Shares have standard errors over tables.
+weights 1, 3 and 10 steps ahead that hold the truth are shown. Shares have standard errors over tables; a run that was stopped is
+reported with `--report`.
 
 *Coverage.* `MaximumLikelihood` with the value of the data: 95% intervals that hold the discount. The size of the test of lapses
 is the share of tables without lapses whose p-value is below 5%.
@@ -167,14 +168,16 @@ def report(row: str, tables: list[dict[str, Any]]) -> None:
     ends = np.array([one["intervals"] for one in tables])
     alone = np.array([one["models"]["the fit"]["intervals"] for one in tables])
     seconds = np.median([one["seconds"] for one in tables])
-    print(f"| {row} | {len(tables)} |", end=" ")
     if row == "hyperbolic":
+        print("\n| weights 1, 3 and 10 steps ahead | tables | the fit alone | all as good | processor |\n|---|---|---|---|---|")
+        print(f"| {row} | {len(tables)} |", end=" ")
         truth = 1 / (1 + (1 / DISCOUNTS - 1)[:, None] * AHEAD)
         for kind in ("ahead alone", "ahead"):
             held = inside(np.array([one[kind] for one in tables]), truth).mean(axis=1)
             print(", ".join(share(column.tolist()) for column in held.T), end=" | ")
-        print(f"| {seconds:.0f} s |", flush=True)
+        print(f"{seconds:.0f} s |", flush=True)
         return
+    print(f"| {row} | {len(tables)} |", end=" ")
     estimates = [np.array(one["models"]["the fit"]["discounts"]) for one in tables]
     narrow, narrow_all = np.ptp(alone, axis=2) < NARROW, np.ptp(ends, axis=2) < NARROW
     still = [bool(b[a].all()) for a, b in zip(narrow, narrow_all, strict=True) if a.any()]
@@ -191,9 +194,13 @@ def report_coverage(row: str, name: str, tables: list[dict[str, Any]]) -> None:
         known = [one["p"] < 0.05 for one in tables if one["p"] is not None and np.isfinite(one["p"])]
         print(f"| size of the test of lapses | {name} | {len(known)} | {share(known)} |", flush=True)
         return
-    held = inside(np.array([one["intervals"] for one in tables], dtype=float), DISCOUNTS)
+    ends = np.array([one["intervals"] for one in tables], dtype=float)
+    answered = np.isfinite(ends).all(axis=(1, 2))
+    held, none = inside(ends[answered], DISCOUNTS), f", no answer in {(~answered).sum()}" if not answered.all() else ""
     each = ", ".join(f"{value:.2f}" for value in held.mean(axis=0))
-    print(f"| coverage, {VALUES[row]} | {name} | {len(tables)} | {share(held.mean(axis=1).tolist())} ({each}) |", flush=True)
+    print(
+        f"| coverage, {VALUES[row]} | {name} | {len(tables)}{none} | {share(held.mean(axis=1).tolist())} ({each}) |", flush=True
+    )
 
 
 def main() -> None:
@@ -204,6 +211,7 @@ def main() -> None:
     parser.add_argument("--tables", type=int, default=30)
     parser.add_argument("--coverage", action="store_true")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--report", action="store_true", help="report the tables of --out, and run none")
     parser.add_argument("--quick", action="store_true", help="one table of each row with 300 decisions")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -218,20 +226,21 @@ def main() -> None:
     measure = partial(covered if options.coverage else one, decisions=decisions)
 
     def table(row: str, name: str, seed: int) -> None:
-        if (row, name, seed) not in done:
+        if (row, name, seed) not in done and not options.report:
             done[row, name, seed] = {"row": row, "task": name, "seed": seed, **measure(row, name, seed)}
             if options.out is not None:
                 with options.out.open("a") as file:
                     file.write(json.dumps(done[row, name, seed]) + "\n")
 
     if options.coverage:
+        print("| what | task | tables | share (by discount) |\n|---|---|---|---|")
         for seed in range(count):
             for row in rows:
                 for name in tasks:
                     table(row, name, seed)
         for row in rows:
             for name in tasks:
-                report_coverage(row, name, [done[row, name, seed] for seed in range(count)])
+                report_coverage(row, name, [one for (r, n, _), one in done.items() if (r, n) == (row, name)])
         return
     for seed in range(count):
         for row in rows:
@@ -240,7 +249,7 @@ def main() -> None:
           "| still confident: tables | discounts | processor |")  # fmt: skip
     print("|---|---|---|---|---|---|---|---|")
     for row in rows:
-        report(row, [done[row, tasks[seed % len(tasks)], seed] for seed in range(count)])
+        report(row, [one for (r, n, _), one in done.items() if r == row and n in tasks])
 
 
 if __name__ == "__main__":

@@ -250,6 +250,10 @@ def compared(rows: list[Row], before: list[Row]) -> list[Row]:
     return found
 
 
+#: What follows this heading is written by hand, from other scripts, and stays.
+OTHERS = "## Measured by other scripts"
+
+
 def page(results: dict[str, Row], before: dict[str, Row]) -> str:
     lines = [
         "# Results of the benchmarks",
@@ -316,7 +320,8 @@ def main() -> None:
         results[name] = measure(run, options.full)
         options.results.write_text(json.dumps(results, indent=1, ensure_ascii=False))
         print("\n".join(_table(results[name])), flush=True)
-    options.page.write_text(page(results, before), encoding="utf-8")
+    _, heading, others = options.page.read_text(encoding="utf-8").partition(OTHERS) if options.page.exists() else ("", "", "")
+    options.page.write_text(page(results, before) + (heading and f"\n{heading}{others}"), encoding="utf-8")
 
 
 if __name__ == "__main__":
