@@ -128,3 +128,27 @@ def test_a_rival_that_is_the_fit_again_is_named() -> None:
 def test_rivals_of_ones_own_change_options(rivals) -> None:
     with pytest.raises(ValueError, match="must map options of the solver to values"):
         mh.robustness(lapsing(), rivals=rivals)
+
+
+def test_each_of_a_few_people_is_held_out() -> None:
+    mdp, paid, _ = savings()
+    frame = decisions("soft", 0.0, 0.0, 4, each=90)
+    problem = mh.Problem(mdp, mh.Demonstrations.from_frame(frame, cut_off=True))
+    found = mh.robustness(problem, mh.Population(known_reward=paid, nodes=5), {"no lapses": {"lapse": 0.05}})
+    assert found.unit == "person"
+    assert all(np.isfinite(rival.held_out) for rival in found.rivals)
+
+
+def test_a_saved_answer_says_how_to_have_intervals(tmp_path) -> None:
+    mdp, paid, _ = savings()
+    frame = decisions("soft", 0.1, 0.1, 4, each=300)
+    problem = mh.Problem(mdp, mh.Demonstrations.from_frame(frame, cut_off=True))
+    solver = mh.MaximumLikelihood(
+        known_reward=paid, temperature="per_expert", value="max", lapse="estimated", stickiness="estimated"
+    )
+    solution = mh.solve(problem, solver)
+    solution.to_json(tmp_path / "s.json")
+    read = mh.Solution.from_json(tmp_path / "s.json", problem)
+    with pytest.raises(ValueError, match=r"solution.estimate.at\(0.95\) computes any other"):
+        read.confidence_intervals()
+    np.testing.assert_allclose(read.estimate.at(0.95), solution.confidence_intervals(), atol=1e-6)

@@ -140,7 +140,10 @@ class SavedIntervals:
         """Return the intervals `(K,2)` at a level they were saved with."""
         if level not in self.computed:
             saved = ", ".join(map(str, self.computed)) or "none"
-            raise ValueError(f"this solution was read from a file: level must be one it was saved with ({saved}), got {level}")
+            raise ValueError(
+                f"this solution was read from a file: level must be one it was saved with ({saved}), got {level}; "
+                f"read with its problem, solution.estimate.at({level}) computes any other"
+            )
         return self.computed[level].copy()
 
 

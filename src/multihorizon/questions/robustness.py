@@ -600,6 +600,7 @@ def _fit_population(problem: Problem, solver: Population, dealt: Dealt | None, f
     maximum = found.maximum
     layout = maximum.marginal.layout
     if dealt is None:
+        folds = min(folds, layout.persons)
         dealt = Dealt(_deal(maximum.value.persons, [np.arange(layout.persons)], folds), folds, "person")
     parameters = layout.size + (found.habit is not None)
     numbers = solution.discounts, intervals, _ahead_of_discounts(solution.discounts, intervals), np.array(rows, dtype=np.float64)
