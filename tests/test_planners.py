@@ -431,3 +431,17 @@ def test_a_free_distribution_where_no_choice_depends_on_the_discount_leaves_ever
     solver = mh.Population(known_reward=np.tile([0.0, 0.01], (6, 1)), distribution="free", nodes=5)
     found = mh.solve(problem, solver).evidence["population"]["distribution"]["everyone"]
     assert found["indistinguishable"]["interval"] == [0.0, 1.0]
+
+
+def test_a_planner_that_draws_lots_leaves_nobody_an_answer() -> None:
+    rng = np.random.default_rng(0)
+
+    def lots(task: mh.MDP, *_: object) -> np.ndarray:
+        chances = task.available * (0.1 + rng.random(task.available.shape))
+        return chances / chances.sum(axis=1, keepdims=True)
+
+    mdp, paid, _ = savings()
+    problem = mh.Problem(mdp, mh.Demonstrations.from_frame(decisions("soft", 0.0, 0.0, 5, each=60), cut_off=True))
+    solution = mh.solve(problem, mh.MaximumLikelihood(known_reward=paid, planner=lots))
+    assert str(solution.status) == "not converged"
+    assert "others keep theirs" not in solution.message

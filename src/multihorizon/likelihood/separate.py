@@ -453,10 +453,11 @@ def left_open(names: Sequence[str], reasons: Sequence[str]) -> list[str]:
         "discount is known to a range at most.",
         Reason.RANDOM: "{} chose without regard to the known reward, so that neither the temperature nor the discount is "
         "identified.",
-        Reason.UNFINISHED: "The optimiser stopped before converging for {}: they have no answer, and all others keep theirs.",
+        Reason.UNFINISHED: "The optimiser stopped before converging for {}: they have no answer{others}.",
     }
+    others = "" if all(each == Reason.UNFINISHED for each in reasons) else ", and all others keep theirs"
     those = {reason: [name for name, each in zip(names, reasons, strict=True) if each == reason] for reason in why}
-    return [sentence.format(first_few(those[reason])) for reason, sentence in why.items() if those[reason]]
+    return [sentence.format(first_few(those[reason]), others=others) for reason, sentence in why.items() if those[reason]]
 
 
 def _end(value: float, discounts: Floats, maxima: PersonsFit) -> dict[str, object]:

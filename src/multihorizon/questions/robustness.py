@@ -732,7 +732,6 @@ def _what_changes(experts: Sequence[str], contrasts: Sequence[str], first: _Answ
         names = [experts[k] for k in off.tolist()]
         return f"rewards a few steps ahead have other weights for {in_words(names)}" if names else ""
     changed = _apart(first.weights_ahead[:, :1], fit.weights_ahead[:, :1])[:, 0].tolist()  # one step ahead it is the discount
-    changed = _apart(first.weights_ahead[:, :1], fit.weights_ahead[:, :1])[:, 0].tolist()  # one step ahead it is the discount
     said = [
         f"the discount of {name} is {decimals(there, 2)} ({decimals(low, 2)} to {decimals(high, 2)})"
         for name, there, (low, high), turned in zip(experts, fit.discounts, fit.intervals, changed, strict=True)
