@@ -445,3 +445,12 @@ def test_a_planner_that_draws_lots_leaves_nobody_an_answer() -> None:
     solution = mh.solve(problem, mh.MaximumLikelihood(known_reward=paid, planner=lots))
     assert str(solution.status) == "not converged"
     assert "others keep theirs" not in solution.message
+
+
+def test_people_who_only_lapse_have_an_interval_of_lapses_that_ends_at_one() -> None:
+    mdp, paid, _ = savings()
+    frame = decisions("soft", 0.0, 0.0, 5, each=90)
+    frame["action"] = np.random.default_rng(0).integers(0, 2, len(frame))
+    problem = mh.Problem(mdp, mh.Demonstrations.from_frame(frame.drop(columns="next_state"), cut_off=True))
+    solution = mh.solve(problem, mh.MaximumLikelihood(known_reward=paid, temperature=0.25, lapse="estimated"))
+    assert solution.evidence["planner"]["lapse"]["interval"][1] == 1.0

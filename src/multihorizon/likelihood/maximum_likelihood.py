@@ -636,8 +636,9 @@ def _choice_planner(point: Point, precise: Precision, converged: bool) -> Choice
             interval = [here, here]
         elif converged:
             ends, p = habit_precision(point, precise, place)
-            edge = model.upper[place] if place > model.habit_slice.start else np.inf  # of stickiness it only ends the search
-            interval = [end if abs(end) < edge else None for end in ends]
+            # The upper edge only ends the search: beyond it a share may be 1, and stickiness anything.
+            beyond = 1.0 if place == model.habit_slice.start else None
+            interval = [end if abs(end) < model.upper[place] else beyond for end in ends]
             p_value = None if np.isnan(p) else p
         none = model.fixed[place] and here == 0
         figures.append(None if none else HabitFigures(estimate=here, interval=interval, p=p_value))
