@@ -691,9 +691,10 @@ class Solution(Result):
         frame: pd.DataFrame = made.trials(
             problem, estimates.choosing_of(self), cells, discounts, temperatures, self.personal_rewards
         )
-        if len(frame) != self.evidence.get("decisions", len(frame)):
+        fitted = float(self.evidence.get("decisions", len(frame)))  # of people fitted one by one, of those who have an answer
+        if len(frame) < fitted or (len(frame) > fitted and not any(self.evidence.get("reasons") or ())):
             raise ValueError(
-                f"trials need the tables of the {self.evidence['decisions']:,.0f} decisions that were fitted, got tables "
+                f"trials need the tables of the {fitted:,.0f} decisions that were fitted, got tables "
                 f"with {len(frame):,} decisions of these experts"
             )
         return frame
