@@ -97,14 +97,14 @@ def test_people_have_the_same_columns_as_in_a_list_of_states(found) -> None:
     assert found.to_frame().columns.tolist() == listed.to_frame().columns.tolist()
     people = found.to_frame().set_index("expert")
     assert people.loc["ann", "flags"] == "known discount"
-    assert (people["decisions"] == 200).all()
+    assert (people["decisions"] == 400).all()
     assert people.loc["bob", "discount_low"] <= people.loc["bob", "discount"] <= people.loc["bob", "discount_high"]
 
 
 @pytest.fixture(scope="module")
 def found() -> Analysis:
     """A small fit in which one discount is known."""
-    steps = mh.domains.navigation({"ann": 0.3, "bob": 0.9}).simulate(200, seed=4)
+    steps = mh.domains.navigation({"ann": 0.3, "bob": 0.9}).simulate(400, seed=4)
     solver = mh.SieveLikelihood(basis=mh.Splines(4), penalty=0.1, discounts={"ann": 0.3})
     return mh.analyse(steps, solver=solver, quick=True)
 
