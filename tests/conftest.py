@@ -29,17 +29,22 @@ def words_of(text: str) -> str:
     else:
         text = " ".join(re.sub(r"(?m)^.*\d+% done.*$", "", text).split())  # progress depends on the clock
     text = re.sub(r"\b\d+(\.\d+)? s\b", "SECONDS", text.replace(mh.__version__, "VERSION"))
-    text = re.sub(r"(?<=\w[.:?]) +(?=[A-Z])", "\n", re.sub(r"/\S*/pytest-\S*/", "", text))
+    text = re.sub(r"\btest_\w+?\d+\b", "FOLDER", re.sub(r"/\S*/pytest-\S*/", "", text))
+    text = re.sub(r"(?<=\w[.:?]) +(?=[A-Z])", "\n", text)
     return "\n".join(line.strip() for line in text.split("\n") if re.search(r"[^\W\d]", line))
 
 
 def same_words(recorded: str, line: str) -> bool:
-    """Whether two lines have the same words, and numbers that differ by at most 5 % or the last digit shown."""
+    """Whether two lines have the same words, and numbers that differ by at most 5 % or the last digit shown.
+
+    Residuals, which are written with a negative power of ten, are what rounding leaves, and may be any.
+    """
+    recorded, line = (re.sub(r"[-−]?\d(\.\d+)?e-\d+", "RESIDUAL", text) for text in (recorded, line))
     if NUMBER.split(recorded) != NUMBER.split(line):
         return False
     for pair in zip(NUMBER.findall(recorded), NUMBER.findall(line), strict=True):
         old, new = (float(number.replace(",", "")) for number in pair)
-        last_digit = 10.0 ** -len(pair[0].partition(".")[2]) if "." in pair[0] else 0.0
+        last_digit = 10.0 ** -len(pair[0].partition(".")[2]) if "." in pair[0] else float(old >= 10)
         if abs(new - old) > max(0.05 * abs(old), 1.5 * last_digit, 1e-6):
             return False
     return True
